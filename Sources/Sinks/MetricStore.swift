@@ -13,7 +13,7 @@ final class MetricStore: Sendable {
     var labels: [(name: String, value: String)] = []
     var value = 0.0
     var isRelative = false
-    /// How many events it stands for.
+    /// How many events it represents.
     var weight = 1.0
     /// Its time, in milliseconds since 1970; nil: when it came.
     var timestamp: Int64?

@@ -357,7 +357,7 @@ struct SSEMessage {
   var type: String
   var data: [UInt8]
 
-  /// The encoded message: each line of the data is a line of its own.
+  /// The encoded message, with one `data` line for each line of the data.
   var bytes: [UInt8] {
     var result: [UInt8] = []
     result.reserveCapacity(data.count + 64)

@@ -1,6 +1,6 @@
 /// The delivery guarantees of a pipeline in words, for `rxd check -v`, `rxd explain` and `rxd run -v`.
 extension Plan {
-  /// At most this many paths have a line of their own.
+  /// At most this many paths get their own line.
   static let maximumPathLines = 100
 
   /// The mode and its reason, a line for each path, and the guarantee without a state directory. Lines after the first are

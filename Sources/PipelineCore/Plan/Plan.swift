@@ -106,7 +106,7 @@ package struct NamedPlan: Sendable {
   package var name: String
   package var kind: Kind
   package var body: SignalPlan
-  /// Whether each reference runs an instance of its own.
+  /// Whether each reference runs its own instance.
   package var isCold: Bool
   package var sharing = Sharing()
   package var location: SourceLocation

@@ -2,7 +2,7 @@
 package struct PlannedSource {
   package var step: StepID
   package var component: any SourceComponent
-  /// Whether it starts an inner signal, made anew for each event.
+  /// Whether it starts a new inner signal for each event.
   package var isInner: Bool
 }
 

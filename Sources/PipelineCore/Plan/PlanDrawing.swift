@@ -192,7 +192,7 @@ package struct PlanDrawing: Sendable {
       case .box(let id, let line): return (id, line)
       case .sink(let index): return (sinks[index], .errors)
       case .named(let index, let line):
-        // A signal that only renames another has no box of its own.
+        // A signal that only renames another has no box.
         guard depth < 1000, let target = ends[index], let (id, own) = resolve(target, depth + 1) else {
           return nil
         }

@@ -180,7 +180,7 @@ struct PluginOperator: OperatorComponent, BoundComponent {
       if last >= answered, entries[last].ack === ack { entries[last].holds = false } else { ack.hold() }
     }
 
-    /// What this turn makes of an answer belongs to its event's acknowledgement.
+    /// Ties everything this turn emits for an answer to the acknowledgement of its event.
     private func goOn(_ index: Int) {
       guard let ack = entries[index].ack else { return }
       entries[index].ack = nil

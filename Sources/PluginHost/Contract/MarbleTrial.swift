@@ -3,7 +3,7 @@ import PipelineCore
 import PipelineTesting
 import Transport
 
-/// Runs the examples of an operator that have marbles, as tests of a pipeline, in a process of its own.
+/// Runs the marble examples of an operator as tests of a pipeline, in a separate process.
 struct MarbleTrial {
   private let suite: ContractSuite
   private let spec: PluginComponentSpec

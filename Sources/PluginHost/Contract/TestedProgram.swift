@@ -168,7 +168,7 @@ final class TestedProgram {
   /// The steps that were handed over and not answered.
   var unansweredSteps: [TestedStep] { unanswered[firstUnanswered...].map(\.step) }
 
-  /// Waits for all answers and pongs; each answer starts the time anew.
+  /// Waits for all answers and pongs; each answer restarts the timeout.
   func awaitAnswers() throws(ContractBreach) {
     while unansweredCount > 0 || !pings.isEmpty {
       let before = (unansweredCount, pings.count)
@@ -306,7 +306,7 @@ final class TestedProgram {
     }
   }
 
-  /// Whether there was anything.
+  /// Returns whether any bytes were read.
   private func readErrors() -> Bool {
     guard let bytes = child?.read(.errors) else { return false }
     let lines = bytes.count { $0 == 0x0A }
@@ -316,7 +316,7 @@ final class TestedProgram {
     return true
   }
 
-  /// Whether there was anything.
+  /// Returns whether any bytes were read.
   private func read() throws(ContractBreach) -> Bool {
     guard let count = child?.read(.output, into: reader.room()) else { return false }
     let found: (lines: [UnsafeRawBufferPointer], block: LineBlock)?

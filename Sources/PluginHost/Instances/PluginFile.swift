@@ -16,7 +16,7 @@ package struct PluginFile: Sendable, Hashable {
   package var path: String
   package var form: Form
   package var settings = ProcessSettings()
-  /// Further files that the plugin is made of, such as a module that it loads: they count for trust and for the digest.
+  /// Further files of the plugin, such as a module that it loads: they count for trust and for the digest.
   package var uses: [String] = []
   /// The working directory of a program, from which relative paths count; ends with `/`, or is empty: that of rxd.
   package var directory: String
@@ -47,7 +47,7 @@ package struct PluginFile: Sendable, Hashable {
 
   private func place(of path: String) -> String { path.hasPrefix("/") ? path : directory + path }
 
-  /// The files that it is made of, for trust and digest.
+  /// The plugin's files, for trust and digest.
   var files: [String] { [path] + (script.map { [$0] } ?? []) + uses }
 
   /// The file itself, where it is one of the author's: not an interpreter.
@@ -113,7 +113,7 @@ package struct PluginFile: Sendable, Hashable {
 
 /// How a plugin's program is run.
 package struct ProcessSettings: Sendable, Hashable {
-  /// Variables of its environment, beside the common ones.
+  /// Environment variables in addition to the common ones.
   package var environment: [String: String] = [:]
   /// The longest time without an answer while inputs wait for one.
   package var timeout = TimeSpan.seconds(10)

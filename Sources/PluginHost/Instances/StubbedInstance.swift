@@ -56,7 +56,7 @@ final class StubbedInstance: PluginInstance {
     handOnLater()
   }
 
-  /// In a turn of its own, as the answers of a plugin are.
+  /// In its own turn, like the answers of a plugin.
   private func handOnLater() {
     let instance = Weak(self)
     executor.post { instance.object?.handOn() }

@@ -250,7 +250,7 @@ final class NativePlugin: PluginMaker {
 }
 
 extension LoadedPlugin {
-  /// Writes the spec beside the plugin, for packages.
+  /// Writes the spec next to the plugin file, for packages.
   package func writeSpec() throws {
     try SpecStore.write(entry, ownDigest, to: SpecStore.fileBeside(file))
   }

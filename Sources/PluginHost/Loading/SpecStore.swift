@@ -42,7 +42,7 @@ enum SpecStore {
     file.files + (uses.withLock { $0[file.ownFile] } ?? []).filter { !file.uses.contains($0) }
   }
 
-  /// The file beside the plugin, for packages: `NAME.so.spec`.
+  /// The file next to the plugin, for packages: `NAME.so.spec`.
   static func fileBeside(_ file: PluginFile) -> String { file.ownFile + ".spec" }
 
   static func write(_ entry: Entry, _ digest: String, to path: String) throws(PosixError) {

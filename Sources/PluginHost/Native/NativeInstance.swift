@@ -1,7 +1,7 @@
 import PipelineCore
 import Synchronization
 
-/// An operator or a sink of a native plugin, on a thread of its own.
+/// An operator or a sink of a native plugin, on its own thread.
 final class NativeInstance: PluginInstance, @unchecked Sendable {
   private let services: PluginServices
   private weak var receiver: (any PluginReceiver)?

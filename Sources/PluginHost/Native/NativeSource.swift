@@ -3,7 +3,7 @@ import Glibc
 import PipelineCore
 import Transport
 
-/// A source of a native plugin, on a thread of its own.
+/// A source of a native plugin, on its own thread.
 final class NativeSource: PluginSourceInstance, @unchecked Sendable {
   private let services: PluginServices
   private let make: @Sendable (PluginOpening) throws(PluginFault) -> NativeHandle

@@ -59,7 +59,7 @@ final class PluginProcess: @unchecked Sendable {
   static let frameLimit = 16 << 20
   private static let second: Int64 = 1_000_000_000
   private static let startTimeout = 5 * second
-  /// How long it may go on after the end of its input.
+  /// How long the program may run after the end of its input.
   private static let rest = TimeSpan.seconds(5)
   private static let pingInterval = 30 * second
 
@@ -212,7 +212,7 @@ final class PluginProcess: @unchecked Sendable {
     }
   }
 
-  /// Whether there was anything.
+  /// Returns whether any bytes were read.
   private func read() -> Bool {
     guard let count = child?.read(.output, into: reader.room()) else {
       if child?.output ?? 0 < 0 { closeInput() }

@@ -1,7 +1,7 @@
 import PipelineCore
 import Synchronization
 
-/// A plugin that is a program: each step that uses it has a process of its own.
+/// A plugin that is a program: each step that uses it has its own process.
 final class ProcessPlugin: PluginMaker {
   let file: PluginFile
   /// The document with its specs, as the pipeline file was checked with.

@@ -12,7 +12,7 @@ extension LocalPrograms {
   }
 }
 
-/// A program with a thread that writes lines to it and reads those that it answers.
+/// A program with a thread that writes lines to it and reads its answers.
 private final class AnsweringProgram: ProgramDialogue, Sendable {
   private struct Orders {
     var waiting: [UInt8] = []
@@ -26,7 +26,7 @@ private final class AnsweringProgram: ProgramDialogue, Sendable {
   private let orders = Mutex(Orders())
   private let awake = try? WakeEvent()
 
-  /// How long it may go on after the end of its input.
+  /// How long the program may run after the end of its input.
   private static let rest = TimeSpan.seconds(5)
 
   init(_ call: ProgramCall, maxLine: Int, _ receive: @escaping @Sendable (ProgramPart) -> Void) {
@@ -118,14 +118,14 @@ private final class AnsweringProgram: ProgramDialogue, Sendable {
     if let end = child.write(pending, from: written) {
       written = end
     } else {
-      // It reads no more, so the remaining lines stay unanswered.
+      // The program reads no more, so the remaining lines stay unanswered.
       written = pending.count
       child.closeInput()
     }
     if written == pending.count { (pending, written) = ([], 0) }
   }
 
-  /// Whether there was anything.
+  /// Returns whether any bytes were read.
   private func read(_ child: inout ChildProgram, _ line: inout [UInt8], _ failure: inout ProgramFailure?) -> Bool {
     guard let bytes = child.read(.output) else { return false }
     var rest = bytes[...]

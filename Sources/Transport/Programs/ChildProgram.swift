@@ -2,22 +2,22 @@ import CLinux
 import Glibc
 import PipelineCore
 
-/// A started program with pipes as its standard streams, in a process group of its own.
+/// A started program with pipes as its standard streams, in its own process group.
 ///
 /// It has no other descriptor of this process, gains no privileges, and dies with the thread that has started it. Used by that thread only,
 /// which waits for all that happens with it in one place, ``wait(wakenBy:writes:until:)``.
 package struct ChildProgram: ~Copyable {
-  /// The process, which is the leader of its group.
+  /// The process; it leads its process group.
   package let process: pid_t
-  /// The other ends of the streams, not blocking; -1: closed.
+  /// This process's ends of the streams, non-blocking; -1: closed.
   package private(set) var input: Int32
   package private(set) var output: Int32
   package private(set) var errors: Int32
   /// Readable when the process has ended; -1: the system has no `pidfd_open`.
   package let ending: Int32
-  /// The signals that end it unless it ends before, each with its time on the monotonic clock.
+  /// The signals still to send, each with its time on the monotonic clock.
   private var signals: [(at: Int64, signal: Int32)] = []
-  /// Whether it was sent one of them.
+  /// Whether one of these signals was sent.
   package private(set) var wasSignalled = false
 
   /// The time between SIGTERM and SIGKILL.
@@ -26,9 +26,9 @@ package struct ChildProgram: ~Copyable {
   /// Starts a program.
   ///
   /// - Parameters:
-  ///   - path: A path, which is not searched for.
+  ///   - path: The path of the program; `PATH` is not searched.
   ///   - environment: All its variables.
-  ///   - memory: Bytes of private writable memory that it may have. For this and the other limits, 0 means none.
+  ///   - memory: Limit of private writable memory, in bytes. For this and the other limits, 0 means no limit.
   ///   - cpu: Seconds of processor time.
   ///   - files: Open descriptors.
   ///   - processes: Processes of its user.
@@ -69,7 +69,7 @@ package struct ChildProgram: ~Copyable {
     return pointers.withUnsafeBufferPointer { pointers in pointers.baseAddress.map(body)! }
   }
 
-  /// Gives the other end of standard output away; the receiver closes it.
+  /// Hands over this process's end of standard output; the receiver closes it.
   package mutating func takeOutput() -> Int32 {
     defer { output = -1 }
     return output
@@ -86,7 +86,7 @@ package struct ChildProgram: ~Copyable {
     package static let input = Self(rawValue: 2)
     package static let output = Self(rawValue: 4)
     package static let errors = Self(rawValue: 8)
-    /// It may have ended (``ChildProgram/status()``).
+    /// The program may have ended (``ChildProgram/status()``).
     package static let end = Self(rawValue: 16)
   }
 
@@ -94,8 +94,8 @@ package struct ChildProgram: ~Copyable {
   ///
   /// - Parameters:
   ///   - wake: Readable when its owner has something to do; -1: never.
-  ///   - writes: Whether its input is waited for.
-  ///   - due: When it returns at the latest, on the monotonic clock.
+  ///   - writes: Whether to wait for room in the program's input.
+  ///   - due: The latest time of return, on the monotonic clock.
   package mutating func wait(wakenBy wake: Int32, writes: Bool, until due: Int64) -> Ready {
     let now = monotonicNow()
     sendSignals(now)
@@ -135,7 +135,7 @@ package struct ChildProgram: ~Copyable {
     write(bytes[written...])
   }
 
-  /// The same for a slice: returns the end of what is written, an index of the slice.
+  /// The same for a slice: returns the end of the written bytes, an index of the slice.
   package borrowing func write(_ bytes: ArraySlice<UInt8>) -> Int? {
     guard !bytes.isEmpty else { return bytes.startIndex }
     let count = bytes.withUnsafeBytes { bytes in
@@ -147,7 +147,7 @@ package struct ChildProgram: ~Copyable {
 
   package enum Stream { case output, errors }
 
-  /// Reads what there is of a stream, as far as there is room; nil: there is nothing now. A stream that has ended is closed.
+  /// Reads the available bytes of a stream, as far as there is room; nil: none are available. A stream that has ended is closed.
   package mutating func read(_ stream: Stream, into room: UnsafeMutableRawBufferPointer) -> Int? {
     let descriptor = stream == .output ? output : errors
     guard descriptor >= 0 else { return nil }
@@ -166,7 +166,7 @@ package struct ChildProgram: ~Copyable {
     }
   }
 
-  /// Reads what there is of standard error as lines. Returns whether there was anything.
+  /// Reads the available lines of standard error. Returns whether any bytes were read.
   package mutating func readErrors(_ errors: inout ErrorLines, _ log: (Services.Level, String) -> Void) -> Bool {
     guard let bytes = read(.errors) else { return false }
     errors.take(bytes[...], monotonicNow(), log)
@@ -175,13 +175,13 @@ package struct ChildProgram: ~Copyable {
 
   // MARK: Its end
 
-  /// Sends a signal to the program and to what it has started in its group.
+  /// Sends a signal to the program's process group.
   package borrowing func signal(_ signal: Int32) { Glibc.kill(-process, signal) }
 
   /// Ends it: SIGTERM, and SIGKILL where it does not obey. The earliest end counts; what it has been sent is not sent again.
   ///
   /// - Parameters:
-  ///   - rest: How long it may go on before SIGTERM.
+  ///   - rest: How long the program may run before SIGTERM.
   ///   - patience: The time between the two signals.
   package mutating func end(in rest: TimeSpan = .zero, patience: TimeSpan = Self.patience) {
     let now = monotonicNow()
@@ -206,9 +206,9 @@ package struct ChildProgram: ~Copyable {
     }
   }
 
-  /// The status as `waitpid` gives it, if the program has ended; the rest of its group is killed then.
+  /// The status of `waitpid` if the program has ended; the rest of its process group is then killed.
   package borrowing func status() -> Int32? {
-    // Before the process is reaped, no other process group can have its number.
+    // No other process group can have this number before the process is reaped.
     if ending >= 0 {
       var one = pollfd(fd: ending, events: Int16(POLLIN), revents: 0)
       guard poll(&one, 1, 0) > 0 else { return nil }
@@ -218,7 +218,7 @@ package struct ChildProgram: ~Copyable {
     return rx_has_ended(process, &status) != 0 ? status : nil
   }
 
-  /// Kills it and waits for its end. Returns its status.
+  /// Kills the program, waits for its end and returns its status.
   package consuming func destroy() -> Int32 {
     signal(SIGKILL)
     var status: Int32 = 0
@@ -227,7 +227,7 @@ package struct ChildProgram: ~Copyable {
   }
 }
 
-/// How a process has ended, by the status of `waitpid`.
+/// How a process ended, from the status of `waitpid`.
 package func describeEnd(_ status: Int32) -> String {
   let signal = status & 0x7F
   return signal == 0 ? "exited with \(status >> 8 & 0xFF)" : "was ended by signal \(signal)"
@@ -262,7 +262,7 @@ extension ChildProgram {
       name.utf8.contains(UInt8(ascii: "/"))
       ? name : ProgramCall.searchPath.lazy.map { "\($0)/\(name)" }.first { access($0, X_OK) == 0 }
     guard let found else { throw ProgramFailure(.start, "cannot be started: there is no such program") }
-    // A relative path is one of the program's directory.
+    // A relative path is relative to the program's working directory.
     if found.hasPrefix("/") || call.options.directory == nil, access(found, X_OK) != 0 {
       throw ProgramFailure(.start, "cannot be started: \(PosixError.text(errno))")
     }

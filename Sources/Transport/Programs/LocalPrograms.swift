@@ -1,7 +1,7 @@
 import Glibc
 import PipelineCore
 
-/// Runs programs of this machine, each with a thread of its own that waits for it.
+/// Runs programs on this machine, each with its own thread that waits for it.
 package final class LocalPrograms: ProgramRunner {
   private let memory: MemoryBudget?
 
@@ -33,7 +33,7 @@ private final class ProgramRun: Cancellable, @unchecked Sendable {
   private var output: [UInt8] = []
   private var charge: MemoryCharge?
   private var errors: [UInt8] = []
-  /// Why it is being ended; nil: it is not.
+  /// Why the program is being ended; nil: it is not.
   private var failure: ProgramFailure?
 
   private static let errorLimit = 4096
@@ -89,12 +89,12 @@ private final class ProgramRun: Cancellable, @unchecked Sendable {
   }
 
   private func write(_ child: inout ChildProgram) {
-    // It may read no more.
+    // The program may read no more.
     written = child.write(call.input, from: written) ?? call.input.count
     if written == call.input.count { child.closeInput() }
   }
 
-  /// Whether there was anything.
+  /// Returns whether any bytes were read.
   private func readOutput(_ child: inout ChildProgram) -> Bool {
     guard let bytes = child.read(.output) else { return false }
     guard failure == nil else { return true }

@@ -2,7 +2,7 @@ import CLinux
 import Glibc
 import PipelineCore
 
-/// A sender of blocks of messages, with a thread of its own.
+/// A sender of blocks of messages, with its own thread.
 package protocol MessageSender: AnyObject, Sendable {
   /// The number of waiting bytes.
   var queuedBytes: Int { get }
@@ -10,38 +10,38 @@ package protocol MessageSender: AnyObject, Sendable {
   func send(_ block: SocketSender.Block, done: @escaping @Sendable (_ sent: Int, _ givenUp: Int) -> Void)
   /// Sends the waiting messages, without a time limit, then ends. Not called on the sending thread.
   func close()
-  /// Ends soon; gives up waiting messages.
+  /// Ends soon and discards waiting messages.
   func cancel()
-  /// Waits until the thread has ended; false: it has not, within the limit.
+  /// Waits until the thread has ended; false: the limit passed first.
   func waitForEnd(within limit: TimeSpan) -> Bool
 }
 
 extension SocketSender: MessageSender {}
 
-/// Writes messages to the standard input of a program, which is started again where it ends.
+/// Writes messages to the standard input of a program, and restarts the program when it ends.
 ///
 /// A message counts as sent when the program has read it. When a program ends, the messages that it has not read completely go to the next
 /// one.
 package final class ProgramSender: MessageSender {
   package struct Options: Sendable {
-    /// The pauses before it is started again. A program that has run for the longest begins anew.
+    /// The pauses before a restart. They begin again after a program has run for the longest pause.
     package var attempts = Attempts(.milliseconds(100), most: .seconds(10))
-    /// How long it may go on after the end of its input.
+    /// How long the program may run after the end of its input.
     package var stopTimeout = TimeSpan.seconds(10)
-    /// Whether it is started again where it ends before its input does.
+    /// Whether the program is restarted when it ends before its input does.
     package var restarts = true
-    /// The exit statuses that are no error at the end.
+    /// The exit statuses that count as success at the end.
     package var success: [Int] = [0]
     package init() {}
   }
 
   package enum Notice: Sendable, Equatable {
-    /// A line of its output or of its standard error.
+    /// A line of standard output or standard error.
     case said(Services.Level, String)
-    /// It could not be started, or has ended, and is started again.
+    /// The program could not be started, or has ended, and is restarted.
     case failing(String)
     case restarted(failures: Int)
-    /// It has ended, and is not started again.
+    /// The program has ended and is not restarted.
     case ended(String)
     /// It has ended behind its input with another status than it should, or had to be ended.
     case badEnd(String)
@@ -70,8 +70,8 @@ package final class ProgramSender: MessageSender {
   private let notify: @Sendable (Notice) -> Void
 
   /// - Parameters:
-  ///   - call: Its input, time-out and limit of output are ignored.
-  ///   - notify: Called on the thread.
+  ///   - call: The program to start; its input, timeout and output limit are ignored.
+  ///   - notify: Called on the sending thread.
   package init(
     _ call: ProgramCall, _ options: Options, notify: @escaping @Sendable (Notice) -> Void
   ) throws(ProgramFailure) {
@@ -148,7 +148,7 @@ package final class ProgramSender: MessageSender {
       /// Everything is read, and the program has ended behind its input.
       case done
       case cancelled
-      /// It has ended by itself.
+      /// The program ended by itself.
       case ended(String)
     }
 
@@ -176,7 +176,7 @@ package final class ProgramSender: MessageSender {
         }
         requeue()
         guard options.restarts else { return owner.notify(.ended(reason)) }
-        // Nothing is left to do for another one.
+        // Nothing is left for another program to do.
         if owner.state.withLock({ $0.isClosing && $0.queue.isEmpty }) { return owner.notify(.badEnd(reason)) }
         if monotonicNow() &- began >= attempts.maxDelay.nanoseconds { attempts.succeed() }
         attempts.fail()
@@ -207,7 +207,7 @@ package final class ProgramSender: MessageSender {
 
     /// Gives the program messages until it has ended.
     private mutating func serve(_ child: inout ChildProgram) -> Outcome {
-      /// Why it is being ended; nil: it is not.
+      /// Why the program is being ended; nil: it is not.
       var ending: String?
       while true {
         owner.wake.clear()
@@ -230,7 +230,7 @@ package final class ProgramSender: MessageSender {
           standardError.end(now, log)
           if isCancelled { return .cancelled }
           let exit = status & 0x7F == 0 ? Int(status >> 8 & 0xFF) : nil
-          // One that reads no more may have been about to exit.
+          // A program that reads no more may be about to exit.
           if ending == Self.readsNoMore, exit != nil { ending = nil }
           let why = ending ?? exit.map { "exited with \($0)" } ?? "was ended by signal \(status & 0x7F)"
           guard child.input < 0 else { return .ended(why + lastWords) }
@@ -334,7 +334,7 @@ package final class ProgramSender: MessageSender {
       standardError.flush(now, log)
     }
 
-    /// Whether there was anything.
+    /// Returns whether any bytes were read.
     private mutating func read(_ child: inout ChildProgram, _ stream: ChildProgram.Stream) -> Bool {
       guard let bytes = child.read(stream) else { return false }
       switch stream {

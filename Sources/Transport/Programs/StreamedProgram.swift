@@ -8,7 +8,7 @@ package final class StreamedProgram: Sendable {
   private struct Owner {
     var log: @Sendable (Services.Level, String) -> Void
     var ended: @Sendable (ProgramResult) -> Void
-    /// How it has ended.
+    /// How the program ended.
     var result: ProgramResult?
   }
   private let owner: Mutex<Owner>
@@ -23,9 +23,9 @@ package final class StreamedProgram: Sendable {
   private let started = Guarded<Result<FileDescriptor, ProgramFailure>?>(nil)
 
   /// - Parameters:
-  ///   - call: Its time-out and limit of output are ignored.
-  ///   - log: Receives lines of its standard error, twenty a second at most. On the thread of the program.
-  ///   - ended: Called once when it has ended, unless it was cancelled. On the thread of the program.
+  ///   - call: The program to start; its timeout and output limit are ignored.
+  ///   - log: Receives lines of standard error, at most 20 a second, on the program's thread.
+  ///   - ended: Called once on the program's thread when the program has ended, unless it was cancelled.
   package init(
     _ call: ProgramCall, log: @escaping @Sendable (Services.Level, String) -> Void,
     ended: @escaping @Sendable (ProgramResult) -> Void
@@ -47,7 +47,7 @@ package final class StreamedProgram: Sendable {
 
   private func log(_ level: Services.Level, _ text: String) { owner.withLock(\.log)(level, text) }
 
-  /// Starts it. Returns its standard output.
+  /// Starts the program and returns its standard output.
   package func start() throws(ProgramFailure) -> FileDescriptor {
     let path = try ChildProgram.path(of: call)
     do throws(PosixError) {
@@ -111,7 +111,7 @@ package final class StreamedProgram: Sendable {
       }
       let ready = child.wait(wakenBy: awake?.descriptor ?? -1, writes: true, until: errors.due ?? .max)
       if ready.contains(.input) {
-        // It may read no more.
+        // The program may read no more.
         written = child.write(call.input, from: written) ?? call.input.count
         if written == call.input.count { child.closeInput() }
       }

@@ -319,7 +319,7 @@ package final class FileWriter: Sendable {
     var isEnd: Bool { if case .close = self { true } else { false } }
   }
 
-  /// Does all that can be done now.
+  /// Does all work that is due.
   private static func turn(_ work: WriterWork, _ state: Guarded<State>) -> SerialWork.Next {
     while true {
       let job = state.withLock { state -> Job in

@@ -14,13 +14,13 @@ final class WriterWork: @unchecked Sendable {
   private var haveStretchesChanged = false
   /// The outcome of resuming at the place where an earlier writer ended.
   private(set) var resumption: FileWriter.Resumption?
-  /// How many bytes were cut off when the file was opened, because they come again.
+  /// How many bytes were cut off when the file was opened, because they will be written again.
   private(set) var cutBytes: Int64 = 0
   /// Why the path of a moved file could not be opened again.
   private var refused: PosixError?
   /// How many bytes of blocks have been written so far.
   private var written: Int64 = 0
-  /// The size of the file behind them.
+  /// The size of the file after those bytes.
   private(set) var end: Int64 = 0
   /// Up to where the system has been asked to write the file to the device.
   private var writebackEnd: Int64 = 0
@@ -81,7 +81,7 @@ final class WriterWork: @unchecked Sendable {
     WriterCalls.remove(syncCalls)
   }
 
-  /// The writer was given up: nothing waits any more.
+  /// The writer was abandoned; nothing waits for it.
   var isGivenUp: Bool { cancellation.isAwake }
 
   /// What a failed sync leaves on the device is not known, also if the disk is full: it is never tried again.
@@ -200,7 +200,7 @@ final class WriterWork: @unchecked Sendable {
     if bytes.count < Self.large { scratch.append(bytes) } else { try writeAll(bytes) }
   }
 
-  /// Typed throws do not pass through the standard library's closures.
+  /// The standard library's closures do not pass typed throws through.
   private func borrowing(
     _ block: FileWriter.Content, _ body: (UnsafeRawBufferPointer) throws(PosixError) -> Void
   ) throws(PosixError) {

@@ -70,7 +70,7 @@ final class FilesWork: @unchecked Sendable {
     keeper = options.rotation.map { RotationKeeper(tree, $0, noted, options.step) }
   }
 
-  /// The writer was given up: nothing waits any more.
+  /// The writer was abandoned; nothing waits for it.
   var isGivenUp: Bool { cancellation.isAwake }
 
   /// Runs the commands in order, behind those that wait for room, until one finds none; returns how many bytes are done with. Never waits for room.

@@ -242,7 +242,7 @@ package final class FilesWriter: Sendable {
     case close
   }
 
-  /// Does all that can be done now.
+  /// Does all work that is due.
   private static func turn(_ work: FilesWork, _ state: Guarded<State>) -> SerialWork.Next {
     while true {
       if let retry = work.retry, retry > monotonicNow(), !work.isGivenUp {

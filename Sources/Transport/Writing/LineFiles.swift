@@ -69,7 +69,7 @@ package final class LineFiles: Sendable {
     return true
   }
 
-  /// Takes no more lines, and returns when the queued ones have been written, or after `limit`.
+  /// Rejects further lines, and returns when the queued ones have been written, or after `limit`.
   package func close(within limit: TimeSpan) {
     let isRunning = state.withLock { state in
       state.isClosed = true
@@ -163,7 +163,7 @@ package final class LineFiles: Sendable {
       return dropped
     }
 
-    /// How many lines a file has; 0: there is none, or it cannot be read.
+    /// How many lines a file has; 0: the file is missing or cannot be read.
     private func lines(of name: String) -> Int {
       let number = uninterrupted {
         openat(directory.number, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY)

@@ -10,7 +10,7 @@ struct RoomWait {
   /// Why there is no room; nil: the work does not wait.
   private(set) var reason: PosixError?
 
-  /// There is no room. Returns when to try again, on the monotonic clock.
+  /// Records a failure for lack of room. Returns when to try again, on the monotonic clock.
   /// - Parameter madeProgress: A part of the work was done: room comes.
   mutating func refused(_ error: PosixError, madeProgress: Bool = false) -> Int64 {
     if reason == nil || madeProgress { pause = Self.first }
@@ -19,7 +19,7 @@ struct RoomWait {
     return monotonicNow() &+ pause
   }
 
-  /// The work is done. Returns whether it had to wait.
+  /// Records that the work is done. Returns whether it had to wait.
   mutating func done() -> Bool {
     defer { reason = nil }
     return reason != nil

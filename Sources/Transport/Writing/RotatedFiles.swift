@@ -3,7 +3,7 @@ import Glibc
 import PipelineCore
 import Synchronization
 
-/// When a writer begins a new file, and how full ones are treated.
+/// When a writer begins a new file, and what happens to full ones.
 ///
 /// A full file is renamed to `NAME-YYYYMMDD-HHMMSS`, in UTC, and never again: so one rename is the whole rotation, and another program finds
 /// a file under the name that it had before. Where the name is taken, `.1`, `.2` ... follow.
@@ -14,7 +14,7 @@ package struct FileRotation: Sendable, Equatable {
   package var every: Int64?
   /// How many full files are kept; nil: all.
   package var keep: Int?
-  /// Full files are compressed; nil: they are not.
+  /// How full files are compressed; nil: they are not.
   package var compression: Compressor.Format?
 
   package init(
@@ -30,7 +30,7 @@ package struct FileRotation: Sendable, Equatable {
   func isFull(_ end: Int64, adding count: Int, last: Int64, now: Int64) -> Bool {
     guard end > 0 else { return false }
     if let size, end + Int64(count) > size { return true }
-    // A clock that was set back fills no file.
+    // Setting the clock back does not fill a file.
     guard let every, every > 0 else { return false }
     return now / every > last / every
   }
@@ -183,10 +183,10 @@ extension FileDescriptor {
     }
   }
 
-  /// Makes what changed in an open directory durable.
+  /// Syncs an open directory.
   func syncEntries() throws(PosixError) {
     let opened = uninterrupted { openat(number, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC) }
-    // A directory that may be entered and not read cannot be synced.
+    // A directory without read permission cannot be synced.
     if opened < 0 { return }
     defer { close(opened) }
     if uninterrupted({ fsync(opened) }) != 0, errno != EINVAL { throw PosixError("sync", name) }

@@ -23,7 +23,7 @@ final class SyncedFile: Sendable {
     do throws(PosixError) {
       try syncDirectory(splitPath(descriptor.path ?? descriptor.name).directory)
     } catch {
-      // A directory that may be entered and not read cannot be synced.
+      // A directory without read permission cannot be synced.
       if error.code != EACCES, error.code != ENOENT { throw error }
     }
     isDirectoryDue.store(false, ordering: .releasing)
@@ -31,7 +31,7 @@ final class SyncedFile: Sendable {
 }
 
 extension FileDescriptor {
-  /// The path of the open file at present, without symbolic links; nil: it has none.
+  /// The current path of the open file, without symbolic links; nil: the file has none.
   var path: String? {
     var buffer = [CChar](repeating: 0, count: Int(PATH_MAX))
     let count = readlink("/proc/self/fd/\(number)", &buffer, buffer.count - 1)
@@ -83,7 +83,7 @@ extension WriterWork {
       var place = position
       // Bytes written before a truncation are lost.
       place.offset = count <= start ? size : size + (needsNewline ? 1 : 0) + (count - start)
-      // After a crash the bytes behind the place may be different ones.
+      // After a crash the bytes after the position may differ.
       let head = head.prefix(Int(min(place.offset, Int64(head.count))))
       place.fingerprintBytes = head.count
       place.fingerprint = FollowedFile.hash(head)
@@ -105,7 +105,7 @@ extension [WriterWork.Stretch] {
   }
 }
 
-/// The place in a file where an earlier writer ended; the part after it will be written again.
+/// The position in a file where an earlier writer ended; the part after it will be written again.
 struct PlaceOfWriter {
   private let saved: FilePosition
   /// The path that the writer appends to.
@@ -116,10 +116,10 @@ struct PlaceOfWriter {
     self.path = path
   }
 
-  /// Cuts the file back to the place, or only looks whether the place is in it.
+  /// Truncates the file to the position, or only checks that the position is within the file.
   ///
   /// - Parameter opened: The file that the path names now.
-  /// - Returns: `size`: that of `opened`, if it ends at the place.
+  /// - Returns: `size`: the size of `opened`, if it ends at the position.
   func restore(
     in opened: FileDescriptor, _ status: FileDescriptor.Status, cutsBack: Bool
   ) -> (resumption: FileWriter.Resumption?, size: Int64?) {
@@ -152,7 +152,7 @@ struct PlaceOfWriter {
     Self.cut(file, status, path, to: saved.offset)
   }
 
-  /// Cuts a file back to `end` bytes.
+  /// Truncates a file to `end` bytes.
   static func cut(
     _ file: FileDescriptor, _ status: FileDescriptor.Status, _ path: String, to end: Int64
   ) -> FileWriter.Resumption {

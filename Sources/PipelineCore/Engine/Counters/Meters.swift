@@ -163,7 +163,7 @@ final class Meters {
   private var inner: Int64 = 0
   /// Finds the sizes of sampled events.
   let sizes = JSONSize()
-  /// For each step, the edges that leave it and have counters of their own.
+  /// For each step, its outgoing edges that have their own counters.
   private let outlets: [[Int]]
   /// For each step, the edges that lead into it.
   private let inlets: [[Int]]

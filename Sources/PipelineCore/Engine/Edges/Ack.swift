@@ -80,7 +80,7 @@ public final class Ack: Sendable {
     self.init(purpose, client: nil, done)
   }
 
-  /// An acknowledgement that stands for several others; see ``include(_:)``.
+  /// An acknowledgement that combines several others; see ``include(_:)``.
   convenience init() { self.init(.several, client: nil, nil) }
 
   deinit {

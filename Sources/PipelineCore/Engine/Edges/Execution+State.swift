@@ -197,7 +197,7 @@ extension Execution {
     let subscription = (subscription as? KeyedInput)?.upstream ?? subscription
     switch signal.origin {
     case .named(let index) where plan.named[index].isCold:
-      // Each reference to a cold signal has an instance of its own.
+      // Each reference to a cold signal has its own instance.
       state.record(.reference(signal.reference)) { state in
         record(subscription, of: plan.named[index].body, &state)
       }

@@ -59,7 +59,7 @@ public final class PositionLedger<Position: Sendable>: Sendable {
 
   /// Up to where turns have taken the input.
   package var taken: Position { state.withLock(\.taken) }
-  /// Up to where every effect of what turns have taken is acknowledged.
+  /// The position up to which all events are acknowledged.
   public var acknowledged: Position { state.withLock(\.acknowledged) }
   /// How many pieces are not acknowledged, or come behind one that is not.
   package var outstanding: Int { state.withLock { $0.hasFailed ? 1 : $0.order.count } }
@@ -156,7 +156,7 @@ final class CheckpointSequence: Sendable {
       if case .failed(let reason) = outcome { state.failure = state.failure ?? reason }
       let more = state.order.acknowledge(number)
       if let failure = state.failure {
-        // Pieces that wait behind it cannot be acknowledged either.
+        // Pieces that wait after it cannot be acknowledged either.
         let all = state.waiting
         state.waiting.removeFirst(more)
         for index in state.waiting.indices { state.waiting[index] = nil }

@@ -7,7 +7,7 @@ import Synchronization
 open class RunningSource: OperatorNode {
   /// The common origin of this source's events.
   package let origin: Origin
-  /// The component that stands in for the plan's, in tests.
+  /// The component that replaces the plan's, in tests.
   final var replacement: (any SourceComponent)?
   /// The order of subscription among sources.
   final var serial: UInt64 = 0
@@ -74,7 +74,7 @@ open class RunningSource: OperatorNode {
   /// Whether it needs only time and never ends by itself: a test does not wait for its end.
   open var isEndless: Bool { false }
 
-  /// The wall clock was set. Called in a turn of its own, after ``watchClock()``.
+  /// The wall clock was set. Called in its own turn, after ``watchClock()``.
   open func clockWasSet() {}
 
   /// Requests ``clockWasSet()``, for a source that waits for a time of day.

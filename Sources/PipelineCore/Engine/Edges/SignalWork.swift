@@ -24,7 +24,7 @@ struct SourceWork: SignalWork {
   }
 }
 
-/// One operator, combination or command with a node of its own.
+/// One operator, combination or command with its own node.
 struct OperatorWork: SignalWork {
   let component: any OperatorComponent
   let segment: Segment

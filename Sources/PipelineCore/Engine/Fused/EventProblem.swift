@@ -25,7 +25,7 @@ struct EventProblem {
   }
 }
 
-/// What the error policy makes of the event.
+/// How the error policy handles the event.
 enum ProblemOutcome {
   /// The event goes on unchanged.
   case pass

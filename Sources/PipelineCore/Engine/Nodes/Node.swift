@@ -223,7 +223,7 @@ open class OperatorNode: Downstream, Subscription, TimerTarget {
 
   // MARK: What a node may ask for
 
-  /// Calls ``woke(_:)`` with `token` after this time, in a turn of its own.
+  /// Calls ``woke(_:)`` with `token` after this time, in its own turn.
   public final func wake(after span: TimeSpan, _ token: Int = 0) -> Wake {
     wake(at: now + span, token)
   }
@@ -360,7 +360,7 @@ public struct NodeContext {
   /// The ID of the step in the plan, for counters and messages.
   package let step: StepID
   package let location: SourceLocation?
-  /// What the expressions of this subscription see beside the event.
+  /// The variables besides `event` in the expressions of this subscription.
   package let scope: Scope
   /// The plan of the node; nil: a sink.
   unowned(unsafe) let plan: SignalPlan?

@@ -90,7 +90,7 @@ final class Restoration {
   private func compare() {
     var known = Dictionary(plan.steps.enumerated().map { ($1.key, $0) }) { first, _ in first }
     if plan.steps.contains(where: { !$0.formerKeys.isEmpty }) {
-      // A step that has a state of its own has moved before.
+      // A step with its own state has moved before.
       let saved = Set(entries.lazy.filter(\.isStep).map(\.name))
       for (number, step) in plan.steps.enumerated() where !saved.contains(step.key) {
         for former in step.formerKeys where known[former] == nil { known[former] = number }

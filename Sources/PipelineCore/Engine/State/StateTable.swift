@@ -71,7 +71,7 @@ enum StateTable {
     private(set) var entries: [Entry] = []
     /// The index of the first record of each step, by the step's number; -1: it has none. A million groups ask a million times.
     private var firsts: [Int]
-    /// How many bytes of its own each step wrote, by the step's number.
+    /// How many bytes each step wrote itself, by the step's number.
     var sizes: [Int]
     /// Steps whose state could not be written.
     var faults: [(key: Key, fault: StateFault)] = []

@@ -164,7 +164,7 @@ public final class Executor: @unchecked Sendable {
 
   // MARK: From any thread
 
-  /// Queues control work; it runs in a turn of its own.
+  /// Queues control work; it runs in its own turn.
   public func post(_ work: @escaping Work) {
     mailbox.withLock { $0.urgent.append(work) }
     setNeedsTurn()
@@ -613,7 +613,7 @@ public final class Executor: @unchecked Sendable {
     }
   }
 
-  /// Wakes `target` in a turn of its own. Nodes use `OperatorNode.wake`, which cancels timers at their end.
+  /// Wakes `target` in its own turn. Nodes use `OperatorNode.wake`, which cancels timers at their end.
   package func schedule(at deadline: Instant, _ target: any TimerTarget, _ token: Int) -> Wake {
     timers.schedule(at: deadline, target, token)
   }

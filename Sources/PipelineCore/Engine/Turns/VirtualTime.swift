@@ -1,4 +1,4 @@
-/// A clock that stands still until it is advanced: time in tests and in replay.
+/// A clock that only moves when it is advanced: time in tests and in replay.
 package final class VirtualTime: Clock, @unchecked Sendable {
   package private(set) var now = Instant(nanoseconds: 0)
   /// The wall-clock time at the origin, in nanoseconds since 1970.

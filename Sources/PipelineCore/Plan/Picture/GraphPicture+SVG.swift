@@ -1,7 +1,7 @@
 extension GraphPicture {
   /// The use of the SVG text.
   package enum Form: Sendable {
-    /// A file of its own, with its colours and size.
+    /// A standalone file, with its colours and size.
     case file
     /// A part of a page, which has ``styleSheet`` and may change classes and texts: no styles, no identifiers, as large as there is room.
     case page
@@ -150,7 +150,7 @@ private struct SVGWriter {
   mutating func write(_ group: GraphPicture.Group) {
     text += "<g class=\"group \(group.kind.rawValue)\" data-group=\"\(Self.escaped(group.name))\">"
     text += "<title>\(Self.escaped(group.title))</title>"
-    // Sheets behind a group that stands for several.
+    // Stacked sheets mark a group that represents several.
     if group.members.count > 1 {
       for offset in [8.0, 4] { rectangle("frame", group.frame, offset: offset, radius: 8) }
     }

@@ -45,7 +45,7 @@ package struct GraphPicture: Sendable {
     case `operator`, combination
     /// An output of a command, or its `enabled` signal.
     case port
-    /// An input of a combination that has steps of its own.
+    /// An input of a combination that has its own steps.
     case branch
   }
 
@@ -79,7 +79,7 @@ package struct GraphPicture: Sendable {
     package var lines: [Line]
     /// The tooltip: the settings in full.
     package var title: String
-    /// The index of the group that it belongs to, and of the box that it stands in.
+    /// The indices of its group and of the enclosing box.
     package var group: Int
     package var parent: Int?
     /// The right end of the place for a count, on the base line of the keyword.
@@ -117,7 +117,7 @@ package struct GraphPicture: Sendable {
     package var isExit = false
     /// Whether it leads back to a column on its left, as only commands do.
     package var isBackward: Bool
-    /// How many edges of the plan it stands for.
+    /// How many edges of the plan it represents.
     package var count: Int
     /// The place for a rate, and whether the text is left of that point.
     package var labelX: Double
@@ -139,7 +139,7 @@ package struct GraphPicture: Sendable {
   package private(set) var width = 0.0
   package private(set) var height = 0.0
   package private(set) var groups: [Group] = []
-  /// A box comes after the one that it stands in.
+  /// A box comes after its enclosing box.
   package private(set) var boxes: [Box] = []
   package private(set) var edges: [Edge] = []
 

@@ -144,7 +144,7 @@ struct PictureLayout {
     return right + 14 + kindWidth + Size.padding
   }
 
-  /// The least width and the height of a box with all that stands in it.
+  /// The least width and the height of a box with its contents.
   private mutating func measureBox(_ box: Int) {
     let info = outline.boxes[box]
     var lines: [GraphPicture.Line] = []
@@ -204,11 +204,11 @@ struct PictureLayout {
   // MARK: Lines inside of a group
 
   private enum Inside {
-    /// Down from the first to the second, which stands right below it.
+    /// Down from the first to the second, directly below it.
     case down
-    /// Down from the head of a box to the first that stands in it.
+    /// Down from the head of a box to the first box inside.
     case into
-    /// Down from the last box to the lower edge of the one that it stands in.
+    /// Down from the last box to the lower edge of its enclosing box.
     case outOf
     /// To the border of the group.
     case exit
@@ -237,7 +237,7 @@ struct PictureLayout {
     }
   }
 
-  /// The boxes that a box stands in, itself first.
+  /// A box and its enclosing boxes, innermost first.
   private func ancestors(_ box: Int) -> [Int] {
     var result = [box]
     while let parent = outline.boxes[result[result.count - 1]].parent { result.append(parent) }
@@ -532,7 +532,7 @@ struct PictureLayout {
           var line = line
           line.x += frame.x
           line.y += frame.y
-          // The kind stands at the right end.
+          // The kind is at the right end.
           if line.style == .kind { line.x = frame.right - Size.padding - line.width }
           return line
         }, title: title, members: info.members, column: columnOfGroup[index], location: info.location)
