@@ -78,6 +78,8 @@ import Testing
     #expect(
       third.execution.refusals.map(\.message)
         == ["the pipeline has no step 'file/file' any more, so its state is dropped"])
+    // 'movedFrom' beside a source is refused, so it must not be recommended for one.
+    #expect(third.execution.refusals.first?.help?.contains("a source or a sink goes on only under its name") == true)
   }
 
   /// As logrotate does it: the newest of the old files is number 1.

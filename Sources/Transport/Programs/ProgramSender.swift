@@ -10,7 +10,7 @@ package protocol MessageSender: AnyObject, Sendable {
   func send(_ block: SocketSender.Block, done: @escaping @Sendable (_ sent: Int, _ givenUp: Int) -> Void)
   /// Sends the waiting messages, without a time limit, then ends. Not called on the sending thread.
   func close()
-  /// Ends soon and discards waiting messages.
+  /// Ends soon, without sending the waiting messages.
   func cancel()
   /// Waits until the thread has ended; false: the limit passed first.
   func waitForEnd(within limit: TimeSpan) -> Bool

@@ -360,7 +360,7 @@ public struct NodeContext {
   /// The ID of the step in the plan, for counters and messages.
   package let step: StepID
   package let location: SourceLocation?
-  /// The variables besides `event` in the expressions of this subscription.
+  /// What the expressions of this subscription see besides the event.
   package let scope: Scope
   /// The plan of the node; nil: a sink.
   unowned(unsafe) let plan: SignalPlan?

@@ -109,7 +109,8 @@ final class Restoration {
             .stateRefused, "the pipeline has no step '\(entry.name)' any more, so its state is dropped",
             at: nil,
             help:
-              "A step that goes on from it says so: '{ \(Self.keyword(entry.name)): ..., movedFrom: \(entry.name) }'"))
+              "A step of a chain that goes on from it says so: '{ \(Self.keyword(entry.name)): ..., movedFrom: \(entry.name) }'; a source or a sink goes on only under its name"
+          ))
         continue
       }
       if entry.fingerprint != plan.steps[number].fingerprint {
