@@ -57,11 +57,14 @@ enum DecoderAdvice {
     var controls = 0
     var index = 0
     while index < sample.count {
-      let end = min(index + 16, sample.count)
-      // Of most parts of a text no byte counts.
-      if end - index == 16, all(sample.loadUnaligned(fromByteOffset: index, as: SIMD16<UInt8>.self) .>= 0x20) {
-        index = end
-        continue
+      let end = min(index + 8, sample.count)
+      if end - index == 8 {
+        // Of most parts of a text no byte counts: none is below 0x20.
+        let part = sample.loadUnaligned(fromByteOffset: index, as: UInt64.self)
+        if (part &- 0x2020_2020_2020_2020) & ~part & 0x8080_8080_8080_8080 == 0 {
+          index = end
+          continue
+        }
       }
       while index < end {
         let byte = sample[index]
