@@ -458,4 +458,30 @@ import Testing
       #expect(store.disk.rows.isEmpty && store.backlogs.values.allSatisfy { $0.events == 0 })
     }
   }
+
+  /// A sink of another kind cannot read what is under way: that is withdrawn, and every event is encoded anew.
+  @Test func theQueueOfAnotherKindIsEncodedAnew() throws {
+    try keepingListeners.withLock { _ in
+      KeptListeners.begin()
+      defer { KeptListeners.end() }
+      let destination = ScriptedDestination {
+        $0.count = 2
+        $0.handsOver = true
+      }
+      destination.script = { _ in .nothing }
+      let first = try DeliveryTrial(destination)
+      first.send(values(1...5))
+      #expect(destination.underWay.map(\.values) == [[1, 2]])
+      let plan = first.pipeline.execution.plan
+      first.pipeline.inTurn { $0.execution.suspend(for: plan) }
+      first.pipeline.settle()
+      let texts = TextSink()
+      let second = try DeliveryTrial(
+        destination, name: first.name, sink: texts, restoring: first.pipeline.execution.savedState)
+      second.pipeline.run(until: .seconds(10))
+      #expect(destination.underWay.isEmpty && destination.calls.count == 1)
+      #expect(texts.delivered == values(1...5))
+      #expect(second.waiting == 0 && destination.faults == [])
+    }
+  }
 }

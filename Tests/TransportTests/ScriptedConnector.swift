@@ -203,6 +203,35 @@ struct ScriptedSink: SinkComponent {
   }
 }
 
+/// A sink of another kind: its forms are numbers as text, and it delivers them at once.
+final class TextSink: SinkComponent, @unchecked Sendable {
+  static let spec = ComponentSpec<TextSink>("texts", summary: "Keeps texts.", persistence: .position(version: 1))
+  /// What came; nil: a form that is none of this kind.
+  fileprivate(set) var delivered: [Int64?] = []
+
+  init() {}
+
+  func makeSink(_ nodeContext: NodeContext) -> RunningSink { Connector(self).sink(nodeContext) }
+
+  private final class Connector: DeliveryConnector {
+    let sink: TextSink
+    let traits = DeliveryTraits(DeliveryWords("the list"))
+    init(_ sink: TextSink) { self.sink = sink }
+
+    func encode(_ event: Event) throws(DeliveryRefusal) -> DeliveryPiece {
+      let bytes = Array(String(event.value.asInt).utf8)
+      return DeliveryPiece(.bytes(bytes), bytes: bytes.count)
+    }
+
+    func deliver(_ batch: DeliveryBatch, _ answer: DeliveryAnswer) {
+      sink.delivered += batch.items.map { Int64(String(decoding: $0.piece.bytes, as: UTF8.self)) }
+      answer.put(.answered())
+    }
+
+    func close(handsOver: Bool) {}
+  }
+}
+
 /// A pipeline from a source that the test feeds to a scripted destination, on virtual time.
 final class DeliveryTrial {
   let destination: ScriptedDestination
@@ -216,8 +245,10 @@ final class DeliveryTrial {
   /// - Parameters:
   ///   - readsErrors: the errors output has a reader, `lost`.
   ///   - input: an interval in YAML in place of the source that the test feeds.
+  ///   - sink: another sink in place of that of the destination.
   init(
     _ destination: ScriptedDestination, name: String? = nil, readsErrors: Bool = true, input: String? = nil,
+    sink: (any SinkComponent)? = nil,
     restoring state: [UInt8]? = nil,
     delivery: DeliveryOptions? = nil, memory: MemoryBudget = MemoryBudget(), random: UInt64 = .max
   ) throws {
@@ -238,7 +269,7 @@ final class DeliveryTrial {
       """, random: random, restoring: state, delivery: delivery, memory: memory)
     let (execution, source) = (pipeline.execution, source)
     let others = execution.sinkOverride
-    execution.sinkOverride = { $0 == "out" ? ScriptedSink(destination) : others?($0) }
+    execution.sinkOverride = { $0 == "out" ? sink ?? ScriptedSink(destination) : others?($0) }
     if input == nil { execution.sourceOverride = { $0 == "in" ? source : nil } }
     destination.isRejected = { [unowned pipeline] value in
       pipeline.probe("lost").events.contains { $0.hasPrefix("[\(value),") }

@@ -2,51 +2,42 @@ import PipelineCore
 
 /// What a sink leaves to its next version in a reload: the queue as it is, with the senders that wait for answers and the batches under way.
 /// No batch is repeated, and the reload waits for none. Used in turns of one execution after the other.
-class DeliveryEstate: @unchecked Sendable {
+final class DeliveryEstate: @unchecked Sendable {
   /// Estates that no version takes fail: their senders send again.
   static let all = KeptItems<DeliveryEstate> { $0.discard() }
 
+  private let connector: any DeliveryConnector
+  /// The first events of `items`, in their order. Those with an answer are under way.
+  let batches: [DeliveryBatch]
   /// The events, in order.
-  let events: [OwnedEvent]
+  let items: [DeliveryItem]
   /// Of each event; nil: it is part of the saved state, and gets its receipt from there.
   let receipts: [LeftReceipt?]
   /// The rows of the outbox that hold these events.
   let rows: [GivenRows]
 
-  init(_ events: [OwnedEvent], _ receipts: [LeftReceipt?], _ rows: [GivenRows]) {
-    self.events = events
+  init(
+    _ connector: any DeliveryConnector, _ batches: [DeliveryBatch], _ items: [DeliveryItem],
+    _ receipts: [LeftReceipt?], _ rows: [GivenRows]
+  ) {
+    self.connector = connector
+    self.batches = batches
+    self.items = items
     self.receipts = receipts
     self.rows = rows
   }
 
+  /// Whether the batches can be read by another connector: their forms, targets and replies are those of one kind.
+  func isReadable(by other: any DeliveryConnector) -> Bool { type(of: connector) == type(of: other) }
+
   /// Gives up the batches under way.
-  func discard() {}
-}
-
-/// The estate for a sink of the same kind.
-private final class OwnEstate: DeliveryEstate, @unchecked Sendable {
-  /// The first events of `events`, in their order. Those with an answer are under way.
-  let batches: [DeliveryBatch]
-  let items: [DeliveryItem]
-  private let withdraw: (DeliveryBatch) -> Void
-
-  init(
-    _ batches: [DeliveryBatch], _ items: [DeliveryItem], _ receipts: [LeftReceipt?], _ rows: [GivenRows],
-    _ withdraw: @escaping (DeliveryBatch) -> Void
-  ) {
-    self.batches = batches
-    self.items = items
-    self.withdraw = withdraw
-    super.init(items.map(\.event), receipts, rows)
-  }
-
-  override func discard() { for batch in batches.reversed() where batch.answer != nil { withdraw(batch) } }
+  func discard() { for batch in batches.reversed() where batch.answer != nil { connector.withdraw(batch) } }
 }
 
 extension DeliverySink {
   /// Leaves everything that is not delivered to the next execution.
   func leaveEstate() {
-    let (connector, batches) = (connector, queue.batches)
+    let batches = queue.batches
     // One that is being prepared is not under way yet.
     for batch in batches where batch.answer != nil && (!traits.handsOver || batch.isPreparing) { takeBack(batch) }
     let items = queue.batches.flatMap(\.rest) + queue.events
@@ -60,7 +51,7 @@ extension DeliverySink {
       if left[name] == nil { left[name] = receipt.leave() }
       return left[name]
     }
-    let estate = OwnEstate(queue.batches, items, receipts, leftRows) { connector.withdraw($0) }
+    let estate = DeliveryEstate(connector, queue.batches, items, receipts, leftRows)
     _ = close(handsOver: traits.handsOver)
     // Where no reload is under way any more, the senders learn of the failure when the estate is freed.
     if !DeliveryEstate.all.keep([estate], for: execution.name(of: nodeContext.step)) { estate.discard() }
@@ -90,10 +81,10 @@ extension DeliverySink {
     for estate in estates {
       take(estate.rows)
       var places = estate.receipts.indices
-      let own = estate as? OwnEstate
-      // Another kind of sink has taken the name.
-      if own == nil { estate.discard() }
-      for old in own?.batches ?? [] {
+      // If another kind of sink has taken the name, all events are encoded anew.
+      let isReadable = estate.isReadable(by: connector)
+      if !isReadable { estate.discard() }
+      for old in isReadable ? estate.batches : [] {
         var items: [(item: DeliveryItem, target: DeliveryTarget?)] = []
         for var item in old.rest {
           guard let place = places.popFirst() else { break }
@@ -112,8 +103,9 @@ extension DeliverySink {
         if let answer = batch.answer { watch(batch, answer) }
       }
       for place in places {
-        let receipt = receipt(estate.receipts[place], estate.events[place])
-        if let made = encoded(estate.events[place], receipt, own?.items[place]) {
+        let item = estate.items[place]
+        let receipt = receipt(estate.receipts[place], item.event)
+        if let made = encoded(item.event, receipt, isReadable ? item : nil) {
           queue.append(made.item, to: made.target)
         }
       }
