@@ -142,11 +142,11 @@ struct ExpressionLexer {
     switch pair {
     case (0x3D, 0x3D), (0x21, 0x3D), (0x3C, 0x3D), (0x3E, 0x3D), (0x26, 0x26), (0x7C, 0x7C):
       position += 2
-      if pair.1 == 0x3D, pair.0 == 0x3D || pair.0 == 0x21, byte() == 0x3D {
+      if pair.1 == 0x3D, byte() == 0x3D {
+        let meant = String(decoding: [pair.0, pair.1], as: UTF8.self)
         throw SyntaxError(
-          .expressionSyntax, "there is no operator '\(pair.0 == 0x3D ? "===" : "!==")'", start,
-          position + 1, help: "Comparison has two characters: '==' or '!='.",
-          replacement: pair.0 == 0x3D ? "==" : "!=")
+          .expressionSyntax, "there is no operator '\(meant)='", start, position + 1,
+          help: "Comparison has one or two characters: '==', '!=', '<', '<=', '>' or '>='.", replacement: meant)
       }
       return .symbol(String(decoding: bytes[start..<position], as: UTF8.self))
     case (0x3D, 0x3E): throw arrow(start)

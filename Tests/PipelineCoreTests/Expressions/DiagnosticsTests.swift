@@ -6,6 +6,8 @@ import Testing
   @Test(
     arguments: [
       ("", "RX401 0+0 the expression is empty"),
+      ("event.a >== 1", "RX401 8+3 there is no operator '>==' | Comparison has"),
+      ("event.a <== 1", "RX401 8+3 there is no operator '<==' | Comparison has"),
       ("event.a = 1", "RX401 8+1 a single '=' is no operator | Compare with '=='"),
       ("event.a === 1", "RX401 8+3 there is no operator '==='"),
       ("event.a and event.b", "RX401 8+3 expected an operator or the end, found 'and' | Write '&&'"),
