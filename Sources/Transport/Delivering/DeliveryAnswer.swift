@@ -1,6 +1,7 @@
 import Synchronization
 
-/// Where a connector reports what has become of a batch, or of opening. Only the sink that waits for it hears of it: in a reload that may be another one than the sink that has delivered the batch.
+/// Where a connector reports the outcome of a batch, or of opening. The sink that waits for the outcome gets it: after a reload that may be
+/// another sink than the one that delivered the batch.
 public final class DeliveryAnswer: Sendable {
   private struct State {
     var outcomes: [DeliveryOutcome] = []

@@ -12,7 +12,7 @@ public protocol DeliveryConnector: AnyObject {
 
   /// Opens the destination. Returns whether batches may be delivered at once; otherwise they wait for the answer, an empty
   /// ``DeliveryOutcome/answered(again:refused:reason:after:)``. After ``DeliveryOutcome/down(_:after:usesAttempt:hasOther:)`` it is called again. The
-  /// answer also hears of the end of the connection (``DeliveryOutcome/lost(after:)``). Default: nothing is to be opened.
+  /// end of the connection is reported to the same answer (``DeliveryOutcome/lost(after:)``). Default: there is nothing to open.
   func open(_ answer: DeliveryAnswer) -> Bool
   /// What is delivered for an event: the same whenever it is called for the same event, because it is called again after a restart and a reload.
   /// Throws why the event cannot be delivered; that event alone goes to the errors output.
