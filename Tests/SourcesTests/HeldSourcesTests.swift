@@ -125,6 +125,26 @@ import Testing
     #expect(!pipeline.executor.isInputPaused)
   }
 
+  /// While nothing is read, a server cannot be heard: its time for the next word begins when reading goes on.
+  @Test func aFeedThatIsNotReadIsNotSilent() throws {
+    let sink = FullSink()
+    let pipeline = try VirtualPipeline(
+      """
+      sources:
+        feed: { sse: { url: 'http://h.example/feed', decode: text, idleTimeout: 20s, reconnect: 3s } }
+        ticks: { interval: 1s }
+      sinks: { out: { from: feed, probe: {} }, full: { from: ticks, discard: {} } }
+      """, random: .max)
+    let probe = pipeline.execution.sinkOverride
+    pipeline.execution.sinkOverride = { $0 == "full" ? sink : probe?($0) }
+    pipeline.http.script = { _, _ in nil }
+    pipeline.run(until: .seconds(3600))
+    #expect(pipeline.executor.isInputPaused && pipeline.http.exchanges.count == 1)
+    pipeline.inTurn { _ in sink.taken.node?.resumeInput() }
+    pipeline.run(until: .seconds(3600 + 30))
+    #expect(pipeline.http.times.map { $0.nanoseconds / 1_000_000_000 } == [0, 3600 + 23])
+  }
+
   /// An interval sends one tick for all that it has left out, and says how many these are.
   @Test func heldTicksAreMissed() throws {
     let sink = FullSink()
