@@ -58,7 +58,7 @@ import Testing
     let sources = packageRoot.appending(path: "Sources")
     /// Where kinds are declared, where the compiler makes them, and where the nodes of a signal are made.
     let mayKnow = [
-      "PipelineCore/Engine/Edges/SignalWork.swift", "PipelineCore/Plan/SignalPlan.swift",
+      "PipelineCore/Engine/Edges/SignalWork.swift", "PipelineCore/Specs/SignalPlan.swift",
       "PipelineCore/Compile/Compilation+Commands.swift", "PipelineCore/Compile/PipelineCompiler.swift",
     ]
     var seen: Set<String> = []
