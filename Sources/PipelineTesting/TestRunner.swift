@@ -206,7 +206,7 @@ private final class TestRun {
     let sending = sending
     execution.sinkOverride = { name in
       var probe = ProbeSink(sinks[name] ?? ProbeSink.Recording())
-      let sink = plan.sinks.first { $0.name == name }?.component
+      let sink = plan.sinks.first { $0.name == name }?.sink
       probe.encoding = sink?.encoding
       probe.sentValue = sink?.sentValue
       if isAnswering && sink?.answersEvents == true || sending.contains(name) { probe.running = sink }

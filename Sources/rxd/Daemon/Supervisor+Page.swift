@@ -42,7 +42,16 @@ extension Supervisor {
           ("error", .string("there is no pipeline '\(name)'")), ("known", .array(slots.map { .string($0.name) })),
         ]))
     }
-    request.answer(200, PagePicture(slot.plan, revision: slot.revision).document)
+    request.answer(200, PagePicture(slot.plan, revision: slot.revision, answersWhy: ControlRoom.answersWhy).document)
+  }
+
+  /// `POST /ui/test`: a `tests:` block from recorded events.
+  func answerRecordedTest(_ request: ControlRequest) {
+    let name = request.query["pipeline"] ?? ""
+    guard let slot = slots.first(where: { $0.name == name }) else {
+      return request.answer(404, .object([("error", .string("there is no pipeline '\(name)'"))]))
+    }
+    RecordedTestRequest.answer(request, slot.plan)
   }
 
   /// Starts to serve the page over TCP, if that was asked for; false: it cannot.

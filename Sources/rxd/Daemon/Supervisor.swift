@@ -579,7 +579,9 @@ final class Supervisor {
     servesControl = true
     let post = poster()
     do throws(HTTPServerFailure) {
-      try ControlSocket.serve(control, notify: noticeLogger("control")) { post(.request($0)) }
+      try ControlSocket.serve(control, mostBytes: ControlRoom.mostBytes, notify: noticeLogger("control")) {
+        post(.request($0))
+      }
     } catch {
       logger.error("\(error.message); 'rxd reload' cannot reach this process")
     }

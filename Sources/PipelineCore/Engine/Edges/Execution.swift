@@ -338,7 +338,7 @@ public final class Execution {
       let nodeContext = NodeContext(
         execution: self, step: sink.step, location: sink.location, scope: topScope, plan: nil,
         edge: meters.edge(.none), segment: sink.segment, inputs: [])
-      let component = sinkOverride?(sink.name) ?? sink.component
+      let component = sinkOverride?(sink.name) ?? sink.sink
       let made = component.makeSink(nodeContext)
       made.index = index
       if let restoration {
@@ -531,7 +531,7 @@ public final class Execution {
 
   /// Makes the node of a signal with steps.
   func makeNode(_ signal: SignalPlan, _ scope: Scope, _ edge: Edge) -> OperatorNode {
-    guard let work = signal.work else { preconditionFailure("a reference has no node of its own") }
+    guard let work = signal.work as? RunnableWork else { preconditionFailure("a reference has no node of its own") }
     return work.makeNode(nodeContext(signal, scope, over: edge), edge)
   }
 

@@ -25,7 +25,7 @@ final class ImmediateSignal {
       plan = (run, signal)
       source = signal.inputs[0]
     }
-    guard var component = source.source else { return nil }
+    guard var component = source.sourceComponent else { return nil }
     if let filter = node.execution.sourceFilter { component = filter(component) }
     guard let values = component.immediateValues else { return nil }
     self.node = node
