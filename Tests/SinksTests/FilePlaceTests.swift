@@ -373,8 +373,8 @@ import Testing
       sinks: { out: { from: in, file: { path: '\(scratch("out"))', sync: \(sync) } } }
       """
     ) { execution in
-      execution.acknowledgesOnDisk = true
-      execution.sourceOverride = { $0 == "in" ? source : nil }
+      execution.settings.acknowledgesOnDisk = true
+      execution.replacements.sources = { $0 == "in" ? source : nil }
     }
     source.feed.ring = pipeline.ring
     pipeline.run { source.feed.node != nil }

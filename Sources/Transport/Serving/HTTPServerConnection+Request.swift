@@ -92,7 +92,8 @@ extension ServerConnection {
     let exchange = ServerExchange(self, round, server.options.memory)
     self.exchange = exchange
     let request = ServerRequest(
-      head: head, body: incoming.body.slab, peer: peer, reply: ServerReply(exchange), exchange: exchange, charge: incoming.charge,
+      head: head, body: incoming.body.slab, peer: peer, reply: ServerReply(exchange), exchange: exchange,
+      charge: incoming.charge,
       coding: incoming.coding, subject: tls?.subject)
     releaseRequest()
     server.pass(request, round)

@@ -28,7 +28,7 @@ extension Supervisor {
 
   /// `POST /ui/link`: a new address of the page, for users of the control socket.
   func answerPageLink(_ request: ControlRequest) {
-    let link = pagePort.flatMap { port in options.page?.link(port: port, lasting: PageGate.lastingOfLinks) }
+    let link = page.port.flatMap { port in options.page?.link(port: port, lasting: PageGate.lastingOfLinks) }
     request.answer(200, .object([("url", link.map(JSONText.string) ?? .null)]))
   }
 
@@ -62,7 +62,7 @@ extension Supervisor {
       let port = try gate.start(notify: noticeLogger("--ui-listen")) {
         post(.request(ControlRequest($0, from: .page, use: $1)))
       }
-      pagePort = port
+      page.port = port
       if options.showsPage { Console.note("the live page of this run: \(gate.link(port: port, lasting: nil))") }
       return true
     } catch {

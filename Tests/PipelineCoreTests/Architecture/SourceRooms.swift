@@ -96,9 +96,10 @@ struct SourceRooms {
     return result
   }
 
-  /// Members of the standard library and of Foundation that an extension may also have.
+  /// Members of the standard library and of Foundation, and words of the language, that an extension may also have.
   private static let names: Set<String> = [
-    "contains", "count", "decode", "description", "elements", "encode", "first", "hash", "init", "isEmpty", "kill",
+    "contains", "count", "decode", "defer", "description", "elements", "encode", "first", "hash", "init", "isEmpty",
+    "kill",
     "map", "prefix",
     "reduce", "sorted", "suffix", "write",
   ]

@@ -26,7 +26,7 @@ final class ImmediateSignal {
       source = signal.inputs[0]
     }
     guard var component = source.sourceComponent else { return nil }
-    if let filter = node.execution.sourceFilter { component = filter(component) }
+    if let filter = node.execution.replacements.others { component = filter(component) }
     guard let values = component.immediateValues else { return nil }
     self.node = node
     self.signal = signal
