@@ -81,7 +81,7 @@ import Testing
       let pipeline = try RealPipeline(text, onLoop: random.below(2) == 0, restoring: state) {
         $0.reading.blockBytes = 4000
         $0.executor.limits.events = 100
-        $0.acknowledgesOnDisk = acknowledgesOnDisk
+        $0.settings.acknowledgesOnDisk = acknowledgesOnDisk
       }
       #expect(pipeline.execution.refusals.isEmpty)
       // Without a state everything begins anew.

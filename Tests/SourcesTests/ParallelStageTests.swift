@@ -333,11 +333,11 @@ private final class FirstEvents: EdgeObserver {
     nonisolated(unsafe) let (observer, running, find) = (self, execution, edge)
     execution.executor.post {
       if running.outcome != nil { return }
-      guard running.encodedBlocks >= blocks else {
+      guard running.reading.encodedBlocks >= blocks else {
         observer.attachLater(to: running, after: blocks, find)
         return
       }
-      observer.before = running.encodedBlocks
+      observer.before = running.reading.encodedBlocks
       let edge = find(running.plan)
       observer.edge = edge
       running.attach(observer, to: edge)
