@@ -56,7 +56,7 @@ package final class PipelineLaunch: @unchecked Sendable {
     executor.graceOfTimers = Executor.grace
     execution = Execution(plan: plan, executor: executor, services: services)
     troubles = execution.troubles
-    execution.keepsStateOnFailure = isRestarted
+    execution.settings.keepsStateOnFailure = isRestarted
     execution.reading.placement = placement
     if let delivery { execution.commit(with: delivery) }
   }

@@ -182,9 +182,9 @@ private final class TestRun {
     let inputs = Dictionary(
       test.inputs.map { (ObjectIdentifier($0.origin), source($0)) }
     ) { first, _ in first }
-    execution.originOverride = { inputs[ObjectIdentifier($0)] }
+    execution.replacements.origins = { inputs[ObjectIdentifier($0)] }
     let keys = Set(test.stubs.map { type(of: $0).key })
-    execution.sourceFilter = { source in
+    execution.replacements.others = { source in
       source.runsOnVirtualTime || source.stub.map(keys.contains) == true ? source : SilentSource()
     }
     var sinks: [String: ProbeSink.Recording] = [:]
@@ -204,9 +204,9 @@ private final class TestRun {
     let plan = plan
     let isAnswering = !replies.isEmpty
     let sending = sending
-    execution.sinkOverride = { name in
+    execution.replacements.sinks = { name in
       var probe = ProbeSink(sinks[name] ?? ProbeSink.Recording())
-      let sink = plan.sinks.first { $0.name == name }?.component
+      let sink = plan.sinks.first { $0.name == name }?.sink
       probe.encoding = sink?.encoding
       probe.sentValue = sink?.sentValue
       if isAnswering && sink?.answersEvents == true || sending.contains(name) { probe.running = sink }

@@ -65,7 +65,7 @@ class StreamSink: RunningSink {
   override func open() {
     let label = execution.plan.steps[nodeContext.step.number].label
     let services = execution.services
-    if execution.acknowledgesOnDisk { options.sync = options.sync.acknowledging }
+    if execution.settings.acknowledgesOnDisk { options.sync = options.sync.acknowledging }
     do throws(PosixError) {
       let trouble = trouble
       let writer = try FileWriter(target, options: options) { error in

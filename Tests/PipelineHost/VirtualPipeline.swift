@@ -52,8 +52,8 @@ package final class VirtualPipeline {
       probes[sink.name] = ProbeSink.Recording()
     }
     let recorded = probes
-    execution.sinkOverride = { name in recorded[name].map { ProbeSink($0) } }
-    execution.reportSink = { fault in _ = "sink fault: \(fault)\n".withCString { write(2, $0, strlen($0)) } }
+    execution.replacements.sinks = { name in recorded[name].map { ProbeSink($0) } }
+    execution.settings.reportSink = { fault in _ = "sink fault: \(fault)\n".withCString { write(2, $0, strlen($0)) } }
     if let delivery { execution.commit(with: delivery) }
     http.now = { [executor] in executor.now }
     http.later = { [executor] in executor.post($0) }

@@ -168,7 +168,7 @@ import Testing
     for file in ["{ path: '\(scratch("followed"))', follow: true }", "'\(scratch("once"))'"] {
       let text = yaml(
         file, chain: "[ { map: int(event), onError: fail }, { scan: { start: 0, next: running + event } } ]")
-      let first = try RealPipeline(text) { $0.keepsStateOnFailure = true }
+      let first = try RealPipeline(text) { $0.settings.keepsStateOnFailure = true }
       first.runToEnd()
       #expect(first.events == ["1", "3"])
       #expect(first.failure != nil)

@@ -268,9 +268,9 @@ final class DeliveryTrial {
         out: { from: in, \(chain)http: { url: 'http://h.example/' } }\(lost)
       """, random: random, restoring: state, delivery: delivery, memory: memory)
     let (execution, source) = (pipeline.execution, source)
-    let others = execution.sinkOverride
-    execution.sinkOverride = { $0 == "out" ? sink ?? ScriptedSink(destination) : others?($0) }
-    if input == nil { execution.sourceOverride = { $0 == "in" ? source : nil } }
+    let others = execution.replacements.sinks
+    execution.replacements.sinks = { $0 == "out" ? sink ?? ScriptedSink(destination) : others?($0) }
+    if input == nil { execution.replacements.sources = { $0 == "in" ? source : nil } }
     destination.isRejected = { [unowned pipeline] value in
       pipeline.probe("lost").events.contains { $0.hasPrefix("[\(value),") }
     }

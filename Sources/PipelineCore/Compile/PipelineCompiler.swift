@@ -299,7 +299,7 @@ final class Compilation: SignalCompiler {
 
     func closeRun() {
       if !parts.isEmpty {
-        result = SignalPlan(FusedRunPlan(parts: parts), inputs: [runInput], step: runStep, type: type)
+        result = SignalPlan(FusedWork(FusedRunPlan(parts: parts)), inputs: [runInput], step: runStep, type: type)
         parts = []
       }
     }
@@ -390,7 +390,7 @@ final class Compilation: SignalCompiler {
     isWhole = bind(&sink, [input?.type ?? .dyn], segment, context, step, node.location) && isWhole
     guard isWhole, let input else { return nil }
     return SinkPlan(
-      name: named.name.value, step: step, keyword: entry.name, input: input, component: sink,
+      name: named.name.value, step: step, keyword: entry.name, input: input, work: RunnableSink(sink),
       segment: segment, location: named.name.location, outboxLimit: outboxLimit(of: node, sink))
   }
 

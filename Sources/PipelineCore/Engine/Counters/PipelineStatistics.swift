@@ -362,7 +362,7 @@ extension Execution {
       statistics.steps[number].isPausing = counters.pauses > 0
       statistics.steps[number].paused = TimeSpan(
         nanoseconds: counters.paused &+ (counters.pauses > 0 ? max(0, (now - counters.pausedSince).nanoseconds) : 0))
-      if let size = stateSizes[StepID(number)], size > 0 { statistics.steps[number].stateBytes = size }
+      if let size = saved.sizes[StepID(number)], size > 0 { statistics.steps[number].stateBytes = size }
       let step = statistics.steps[number]
       if step.isExact {
         let came = step.received &+ step.restored &+ step.made
@@ -390,7 +390,7 @@ extension Execution {
       statistics.steps[number].connections = sink.node.connections
       statistics.steps[number].outbox = (sink.node as? OutboxSink)?.outboxed
     }
-    for source in runningSources where !source.isClosed && source.hasPieces {
+    for source in sources.running where !source.isClosed && source.hasPieces {
       let step = source.nodeContext.step.number
       if let connections = source.connections { statistics.steps[step].connections = connections }
       let room = PipelineStatistics.mostFiles - statistics.steps[step].files.count

@@ -144,7 +144,7 @@ open class RunningSink: Downstream {
   /// after `done`, which is called in a turn.
   package final func closeBeside(_ wait: @escaping @Sendable () -> Void, then done: @escaping @Sendable () -> Void) {
     closings += 1
-    execution.closings += 1
+    execution.sinkEnds.closing += 1
     let (executor, node) = (executor, Weak(self))
     let worker = execution.services.worker("close")
     worker.enqueue {
@@ -219,7 +219,7 @@ open class RunningSink: Downstream {
   ///
   /// - Parameter body: The encoded event. It is part of the identity of an event without an outbox, so that only equal deliveries share one.
   package final func deliveryID(of event: Event, _ body: [UInt8]) -> DeliveryID? {
-    if outbox != nil { return execution.deliveredEvent }
+    if outbox != nil { return execution.commits.deliveredEvent }
     guard distinguishesEvents, let store = execution.storeIdentity else { return nil }
     var print = fingerprint
     guard event.addID(to: &print) else { return nil }

@@ -85,7 +85,9 @@ final class SharedSignal: Downstream {
         if case .failed(let failure)? = ending { state.write(Optional(failure)) } else { state.write(false) }
       }
     }
-    if execution.errors[index].wasWaitedFor { state.record(.reference(errorsReference)) { $0.write(true) } }
+    if execution.errorsOutputs.named[index].wasWaitedFor {
+      state.record(.reference(errorsReference)) { $0.write(true) }
+    }
     if let connection { execution.record(connection, of: execution.plan.named[index].body, &state) }
   }
 
@@ -94,7 +96,7 @@ final class SharedSignal: Downstream {
 
   /// Reads what `record` wrote of the signal itself, before the first subscription.
   func restore(_ restoration: Restoration) {
-    if restoration.record(reference: errorsReference) != nil { execution.errors[index].restoreCompleted() }
+    if restoration.record(reference: errorsReference) != nil { execution.errorsOutputs.named[index].restoreCompleted() }
     guard !sharing.isPlain, var state = restoration.record(reference: reference) else { return }
     do throws(StateFault) {
       lastEvent = try state.read()

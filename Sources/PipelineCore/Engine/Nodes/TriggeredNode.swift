@@ -100,11 +100,11 @@ class SettlingNode: TriggeredNode {
 extension NodeContext {
   /// Whether one event of a source may come both over the step's input and from `trigger`, and the precedence of a node that waits for both.
   func meeting(_ trigger: SignalPlan?) -> (meets: Bool, precedence: Int) {
-    if let known = execution.meetings[step] { return known }
+    if let known = execution.shared.meetings[step] { return known }
     let signals = inputs + [trigger].compactMap { $0 }
     let precedence = PriorityQueue.settling(upstream: signals.map(\.settling).max() ?? 0)
     let found = (meets: execution.plan.meet(signals), precedence: precedence)
-    execution.meetings[step] = found
+    execution.shared.meetings[step] = found
     return found
   }
 }

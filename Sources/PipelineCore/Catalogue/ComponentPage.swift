@@ -179,3 +179,13 @@ package struct ComponentPage {
     return name + ".svg"
   }
 }
+
+extension SpecText {
+  /// The memory of a running component, at least a sentence.
+  package static func kept(_ entry: CatalogueEntry) -> String {
+    [entry.memory.isEmpty ? "Nothing." : entry.memory, entry.persistence.meaning ?? "", entry.lateness ?? ""].filter {
+      !$0.isEmpty
+    }
+    .joined(separator: " ")
+  }
+}

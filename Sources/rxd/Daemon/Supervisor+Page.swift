@@ -28,7 +28,7 @@ extension Supervisor {
 
   /// `POST /ui/link`: a new address of the page, for users of the control socket.
   func answerPageLink(_ request: ControlRequest) {
-    let link = pagePort.flatMap { port in options.page?.link(port: port, lasting: PageGate.lastingOfLinks) }
+    let link = page.port.flatMap { port in options.page?.link(port: port, lasting: PageGate.lastingOfLinks) }
     request.answer(200, .object([("url", link.map(JSONText.string) ?? .null)]))
   }
 
@@ -42,7 +42,16 @@ extension Supervisor {
           ("error", .string("there is no pipeline '\(name)'")), ("known", .array(slots.map { .string($0.name) })),
         ]))
     }
-    request.answer(200, PagePicture(slot.plan, revision: slot.revision).document)
+    request.answer(200, PagePicture(slot.plan, revision: slot.revision, answersWhy: ControlRoom.answersWhy).document)
+  }
+
+  /// `POST /ui/test`: a `tests:` block from recorded events.
+  func answerRecordedTest(_ request: ControlRequest) {
+    let name = request.query["pipeline"] ?? ""
+    guard let slot = slots.first(where: { $0.name == name }) else {
+      return request.answer(404, .object([("error", .string("there is no pipeline '\(name)'"))]))
+    }
+    RecordedTestRequest.answer(request, slot.plan)
   }
 
   /// Starts to serve the page over TCP, if that was asked for; false: it cannot.
@@ -53,7 +62,7 @@ extension Supervisor {
       let port = try gate.start(notify: noticeLogger("--ui-listen")) {
         post(.request(ControlRequest($0, from: .page, use: $1)))
       }
-      pagePort = port
+      page.port = port
       if options.showsPage { Console.note("the live page of this run: \(gate.link(port: port, lasting: nil))") }
       return true
     } catch {

@@ -81,10 +81,10 @@ extension Supervisor {
     for tap in taps { tap.finish(isEnding: true) }
     let deadline = now + Self.lastMoment
     while !taps.isEmpty, now < deadline {
-      var entry = pollfd(fd: wake.descriptor, events: Int16(POLLIN), revents: 0)
+      var entry = pollfd(fd: mailbox.wake.descriptor, events: Int16(POLLIN), revents: 0)
       _ = poll(&entry, 1, Int32(clamping: (deadline - now).nanoseconds / 1_000_000 + 1))
-      wake.clear()
-      for message in messages() { if case .tapClosed(let tap) = message { endTap(tap) } }
+      mailbox.wake.clear()
+      for message in mailbox.take() { if case .tapClosed(let tap) = message { endTap(tap) } }
     }
   }
 

@@ -37,7 +37,7 @@ public final class SignalPlan: Sendable {
   /// The signals that the first step receives; the first is the chain's.
   package let inputs: [SignalPlan]
   /// The step, if it is a source.
-  package let source: (any SourceComponent)?
+  package let source: (any SourceDeclaration)?
   /// Its first step; of a reference, that of the signal it names.
   package let step: StepID
   package let type: EventType
@@ -68,12 +68,12 @@ public final class SignalPlan: Sendable {
     self.work = work
     steps = work.steps(from: step)
     self.inputs = inputs
-    source = steps[0].component as? any SourceComponent
+    source = steps[0].component as? any SourceDeclaration
     self.step = step
     self.type = type
     reference = ""
     let upstream = (inputs + steps.flatMap(\.inner)).map(\.settling).max() ?? 0
-    settling = upstream + (steps.contains { ($0.component as? any OperatorComponent)?.settles == true } ? 1 : 0)
+    settling = upstream + (steps.contains { ($0.component as? any OperatorDeclaration)?.settles == true } ? 1 : 0)
   }
 }
 
@@ -81,8 +81,8 @@ extension SignalPlan {
   /// The signals and chains in the parameters of its steps.
   package var inner: [SignalPlan] { steps.flatMap(\.inner) }
 
-  private var firstOperator: (any OperatorComponent.Type)? {
-    steps.first.flatMap { Swift.type(of: $0.component) as? any OperatorComponent.Type }
+  private var firstOperator: (any OperatorDeclaration.Type)? {
+    steps.first.flatMap { Swift.type(of: $0.component) as? any OperatorDeclaration.Type }
   }
 
   /// Whether no file names its step: drawings show its first input in its place.
@@ -113,50 +113,27 @@ extension SignalPlan {
   }
 }
 
-extension Plan {
-  /// Visits signals upstream, through names and errors outputs. There may be thousands of signals in a row, so it is not recursive.
-  ///
-  /// - Parameter visit: Returns the signals within this one to go on with; nil: not even to the signal that it refers to, which is visited once.
-  static func walk(
-    from signals: [SignalPlan], _ named: [NamedPlan], _ visit: (SignalPlan) -> [SignalPlan]?
-  ) {
-    var seen: Set<Int> = []
-    var waiting = signals
-    while let next = waiting.popLast() {
-      guard let within = visit(next) else { continue }
-      waiting += within
-      switch next.origin {
-      case .named(let index), .errors(.named(let index)):
-        if seen.insert(index).inserted { waiting.append(named[index].body) }
-      case .errors(.sink), .input, nil: break
-      }
-    }
-  }
+/// The owner of an errors output, by its index in the plan: a source, a signal, a command, or a sink.
+package enum ErrorsOwner: Hashable, Sendable {
+  case named(Int)
+  case sink(Int)
 }
 
-/// Neighbouring fusable steps, compiled into one pass over each event.
-struct FusedRunPlan: Sendable {
-  /// Steps that see the same event value and therefore share one projection.
-  struct Part: Sendable {
-    var segment: Segment
-    var steps: [Step]
-  }
-  /// One fused step.
-  struct Step: Sendable {
-    var id: StepID
-    var component: any FusableOperator
-  }
-  let parts: [Part]
-  /// The condition of the first step, if comparing slots decides it (``LeadingCondition``).
-  let leadingCondition: Program?
-
-  init(parts: [Part]) {
-    self.parts = parts
-    leadingCondition = parts.first.flatMap(LeadingCondition.of)
-  }
+/// How the steps of a signal run. Each kind of signal is one type of the engine (``RunnableWork``); nothing else knows the kinds.
+protocol SignalWork: AnyObject, Sendable {
+  /// At least one; `first`: the ID of the first one.
+  func steps(from first: StepID) -> [SignalPlan.Step]
+  /// What the expressions of its only step share; of several steps, nothing.
+  var segment: Segment { get }
+  /// What the node keeps beyond the process. Fused steps keep theirs themselves.
+  var persistence: Persistence { get }
+  /// Whether its steps are fused into one pass.
+  var isFused: Bool { get }
+  /// Whether what its steps send depends only on the event's value.
+  var isPure: Bool { get }
 }
 
-extension SignalPlan {
-  /// Its fused steps, one or several; nil: the signal is something else.
-  var run: FusedRunPlan? { work as? FusedRunPlan }
+/// What runs of a sink, which only the engine knows (``RunnableSink``).
+protocol SinkWork: AnyObject, Sendable {
+  var component: any SinkDeclaration { get }
 }

@@ -9,11 +9,11 @@
 package struct ParallelStage: Sendable {
   /// The way from the source to one sink.
   package struct Branch: Sendable {
-    /// The steps in order; each is a ``PureStep``.
-    var run: FusedRunPlan
+    /// The signals on the way that have steps, in order; each step is a ``PureStep``.
+    var signals: [SignalPlan]
     /// The step ID of the sink.
     var sink: StepID
-    var component: any SinkComponent
+    var component: any SinkDeclaration
   }
 
   package let branches: [Branch]
@@ -21,7 +21,7 @@ package struct ParallelStage: Sendable {
   /// Whether every sink writes blocks of such lines unchanged.
   func passesThrough(_ lines: EncodedEvents.Lines) -> Bool {
     branches.allSatisfy { branch in
-      branch.run.parts.isEmpty && branch.component.streamEncoding?.makeEncoder().passes(lines) == true
+      branch.signals.isEmpty && branch.component.streamEncoding?.makeEncoder().passes(lines) == true
     }
   }
 }
@@ -37,7 +37,7 @@ extension Plan {
       guard let encoder = sink.component.streamEncoding?.makeEncoder(), !encoder.keepsState,
         let way = way(to: sink.input, named)
       else { continue }
-      let branch = ParallelStage.Branch(run: FusedRunPlan(parts: way.parts), sink: sink.step, component: sink.component)
+      let branch = ParallelStage.Branch(signals: way.signals, sink: sink.step, component: sink.component)
       ways[way.source, default: []].append((branch, way.through))
     }
     if ways.isEmpty { return [:] }
@@ -57,21 +57,21 @@ extension Plan {
     }
   }
 
-  /// The path from a source to the reader of `signal`, if it leads through pure steps only: the steps, and the named
+  /// The path from a source to the reader of `signal`, if it leads through pure steps only: their signals, and the named
   /// signals on it.
   private static func way(
     to signal: SignalPlan, _ named: [NamedPlan]
-  ) -> (source: StepID, parts: [FusedRunPlan.Part], through: [Int])? {
-    var parts: [[FusedRunPlan.Part]] = []
+  ) -> (source: StepID, signals: [SignalPlan], through: [Int])? {
+    var signals: [SignalPlan] = []
     var through: [Int] = []
     var next = signal
     while true {
       if let source = next.source {
-        return source.decodesBlocks ? (next.step, parts.reversed().flatMap { $0 }, through) : nil
+        return source.decodesBlocks ? (next.step, signals.reversed(), through) : nil
       }
-      if let run = next.run {
-        guard run.isPure else { return nil }
-        parts.append(run.parts)
+      if let work = next.work, work.isFused {
+        guard work.isPure else { return nil }
+        signals.append(next)
         next = next.inputs[0]
         continue
       }
@@ -80,15 +80,6 @@ extension Plan {
       else { return nil }
       through.append(index)
       next = named[index].body
-    }
-  }
-}
-
-extension FusedRunPlan {
-  /// Whether the result of each step depends only on the event's value.
-  var isPure: Bool {
-    parts.allSatisfy { part in
-      !part.segment.usesMeta && !part.segment.usesNow && part.steps.allSatisfy { type(of: $0.component).isPure }
     }
   }
 }

@@ -25,7 +25,7 @@ package final class SentValues {
   private let frame: EventFrame
 
   /// Nil: the sink sends the event.
-  package init?(_ sink: (any SinkComponent)?, _ frame: @autoclosure () -> EventFrame) {
+  package init?(_ sink: (any SinkDeclaration)?, _ frame: @autoclosure () -> EventFrame) {
     guard let mapping = sink?.sentValue, let values = MappedValues(mapping) else { return nil }
     self.values = values
     self.frame = frame()
