@@ -145,14 +145,20 @@ open class RunningSink: Downstream {
   package final func closeBeside(_ wait: @escaping @Sendable () -> Void, then done: @escaping @Sendable () -> Void) {
     closings += 1
     execution.closings += 1
-    let (executor, node) = (executor, Weak(self))
+    let node = Weak(self)
+    beside(wait) {
+      done()
+      node.object?.endClosing()
+    }
+  }
+
+  /// Waits beside the turns, as for a writer that closes a file; then calls `done` in a turn.
+  package final func beside(_ wait: @escaping @Sendable () -> Void, then done: @escaping @Sendable () -> Void) {
+    let executor = executor
     let worker = execution.services.worker("close")
     worker.enqueue {
       wait()
-      executor.post {
-        done()
-        node.object?.endClosing()
-      }
+      executor.post { done() }
       // A job may be dropped with its worker.
       withExtendedLifetime(worker) {}
     }
