@@ -246,9 +246,10 @@ final class DeliveryTrial {
   ///   - readsErrors: the errors output has a reader, `lost`.
   ///   - input: an interval in YAML in place of the source that the test feeds.
   ///   - sink: another sink in place of that of the destination.
+  ///   - host: another one makes other parameters.
   init(
     _ destination: ScriptedDestination, name: String? = nil, readsErrors: Bool = true, input: String? = nil,
-    sink: (any SinkComponent)? = nil,
+    sink: (any SinkComponent)? = nil, host: String = "h.example",
     restoring state: [UInt8]? = nil,
     delivery: DeliveryOptions? = nil, memory: MemoryBudget = MemoryBudget(), random: UInt64 = .max
   ) throws {
@@ -265,7 +266,7 @@ final class DeliveryTrial {
       name: \(name)
       sources: { in: { \(input ?? "never: {}") } }
       sinks:
-        out: { from: in, \(chain)http: { url: 'http://h.example/' } }\(lost)
+        out: { from: in, \(chain)http: { url: 'http://\(host)/' } }\(lost)
       """, random: random, restoring: state, delivery: delivery, memory: memory)
     let (execution, source) = (pipeline.execution, source)
     let others = execution.sinkOverride

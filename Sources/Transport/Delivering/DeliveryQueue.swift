@@ -98,8 +98,8 @@ struct DeliveryQueue {
     let wasEmpty = lane.events.isEmpty
     lane.events.append(item)
     lane.bytes += item.bytes
-    waiting += 1
-    total += 1
+    waiting += item.events
+    total += item.events
     bytes += item.bytes
     if wasEmpty { open += 1 }
     if wasEmpty || lane.rank?.kind == 2 && isFull(lane) { update(lane) }
@@ -124,14 +124,15 @@ struct DeliveryQueue {
     var items: [DeliveryItem] = []
     let most = min(largest, room)
     items.reserveCapacity(min(most, lane.events.count))
-    var size = 0
+    var (size, events) = (0, 0)
     while items.count < most, let first = lane.events.first {
       if !items.isEmpty, first.bytes > traits.bytes - size { break }
       size += first.bytes
+      events += first.events
       items.append(lane.events.removeFirst())
     }
     lane.bytes -= size
-    waiting -= items.count
+    waiting -= events
     if lane.events.isEmpty { open -= 1 }
     let batch = DeliveryBatch(items, lane, key: key(items), traits.retry)
     if let carried = lane.carried { (batch.attempts, batch.tries) = carried }
@@ -157,7 +158,7 @@ struct DeliveryQueue {
   /// The fate of a batch, which is under way or waits to be repeated, is known, but for `rest`, which comes again in its place.
   mutating func settle(_ batch: DeliveryBatch, rest: DeliveryBatch? = nil) {
     end(batch)
-    total -= batch.rest.count - (rest?.items.count ?? 0)
+    total -= batch.rest.events - (rest?.items.events ?? 0)
     bytes -= batch.bytes - (rest?.bytes ?? 0)
     if let rest { insert(rest) }
     update(batch.lane)
@@ -180,6 +181,36 @@ struct DeliveryQueue {
     }
   }
 
+  /// The batch of a stream whose messages are answered for next; nil: none is under way.
+  var firstOfStream: DeliveryBatch? { lanes[nil]?.underWay.first }
+
+  /// Messages of an item of a stream that were answered for.
+  struct Passed {
+    var receipt: Receipt
+    var messages: Int
+    var bytes: Int
+  }
+
+  /// Up to `count` further messages of a batch of a stream are answered for. The batch is to be settled when it has no more.
+  mutating func pass(_ count: Int, of batch: DeliveryBatch) -> [Passed] {
+    var passed: [Passed] = []
+    var left = count
+    while left > 0, batch.passed < batch.items.count {
+      let item = batch.items[batch.passed]
+      guard let block = item.block else { break }
+      let messages = min(left, block.left)
+      let before = block.bytesLeft
+      block.first += messages
+      let sent = before - block.bytesLeft
+      if block.left == 0 { batch.passed += 1 }
+      total -= messages
+      bytes -= sent
+      left -= messages
+      passed.append(Passed(receipt: item.receipt, messages: messages, bytes: sent))
+    }
+    return passed
+  }
+
   /// Makes a batch that waits to be repeated of the events that are not answered for.
   mutating func undecided(_ batch: DeliveryBatch, key: ([DeliveryItem]) -> String) -> DeliveryBatch {
     let rest = self.batch(of: batch.rest, from: batch, key: key)
@@ -196,7 +227,7 @@ struct DeliveryQueue {
       lane.events.prepend(item)
       lane.bytes += item.bytes
     }
-    waiting += rest.count
+    waiting += rest.events
     lane.carried = (batch.attempts, batch.tries)
     update(lane)
   }
@@ -341,7 +372,7 @@ struct DeliveryQueue {
     }
     let batch = DeliveryBatch(items, lane(of: target), key: key, traits.retry)
     change(batch)
-    total += items.count
+    total += items.events
     bytes += batch.bytes
     if batch.answer == nil {
       insert(batch)

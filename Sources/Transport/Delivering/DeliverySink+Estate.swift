@@ -6,7 +6,7 @@ final class DeliveryEstate: @unchecked Sendable {
   /// Estates that no version takes fail: their senders send again.
   static let all = KeptItems<DeliveryEstate> { $0.discard() }
 
-  private let connector: any DeliveryConnector
+  let connector: any DeliveryConnector
   /// The first events of `items`, in their order. Those with an answer are under way.
   let batches: [DeliveryBatch]
   /// The events, in order.
@@ -15,12 +15,23 @@ final class DeliveryEstate: @unchecked Sendable {
   let receipts: [LeftReceipt?]
   /// The rows of the outbox that hold these events.
   let rows: [GivenRows]
+  /// Identifies the parameters of the sink.
+  let parameters: UInt64
+  /// Of a stream: the answer of its opening, which gets the outcomes of what is under way, and how far opening has come.
+  let connection: DeliveryAnswer?
+  let isOpen: Bool
+  let isOpening: Bool
+  let openedAt: Instant
 
   init(
-    _ connector: any DeliveryConnector, _ batches: [DeliveryBatch], _ items: [DeliveryItem],
-    _ receipts: [LeftReceipt?], _ rows: [GivenRows]
+    _ sink: DeliverySink, _ batches: [DeliveryBatch], _ items: [DeliveryItem], _ receipts: [LeftReceipt?],
+    _ rows: [GivenRows]
   ) {
-    self.connector = connector
+    connector = sink.connector
+    parameters = sink.parameters
+    let isStream = sink.builder != nil
+    connection = isStream ? sink.connection : nil
+    (isOpen, isOpening, openedAt) = (isStream && sink.isOpen, isStream && sink.isOpening, sink.openedAt)
     self.batches = batches
     self.items = items
     self.receipts = receipts
@@ -31,7 +42,10 @@ final class DeliveryEstate: @unchecked Sendable {
   func isReadable(by other: any DeliveryConnector) -> Bool { type(of: connector) == type(of: other) }
 
   /// Gives up the batches under way.
-  func discard() { for batch in batches.reversed() where batch.answer != nil { connector.withdraw(batch) } }
+  func discard() {
+    if let stream = connector as? any StreamConnector { _ = stream.end() }
+    for batch in batches.reversed() where batch.answer != nil { connector.withdraw(batch) }
+  }
 }
 
 extension DeliverySink {
@@ -42,16 +56,17 @@ extension DeliverySink {
     for batch in batches where batch.answer != nil && (!traits.handsOver || batch.isPreparing) { takeBack(batch) }
     let items = queue.batches.flatMap(\.rest) + queue.events
     var left: [ObjectIdentifier: LeftReceipt] = [:]
-    let receipts = queue.receipts.map { receipt -> LeftReceipt? in
+    let receipts = items.map { item -> LeftReceipt? in
+      let receipt = item.receipt
       guard receipt.notifiesSender else {
-        receipt.acknowledge(1)
+        receipt.acknowledge(item.events)
         return nil
       }
       let name = ObjectIdentifier(receipt)
       if left[name] == nil { left[name] = receipt.leave() }
       return left[name]
     }
-    let estate = DeliveryEstate(connector, queue.batches, items, receipts, leftRows)
+    let estate = DeliveryEstate(self, queue.batches, items, receipts, leftRows)
     _ = close(handsOver: traits.handsOver)
     // Where no reload is under way any more, the senders learn of the failure when the estate is freed.
     if !DeliveryEstate.all.keep([estate], for: execution.name(of: nodeContext.step)) { estate.discard() }
@@ -65,12 +80,19 @@ extension DeliverySink {
     // What this sink does not take is discarded at the end of the reload.
     guard !isOver else { return }
     let estates = DeliveryEstate.all.take(execution.name(of: nodeContext.step))
-    guard !estates.isEmpty else { return }
+    guard !estates.isEmpty else {
+      if start() { deliverNext() }
+      return
+    }
     let new = queue.removeAll().dropFirst(known.count { $0 != nil })
     var taken: [ObjectIdentifier: Receipt] = [:]
-    func receipt(_ left: LeftReceipt?, _ event: OwnedEvent) -> Receipt {
+    func receipt(_ left: LeftReceipt?, _ item: DeliveryItem) -> Receipt {
       guard let left else {
-        return known.popFirst().flatMap { $0 } ?? takeBack(1, bytes: event.byteCount + deliveryItemBytes)
+        if let receipt = known.popFirst().flatMap({ $0 }) {
+          if receipt.left == item.events { return receipt }
+          receipt.acknowledgeAll()
+        }
+        return takeBack(item.events, bytes: item.block?.memory ?? item.event.byteCount + deliveryItemBytes)
       }
       let name = ObjectIdentifier(left)
       if let receipt = taken[name] { return receipt }
@@ -80,6 +102,10 @@ extension DeliverySink {
     }
     for estate in estates {
       take(estate.rows)
+      if let stream = builder?.stream {
+        adopt(estate, stream) { receipt(estate.receipts[$0], $1) }
+        continue
+      }
       var places = estate.receipts.indices
       // If another kind of sink has taken the name, all events are encoded anew.
       let isReadable = estate.isReadable(by: connector)
@@ -88,7 +114,7 @@ extension DeliverySink {
         var items: [(item: DeliveryItem, target: DeliveryTarget?)] = []
         for var item in old.rest {
           guard let place = places.popFirst() else { break }
-          item.receipt = receipt(estate.receipts[place], item.event)
+          item.receipt = receipt(estate.receipts[place], item)
           if old.answer != nil {
             items.append((item, old.target))
           } else if let made = encoded(item.event, item.receipt, item) {
@@ -104,15 +130,20 @@ extension DeliverySink {
       }
       for place in places {
         let item = estate.items[place]
-        let receipt = receipt(estate.receipts[place], item.event)
-        if let made = encoded(item.event, receipt, isReadable ? item : nil) {
+        let receipt = receipt(estate.receipts[place], item)
+        if let block = item.block {
+          for event in events(block) {
+            if let made = encoded(event, receipt, nil) { queue.append(made.item, to: made.target) }
+          }
+        } else if let made = encoded(item.event, receipt, isReadable ? item : nil) {
           queue.append(made.item, to: made.target)
         }
       }
     }
-    for receipt in known { receipt?.acknowledge(1) }
+    for receipt in known { receipt?.acknowledgeAll() }
     // What came meanwhile.
     for one in new { queue.append(one.item, to: one.target) }
+    guard start() else { return }
     updatePressure()
     deliverNext()
   }

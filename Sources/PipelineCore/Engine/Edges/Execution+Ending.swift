@@ -166,6 +166,9 @@ extension Execution {
   /// Names a step over a reload, among all pipelines of the process.
   package func name(of step: StepID) -> String { "\(plan.name)/\(plan.steps[step.number].key)" }
 
+  /// Identifies the parameters of a step, as the file gives them.
+  package func parameters(of step: StepID) -> UInt64 { plan.steps[step.number].fingerprint }
+
   /// The component of the successor that has the name of a step; nil: there is none.
   package func successor(of step: StepID) -> (any Component)? {
     guard let successor, let number = successor.steps.firstIndex(where: { $0.key == plan.steps[step.number].key })
