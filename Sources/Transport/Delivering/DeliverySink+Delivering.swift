@@ -44,7 +44,7 @@ extension DeliverySink {
     guard !isOver else { return }
     connector.flush()
     updatePressure()
-    if isFinishing, queue.isEmpty, !isOpening { return finishConnector() }
+    if isFinishing, queue.isEmpty, !isOpening, !awaitsEstate { return finishConnector() }
     if queue.underWay.isEmpty { waitNoLonger() }
     setTimer(due)
   }
