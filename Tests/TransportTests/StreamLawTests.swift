@@ -13,11 +13,14 @@ import Testing
   private func trial(
     _ stream: ScriptedStream, frame: Character = ";", name: String? = nil, readsErrors: Bool = true,
     input: String? = nil, host: String = "h.example", restoring state: [UInt8]? = nil,
+    estates: [String: any SinkEstate] = [:],
     delivery: DeliveryOptions? = nil, memory: MemoryBudget = MemoryBudget()
   ) throws -> DeliveryTrial {
     try DeliveryTrial(
       ScriptedDestination(), name: name, readsErrors: readsErrors, input: input,
-      sink: ScriptedStreamSink(stream, frame: frame), host: host, restoring: state, delivery: delivery, memory: memory)
+      sink: ScriptedStreamSink(stream, frame: frame), host: host, restoring: state, estates: estates,
+      delivery: delivery,
+      memory: memory)
   }
 
   /// The events of a turn are one block, which passes message by message.
@@ -201,7 +204,8 @@ import Testing
       // Passes when neither version is there.
       stream.pass(1)
       let second = try trial(
-        stream, name: first.name, restoring: isDurable ? store.disk.state : saved, delivery: options())
+        stream, name: first.name, restoring: isDurable ? store.disk.state : saved,
+        estates: first.pipeline.execution.estates, delivery: options())
       #expect(second.pipeline.execution.refusals.isEmpty)
       second.send([20], as: 9)
       #expect(stream.links.count == 1 && stream.link?.isEnded == false)
@@ -232,7 +236,9 @@ import Testing
       #expect(old.given == texts(1...5).map { $0 + ";" })
       let saved = suspend(first)
       let other = ScriptedStream()
-      let second = try trial(other, frame: "|", name: first.name, host: "other.example", restoring: saved)
+      let second = try trial(
+        other, frame: "|", name: first.name, host: "other.example", restoring: saved,
+        estates: first.pipeline.execution.estates)
       second.send([9], as: 2)
       stream.pass(passes, of: old)
       second.pipeline.settle()
@@ -260,7 +266,8 @@ import Testing
       let stream = ScriptedStream()
       let first = try trial(stream)
       let saved = suspend(first)
-      let second = try trial(stream, name: first.name, restoring: saved)
+      let second = try trial(
+        stream, name: first.name, restoring: saved, estates: first.pipeline.execution.estates)
       #expect(stream.links.isEmpty)
       second.send([1])
       #expect(stream.link?.given == ["1;"])

@@ -313,21 +313,23 @@ struct DeliveryQueue {
     for one in order { body(open[one.lane].events[one.index], open[one.lane].target) }
   }
 
-  /// The events that no batch has, in order.
-  var events: [DeliveryItem] {
-    var events: [DeliveryItem] = []
-    events.reserveCapacity(waiting)
-    forEachWaiting { item, _ in events.append(item) }
-    return events
+  /// Calls `body` with the receipt of each event, in no order; one may come several times, but not twice in a row.
+  func forEachReceipt(_ body: (Receipt) -> Void) {
+    var last: Receipt?
+    func note(_ receipt: Receipt) {
+      guard receipt !== last else { return }
+      last = receipt
+      body(receipt)
+    }
+    for batch in batches { for item in batch.rest { note(item.receipt) } }
+    for lane in lanes.values { for index in lane.events.indices { note(lane.events[index].receipt) } }
   }
 
-  /// The receipts of all events, in order; one may come several times.
-  var receipts: [Receipt] {
-    var receipts: [Receipt] = []
-    receipts.reserveCapacity(total)
-    for batch in batches { for item in batch.rest { receipts.append(item.receipt) } }
-    forEachWaiting { item, _ in receipts.append(item.receipt) }
-    return receipts
+  /// Whether a sender waits for some of the events.
+  var isAwaited: Bool {
+    var isAwaited = false
+    forEachReceipt { isAwaited = isAwaited || $0.notifiesSender }
+    return isAwaited
   }
   /// When the oldest event came; nil: there is none.
   var oldest: Instant? {
@@ -361,12 +363,18 @@ struct DeliveryQueue {
     return all
   }
 
-  /// Adds a batch that another queue had, to be delivered again or, with an answer, under way. `make` gets its lane.
+  /// Numbers what comes from now on behind everything that `other` has.
+  mutating func follow(_ other: DeliveryQueue) { number = max(number, other.number) }
+
+  /// Adds a batch that another queue had, to be delivered again or, with an answer, under way. `change` gets it before that.
+  ///
+  /// - Parameter isNumbered: Its events have numbers of a queue that this one follows.
   mutating func adopt(
-    _ items: [DeliveryItem], to target: DeliveryTarget?, key: String, _ change: (DeliveryBatch) -> Void = { _ in }
+    _ items: [DeliveryItem], to target: DeliveryTarget?, key: String, isNumbered: Bool = false,
+    _ change: (DeliveryBatch) -> Void = { _ in }
   ) -> DeliveryBatch {
     var items = items
-    for index in items.indices {
+    for index in items.indices where !isNumbered {
       items[index].number = number
       number += 1
     }
@@ -381,5 +389,30 @@ struct DeliveryQueue {
       begin(batch)
     }
     return batch
+  }
+
+  /// Adds the events that no batch of `other` has, as they are, in place of events of its own. `receipt` is called with the receipt of each event and
+  /// returns that on which this queue has it; an event for which it returns nil is left out.
+  mutating func adoptWaiting(of other: DeliveryQueue, _ receipt: (Receipt) -> Receipt?) {
+    follow(other)
+    for old in other.lanes.values where !old.events.isEmpty {
+      let lane = lane(of: old.target)
+      var events = Deque<DeliveryItem>()
+      swap(&events, &old.events)
+      // In place: items are large.
+      var left: [Int] = []
+      for index in events.indices {
+        if let new = receipt(events[index].receipt) { events[index].receipt = new } else { left.append(index) }
+      }
+      for index in left.reversed() { events.remove(at: index) }
+      lane.events = events
+      lane.bytes = left.isEmpty ? old.bytes : events.reduce(0) { $0 + $1.bytes }
+      lane.carried = old.carried
+      waiting += events.events
+      total += events.events
+      bytes += lane.bytes
+      if !events.isEmpty { open += 1 }
+      update(lane)
+    }
   }
 }

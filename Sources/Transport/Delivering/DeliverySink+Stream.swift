@@ -101,40 +101,45 @@ extension DeliverySink {
   // MARK: A reload
 
   /// Takes over what an earlier version has left: its connection with what is under way there, if that can go on, and all that waits.
-  ///
-  /// - Parameter receipt: That of an item of the estate.
-  func adopt(_ estate: DeliveryEstate, _ stream: any StreamConnector, _ receipt: (Int, DeliveryItem) -> Receipt) {
-    let former = estate.connector as? any StreamConnector
-    let goesOn = former.map { estate.parameters == parameters && stream.goOn(with: $0) } ?? false
-    var places = estate.items.indices
-    for old in former == nil ? [] : estate.batches {
-      guard let answer = old.answer else { continue }
-      var items: [DeliveryItem] = []
-      for var item in old.rest {
-        guard let place = places.popFirst() else { break }
-        item.receipt = receipt(place, item)
-        items.append(item)
+  func adopt(_ left: DeliveryEstate.Contents, _ stream: any StreamConnector, _ heir: inout ReceiptHeir) {
+    let former = left.connector as? any StreamConnector
+    let isSame = left.settings == execution.settings(of: nodeContext.step)
+    let goesOn = former.map { isSame && stream.goOn(with: $0) } ?? false
+    for old in left.queue.batches {
+      let items = old.rest.compactMap { inherited($0, &heir) }
+      if former != nil, let answer = old.answer, !items.isEmpty {
+        _ = queue.adopt(items, to: nil, key: "", isNumbered: true) { $0.answer = answer }
+      } else {
+        for item in items.flatMap(anew) { queue.append(item, to: nil) }
       }
-      guard !items.isEmpty else { continue }
-      _ = queue.adopt(items, to: nil, key: "") { $0.answer = answer }
     }
-    for place in places {
-      var item = estate.items[place]
-      item.receipt = receipt(place, item)
-      if goesOn { queue.append(item, to: nil) } else { for item in anew(item) { queue.append(item, to: nil) } }
+    if goesOn {
+      queue.adoptWaiting(of: left.queue) { heir.receipt($0) }
+    } else {
+      var waiting: [DeliveryItem] = []
+      left.queue.forEachWaiting { item, _ in waiting.append(item) }
+      for item in waiting.compactMap({ inherited($0, &heir) }).flatMap(anew) { queue.append(item, to: nil) }
     }
     guard let former else { return }
     if goesOn {
-      (connection, isOpen, isOpening, openedAt) = (estate.connection, estate.isOpen, estate.isOpening, executor.now)
+      (connection, isOpen, isOpening, openedAt) = (left.connection, left.isOpen, left.isOpening, executor.now)
       if isOpening { pace.begun(openingBatch) }
       if let connection { expect(connection, openingBatch) }
-    } else if let answer = estate.connection, !queue.underWay.isEmpty {
+    } else if let answer = left.connection, !queue.underWay.isEmpty {
       farewell = Farewell(stream: former, answer: answer)
       farewellEnds = executor.schedule(at: executor.now + Waking.patience, self, Waking.farewellIsOver)
       expect(answer, openingBatch)
     } else {
       former.retire()
     }
+  }
+
+  /// An item of an earlier version with a receipt of this one; nil: its sender sends it again.
+  private func inherited(_ item: DeliveryItem, _ heir: inout ReceiptHeir) -> DeliveryItem? {
+    var item = item
+    guard let receipt = heir.receipt(item.receipt) else { return nil }
+    item.receipt = receipt
+    return item
   }
 
   /// An outcome of the connection of an earlier version.
@@ -199,7 +204,9 @@ extension DeliverySink {
 
   /// Writes each block: its messages without frames, so that a version with other frames can send them.
   func saveBlocks(_ state: inout StateWriter) {
-    let items = (queue.batches.flatMap(\.rest) + queue.events).filter { !$0.receipt.notifiesSender }
+    var items = queue.batches.flatMap(\.rest)
+    queue.forEachWaiting { item, _ in items.append(item) }
+    items.removeAll(where: \.receipt.notifiesSender)
     state.write(each: items) { state, item in
       let content = OutputBuffer()
       var ends: [Int] = []
@@ -236,13 +243,8 @@ extension DeliverySink {
         start = end
         do throws(DeliveryRefusal) { try fresh.append(message: message) } catch { lost += 1 }
       }
-      guard let block = fresh.take() else {
-        restoredReceipts.append(nil)
-        continue
-      }
-      let receipt = takeBack(block.left, bytes: block.memory)
-      restoredReceipts.append(receipt)
-      queue.append(item(block, receipt), to: nil)
+      guard let block = fresh.take() else { continue }
+      queue.append(item(block, takeBack(block.left, bytes: block.memory)), to: nil)
     }
     restored(lost)
   }

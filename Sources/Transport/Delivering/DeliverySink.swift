@@ -63,8 +63,6 @@ package final class DeliverySink: RunningSink, TimerTarget {
   var isHandingOver = false
   /// Nothing is delivered before what the execution before has left is taken over.
   var awaitsEstate = false
-  /// The receipts of the events of the saved state, in its order; nil: the event cannot be delivered any more.
-  var restoredReceipts: [Receipt?] = []
   /// Holds the execution until the batches under way are answered, until this is due.
   var patience = Wake.none
 
@@ -79,12 +77,11 @@ package final class DeliverySink: RunningSink, TimerTarget {
   }
 
   package override func open() {
-    if !execution.isDryRun, DeliveryEstate.all.has(execution.name(of: nodeContext.step)) {
+    if execution.hasEstate(of: nodeContext.step) {
       awaitsEstate = true
-      execution.whenBegun { [self] in takeEstate() }
-    } else {
-      restoredReceipts = []
-      if !start() { return }
+      execution.whenTakenOver { [self] in takeEstate() }
+    } else if !start() {
+      return
     }
     // A connection may come with what the execution before has left.
     if builder == nil || !awaitsEstate && !traits.opensLate { begin() }
@@ -96,9 +93,6 @@ package final class DeliverySink: RunningSink, TimerTarget {
     stop(with: failure)
     return false
   }
-
-  /// Identifies the parameters.
-  var parameters: UInt64 { execution.parameters(of: nodeContext.step) }
 
   package override func dryRun() {
     if let failure = connector.dryRun() { fail(because: failure) }
@@ -281,21 +275,20 @@ package final class DeliverySink: RunningSink, TimerTarget {
   /// execution; senders that wait for an answer must get it now.
   package override func willSuspend() {
     guard !isOver, !handOverQueue() else { return }
-    isHurried = queue.receipts.contains(where: \.notifiesSender)
+    isHurried = queue.isAwaited
     isSuspending = !isHurried
     if !queue.underWay.isEmpty || isHurried { waitForOutcomes() }
   }
 
   package override func handOverQueue() -> Bool {
-    guard !isOver, KeptListeners.isKeeping, execution.successor != nil else { return false }
+    // What is stored belongs to the name of a pipeline: one that is renamed goes on from what its new name has.
+    guard !isOver, KeptListeners.isKeeping, execution.successor?.name == execution.plan.name else { return false }
     seal()
     endFarewell()
     isSuspending = true
     isHandingOver = true
     var announced: Set<ObjectIdentifier> = []
-    for receipt in queue.receipts where announced.insert(ObjectIdentifier(receipt)).inserted {
-      receipt.announceHandover()
-    }
+    queue.forEachReceipt { if announced.insert(ObjectIdentifier($0)).inserted { $0.announceHandover() } }
     if !traits.handsOver, !queue.underWay.isEmpty { waitForOutcomes() }
     return true
   }
@@ -324,7 +317,8 @@ package final class DeliverySink: RunningSink, TimerTarget {
 
   // MARK: State
 
-  package override var keepsNothing: Bool { queue.isEmpty && builder?.ends.isEmpty != false }
+  /// What it hands over is no part of the state.
+  package override var keepsNothing: Bool { isHandingOver || queue.isEmpty && builder?.ends.isEmpty != false }
 
   /// Writes the batches, those under way included, and the events after them.
   package override func save(_ state: inout StateWriter) {
@@ -364,11 +358,9 @@ package final class DeliverySink: RunningSink, TimerTarget {
       do throws(DeliveryRefusal) {
         let made = try connector.encode(event.event)
         let receipt = takeBack(1, bytes: memory(made, event))
-        restoredReceipts.append(receipt)
         return (item(made, event, receipt), made.target)
       } catch {
         lost += 1
-        restoredReceipts.append(nil)
         return nil
       }
     }

@@ -61,13 +61,17 @@ extension Execution {
     if hasBegun { body() } else { takeovers.append(body) }
   }
 
-  /// Everything has begun: sources take over what cannot be read again.
+  /// Calls `body` after all of these, unless something fails before: the pipeline has started then. A sink takes over there what the version before has
+  /// not delivered.
+  package func whenTakenOver(_ body: @escaping () -> Void) { lastTakeovers.append(body) }
+
+  /// Everything has begun: sources take over what cannot be read again, then sinks what was not delivered.
   func takeOver() {
-    var next = 0
-    while outcome == nil, next < takeovers.count {
-      takeovers[next]()
-      next += 1
-    }
+    // One may add another.
+    while outcome == nil, !takeovers.isEmpty { takeovers.removeFirst()() }
     takeovers = []
+    hasBegun = outcome == nil
+    while outcome == nil, !lastTakeovers.isEmpty { lastTakeovers.removeFirst()() }
+    lastTakeovers = []
   }
 }

@@ -118,6 +118,8 @@ public final class Execution {
   package internal(set) var stateFaults: [Diagnostic] = []
   /// The parts of the restored state that could not be used, with the reasons.
   package private(set) var refusals: [Diagnostic] = []
+  /// The parts of the file that go on from what the restored state has under their former names.
+  package private(set) var renamed: [FormerName] = []
   /// The names of the steps that go on from the restored state; nil: there was none.
   package private(set) var restoredSteps: [String]?
   /// Nothing opens and nothing starts: see ``dryRun(restoring:)``.
@@ -163,6 +165,12 @@ public final class Execution {
   /// ``keepsStateOnFailure`` set.
   package var savedState: [UInt8]? { savedParts?.bytes }
   var savedParts: SavedState?
+  /// What sinks leave as it is to an execution that goes on from that state, by the keys of their steps.
+  package internal(set) var estates: [String: any SinkEstate] = [:]
+  /// What sinks of the execution before have left, by their keys.
+  var inherited: [String: any SinkEstate] = [:]
+  /// A hash of the values and files that the pipeline file refers to, comparable within one process. Set before the launch.
+  package var insertedValues = 0
   /// The size of the state that was taken last, in bytes.
   var lastStateSize = 0
   /// Whether a failure leaves a ``savedState``: the failed signal starts anew there, everything else continues, and sources continue
@@ -177,9 +185,11 @@ public final class Execution {
   /// The graph has ended or is suspended; only sinks may still finish.
   var isOver: Bool { outcome != nil || isSuspended }
   /// Everything that was wired at the launch has started.
-  package private(set) var hasBegun = false
+  package internal(set) var hasBegun = false
   /// Called when everything that was wired at the launch has begun, see ``whenBegun(_:)``.
   var takeovers: [() -> Void] = []
+  /// Called after them, see ``whenTakenOver(_:)``.
+  var lastTakeovers: [() -> Void] = []
   /// Sources with a position that were closed in this turn. A failure in this turn still saves their positions.
   private(set) var justClosed: [RunningSource] = []
   /// Record the ends of the pieces of this turn.
@@ -251,8 +261,11 @@ public final class Execution {
     hasCommittedLast = true
     guard let committer else { return lastCommit.finish() }
     let done: @Sendable () -> Void = { [lastCommit] in lastCommit.finish() }
-    if let savedParts, !hasLostEvents {
+    if let savedParts, !hasLostEvents, committer.isDurable || !leavesUnsaved {
       committer.finish(.replace(savedParts), done)
+    } else if savedParts != nil, !hasLostEvents {
+      // After a crash the sources read again what only this process has.
+      committer.finish(.keep, done)
     } else {
       committer.finish(outcome == .completed && !isSuspended ? .clear : .keep, done)
     }
@@ -315,11 +328,13 @@ public final class Execution {
   ///
   /// `state`: the result of ``saveState()`` of the same pipeline; everything continues from there. A step whose state
   /// no longer fits starts empty, and ``refusals`` says why. `isMoved`: it comes from another version of the pipeline, which this one
-  /// replaces: the pipeline was not down, so ``Plan/whenLate`` does not apply.
+  /// replaces: the pipeline was not down, so ``Plan/whenLate`` does not apply. `estates`: what belongs to the state (``LeftState/estates``).
   package func launch(
-    restoring state: [UInt8]? = nil, isMoved: Bool = false, onEnd: @escaping (Outcome) -> Void
+    restoring state: [UInt8]? = nil, estates: [String: any SinkEstate] = [:], isMoved: Bool = false,
+    onEnd: @escaping (Outcome) -> Void
   ) {
     self.onEnd = onEnd
+    inherited = estates
     if let state {
       restoration = Restoration(state, plan, executor, isMoved: isMoved)
       executor.restoredAt = executor.now
@@ -394,7 +409,6 @@ public final class Execution {
     isLaunching = false
     begin(whole)
     takeOver()
-    hasBegun = true
     completeErrors()
     endIfOver()
   }
@@ -619,6 +633,7 @@ public final class Execution {
     self.restoration = nil
     refusals = restoration.refusals
     restoredSteps = restoration.kept
+    renamed = restoration.renamed
     if isDryRun {
       unreadable = restoration.unreadable
       return
