@@ -314,18 +314,9 @@ class StreamSink: RunningSink {
       drained()
       return
     }
-    let executor = executor
     let node = Weak(self)
-    // Closing may wait for the device; another thread does that.
-    do throws(PosixError) {
-      _ = try OwnThread("rxd close") {
-        writer.close()
-        executor.post { node.object?.over() }
-      }
-    } catch {
-      writer.close()
-      over()
-    }
+    // Closing may wait for the device.
+    beside({ writer.close() }, then: { node.object?.over() })
   }
 
   private func over() {

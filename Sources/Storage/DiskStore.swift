@@ -154,6 +154,17 @@ package final class DiskStore: PipelineStore {
     if !isOver { turns.wake() }
   }
 
+  /// Gives the rows of a sink to one of another name; both have no run now. Reads and commits that come after this see the new name only.
+  package func giveRows(of former: String, to name: String) {
+    var transaction = StoreTransaction()
+    transaction.renamed = [(former, name)]
+    state.withLock { state in
+      guard let moved = state.backlogs.removeValue(forKey: former) else { return }
+      state.backlogs[name] = state.backlogs[name].map { $0.adding(moved) } ?? moved
+    }
+    commit(transaction) {}
+  }
+
   /// Calls `report` now, unless there is enough room, and whenever that changes; on any thread.
   package func whenRoomChanges(_ report: @escaping @Sendable (RoomOfStore) -> Void) {
     let now = state.withLock { state in
@@ -261,7 +272,13 @@ package final class DiskStore: PipelineStore {
         }
         held += work.requests
         lookForRoom()
-        for job in work.jobs { run(job) }
+        var jobs = work.jobs
+        // What is read after a sink has got another name has that name.
+        if !jobs.isEmpty, held.contains(where: { !$0.transaction.renamed.isEmpty }) {
+          state.withLock { $0.jobs.insert(contentsOf: jobs, at: 0) }
+          jobs = []
+        }
+        for job in jobs { run(job) }
         defer { if !work.jobs.isEmpty || !work.requests.isEmpty { file?.boundCache(to: caches.pages) } }
         if !held.isEmpty {
           if let nextTry, monotonicNow() < nextTry, !work.isClosing { return .at(nextTry) }
@@ -277,7 +294,7 @@ package final class DiskStore: PipelineStore {
           }
           continue
         }
-        if !work.jobs.isEmpty { continue }
+        if !jobs.isEmpty { continue }
         if work.isClosing { break }
         return roomNow == .enough ? .whenWoken : .at(monotonicNow() + Self.roomPause)
       }

@@ -135,8 +135,8 @@ import Testing
         ticks: { interval: 1s }
       sinks: { out: { from: feed, probe: {} }, full: { from: ticks, discard: {} } }
       """, random: .max)
-    let probe = pipeline.execution.sinkOverride
-    pipeline.execution.sinkOverride = { $0 == "full" ? sink : probe?($0) }
+    let probe = pipeline.execution.replacements.sinks
+    pipeline.execution.replacements.sinks = { $0 == "full" ? sink : probe?($0) }
     pipeline.http.script = { _, _ in nil }
     pipeline.run(until: .seconds(3600))
     #expect(pipeline.executor.isInputPaused && pipeline.http.exchanges.count == 1)

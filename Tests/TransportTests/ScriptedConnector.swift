@@ -44,6 +44,8 @@ final class ScriptedDestination: @unchecked Sendable {
   private(set) var delivered: [Int64] = []
   /// Hears of the end of the connection.
   fileprivate(set) var connection: DeliveryAnswer?
+  /// The values that were encoded, in order.
+  fileprivate(set) var encoded: [Int64] = []
   private(set) var opened = 0
   private(set) var closed = 0
   /// Whether a value went to the errors output.
@@ -154,6 +156,7 @@ final class ScriptedDestination: @unchecked Sendable {
 
     func encode(_ event: Event) throws(DeliveryRefusal) -> DeliveryPiece {
       let value = event.value.asInt
+      destination.encoded.append(value)
       if let refusal = destination.refusal(value) { throw DeliveryRefusal(refusal) }
       return DeliveryPiece(
         .object(Number(value)), bytes: destination.size(value), target: destination.target(value).map(Target.init),
@@ -244,12 +247,14 @@ final class DeliveryTrial {
 
   /// - Parameters:
   ///   - readsErrors: the errors output has a reader, `lost`.
-  ///   - input: an interval in YAML in place of the source that the test feeds.
+  ///   - input: an interval in YAML in place of the source that the test feeds; `map`: the value of its events.
   ///   - sink: another sink in place of that of the destination.
+  ///   - host: another one makes other parameters.
+  ///   - values: names the values that are inserted into the text.
   init(
     _ destination: ScriptedDestination, name: String? = nil, readsErrors: Bool = true, input: String? = nil,
-    sink: (any SinkComponent)? = nil,
-    restoring state: [UInt8]? = nil,
+    map: String = "event.tick", sink: (any SinkComponent)? = nil, host: String = "h.example",
+    restoring state: [UInt8]? = nil, estates: [String: any SinkEstate] = [:], values: Int = 0,
     delivery: DeliveryOptions? = nil, memory: MemoryBudget = MemoryBudget(), random: UInt64 = .max
   ) throws {
     self.destination = destination
@@ -258,15 +263,15 @@ final class DeliveryTrial {
     self.name = name
     let lost =
       readsErrors ? "\n  lost: { from: out.errors, chain: [ { map: '[event.event, event.error]' } ], probe: {} }" : ""
-    let chain = input == nil ? "" : "chain: [ { map: event.tick } ], "
+    let chain = input == nil ? "" : "chain: [ { map: \(map) } ], "
     // In the plan it is a sink that saves what it has.
     pipeline = try VirtualPipeline(
       """
       name: \(name)
       sources: { in: { \(input ?? "never: {}") } }
       sinks:
-        out: { from: in, \(chain)http: { url: 'http://h.example/' } }\(lost)
-      """, random: random, restoring: state, delivery: delivery, memory: memory)
+        out: { from: in, \(chain)http: { url: 'http://\(host)/' } }\(lost)
+      """, random: random, restoring: state, estates: estates, values: values, delivery: delivery, memory: memory)
     let (execution, source) = (pipeline.execution, source)
     let others = execution.replacements.sinks
     execution.replacements.sinks = { $0 == "out" ? sink ?? ScriptedSink(destination) : others?($0) }

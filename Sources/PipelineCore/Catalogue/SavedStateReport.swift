@@ -21,6 +21,14 @@ package struct SavedStateReport {
   /// The sinks, and whether their input has ended.
   package let sinks: [(name: String, hasEnded: Bool)]
 
+  /// The named sources, signals and commands.
+  package let signals: Set<String>
+
+  /// Whether it is of a pipeline with such a sink, or with such a source, signal or command.
+  package func has(_ name: String, isSink: Bool) -> Bool {
+    isSink ? sinks.contains { $0.name == name } : signals.contains(name)
+  }
+
   /// - Parameters:
   ///   - catalogue: Interprets the positions of sources.
   ///   - clock: For times since the saving.
@@ -29,6 +37,7 @@ package struct SavedStateReport {
     let context = StateReader.Context(Executor(clock: clock))
     let contents = try StateContents(bytes, context)
     savedAt = contents.savedAt
+    signals = Set(contents.definitions.keys)
     self.bytes = bytes.count
     var steps: [Int: Step] = [:]
     var sinks: [(String, Bool)] = []

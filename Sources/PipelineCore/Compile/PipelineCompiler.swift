@@ -39,6 +39,8 @@ final class Compilation: SignalCompiler {
   var steps: [StepPlan] = []
   /// The names of steps and references in saved states, each with the last number that was appended to it.
   private var keys: [String: Int] = [:]
+  /// Beside named parts of the file.
+  var formerNames: [FormerName] = []
   /// The values of `movedFrom`, with the numbers of their steps.
   var moves: [(step: Int, node: YAMLNode)] = []
   /// The named schedulers, in the order of their first use.
@@ -103,6 +105,7 @@ final class Compilation: SignalCompiler {
     for at in entries.indices { _ = named(at, from: nil) }
     let sinks = file.sinks.compactMap(sink)
     checkMoves()
+    applyFormerNames()
     refuseSinkCycles()
     let outsideWays = outsideWays(sinks)
     checkFiles(sinks, outsideWays)
@@ -134,7 +137,8 @@ final class Compilation: SignalCompiler {
       named: named, sinks: sinks, rootSubscribers: rootSubscribers,
       readOnlyForErrors: readOnlyForErrors, steps: steps, expressions: expressions,
       functions: functions, standardInput: standardInputs.first, delivery: file.delivery, require: file.require,
-      whenLate: file.whenLate, outsideWays: outsideWays)
+      whenLate: file.whenLate, outsideWays: outsideWays,
+      formerNames: formerNames)
     var listeners: [Plan.Listener] = []
     plan.reportSharedAddresses(beside: &listeners, into: &diagnostics)
     plan.reportUnansweredRequests(into: &diagnostics)
@@ -193,7 +197,7 @@ final class Compilation: SignalCompiler {
   }
 
   func source(_ node: ComponentNode, _ context: SignalContext) -> SignalPlan? {
-    let step = addStep(node, context)
+    let step = addStep(node, context, ownsName: false)
     guard let entry = entry(.source, node) else { return nil }
     var (component, isWhole) = decode(entry, node)
     guard case .source(var source) = component else { return nil }
@@ -382,7 +386,7 @@ final class Compilation: SignalCompiler {
     let chained = chain(named.node.chain, origin ?? placeholder, context)
     let input = origin == nil ? nil : chained.map { holding(commandReach(of: $0).later, $0, context) }
     let node = named.node.component
-    let step = addStep(node, context)
+    let step = addStep(node, context, ownsName: false)
     guard let entry = entry(.sink, node) else { return nil }
     var (component, isWhole) = decode(entry, node)
     guard case .sink(var sink) = component else { return nil }
@@ -396,7 +400,10 @@ final class Compilation: SignalCompiler {
 
   // MARK: Components
 
-  func addStep(_ node: ComponentNode, _ context: SignalContext, more: [String] = []) -> StepID {
+  /// - Parameter ownsName: `movedFrom` beside it is the former name of the step, not of the source or sink that it is.
+  func addStep(
+    _ node: ComponentNode, _ context: SignalContext, more: [String] = [], ownsName: Bool = true
+  ) -> StepID {
     var policy: ErrorPolicy?
     if let option = node.options["onError"] {
       policy = option.string.flatMap(ErrorPolicy.init)
@@ -415,7 +422,7 @@ final class Compilation: SignalCompiler {
         key: key("\(context.path)/\(name ?? node.keyword.value)"), fingerprint: fingerprint(node, more),
         delivery: node.options["delivery"].flatMap { delivery($0, of: node, context) },
         settings: StepSettings(node.arguments, inputs: more)))
-    if let option = node.options["movedFrom"] { note(movedFrom: option, context) }
+    if ownsName, let option = node.options["movedFrom"] { note(movedFrom: option, context) }
     return StepID(steps.count - 1)
   }
 

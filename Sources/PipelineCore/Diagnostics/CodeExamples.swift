@@ -356,7 +356,9 @@ package struct CodeExample: Sendable {
       "window: { every: 1m, max: 1 }", "window: { every: 1m, max: 1000 }", "1", "2"),
     "RX507": when(
       "A step was changed, and the state that was saved fits the old one.",
-      do: "Nothing, if the step may begin anew. A step that was only moved keeps its state with 'movedFrom'."),
+      do:
+        "Nothing, if the step may begin anew. A step that was only moved, and a source, signal or sink that was only renamed, keep their state with 'movedFrom: OLD-NAME'."
+    ),
     "RX508": running(
       file: command("run: { values: [1], chain: [ { delay: 10ms } ] }"),
       command("whenBusy: queue, run: { values: [1], chain: [ { delay: 10ms } ] }"), "1", "2"),

@@ -31,6 +31,9 @@ package final class Plan: Sendable {
   /// All sources, in the order of the plan.
   package let sources: [PlannedSource]
 
+  /// The names that parts of the file had before, in the order of the file.
+  package let formerNames: [FormerName]
+
   /// The ways between the steps, by ``EdgeID``; the first is none.
   package let edges: [EdgePlan]
   /// Sources and operators, by the numbers of their steps.
@@ -49,8 +52,10 @@ package final class Plan: Sendable {
     name: String, description: String?, threads: Int? = nil, source: SourceText, named: [NamedPlan], sinks: [SinkPlan],
     rootSubscribers: [Int] = [], readOnlyForErrors: [Int] = [], steps: [StepPlan], expressions: [ExpressionReport],
     functions: UserFunctions = .none, standardInput: SourceLocation? = nil, delivery: Located<Delivery>? = nil,
-    require: Located<DeliveryRequirement>? = nil, whenLate: Located<WhenLate>? = nil, outsideWays: [OutsideWay] = []
+    require: Located<DeliveryRequirement>? = nil, whenLate: Located<WhenLate>? = nil, outsideWays: [OutsideWay] = [],
+    formerNames: [FormerName] = []
   ) {
+    self.formerNames = formerNames
     self.outsideWays = outsideWays
     self.whenLate = whenLate
     self.name = name
@@ -71,6 +76,11 @@ package final class Plan: Sendable {
     (edges, components, sources) = walk
     sourcesOfInnerSignals = Plan.sourcesOfInnerSignals(walk.components, named)
     stages = Plan.stages(named, sinks)
+  }
+
+  /// The name that a sink had before; nil: the file says none.
+  package func formerName(ofSink name: String) -> String? {
+    formerNames.first { $0.isSink && $0.name == name }?.former
   }
 
   package func index(ofNamed name: String) -> Int? { named.firstIndex { $0.name == name } }

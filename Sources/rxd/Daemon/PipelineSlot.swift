@@ -42,7 +42,7 @@ final class PipelineSlot {
   /// The version to run after the current run.
   var next: Version?
   /// The state left by the previous run, until the next one has started from it.
-  var saved: [UInt8]?
+  var saved: LeftState?
   /// The state is that of a run that is being replaced: the pipeline was not down.
   var isMoved = false
   /// The store of the state; nil: there is none, or it has not been opened.

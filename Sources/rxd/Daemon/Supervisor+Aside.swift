@@ -34,7 +34,7 @@ extension Supervisor {
     let number = aside.next()
     check = StartCheck(number: number, slot: slot, name: slot.name, began: now)
     let opens = slot.store == nil && slot.plan.delivery(hasStateDirectory: true) != .bestEffort
-    let (plan, name, saved, services) = (slot.plan, slot.name, slot.saved, services)
+    let (plan, name, saved, services) = (slot.plan, slot.name, slot.saved?.bytes, services)
     let stores = opens ? stores : nil
     let post = poster()
     aside.enqueue {
@@ -64,7 +64,7 @@ extension Supervisor {
       if isHere, slot.store == nil, slot.run == nil, slot.state != .over {
         slot.store = store
         slot.inHand = stores?.inHand(slot.name)
-        slot.saved = store.savedState
+        slot.saved = store.savedState.map { LeftState($0) }
       } else {
         close(store, of: check.name)
       }

@@ -162,6 +162,7 @@ final class Supervisor {
       if let status = passTime() { return status }
       reportIfReady()
     }
+    for slot in slots { dropState(slot) }
     notify?.send("STOPPING=1")
     awaitStores()
     endTaps()
@@ -244,7 +245,12 @@ final class Supervisor {
         release(id, slot, run, counters)
         slot.saved = state
         slot.isMoved = true
-        if (isStopping || slot.isLeaving) && slot.store == nil { flush(slot) } else { proceed(slot) }
+        // What the store has not is stored by another run, which ends at once.
+        if isStopping || slot.isLeaving, slot.store == nil || state.unsaved > 0 {
+          flush(slot)
+        } else {
+          proceed(slot)
+        }
       case .cancelled(let counters, let state):
         release(id, slot, run, counters)
         if let state { slot.saved = state } else { slot.loss = "its sinks were not done within the limit" }
@@ -360,8 +366,8 @@ final class Supervisor {
       return
     }
     let run = PipelineLaunch(
-      slot.plan, loop: loop, services: services, restoring: slot.saved, isMoved: slot.isMoved,
-      isRestarted: options.isDaemon, delivery: delivery, placement: options.placement)
+      slot.plan, loop: loop, services: services, restoring: slot.saved, values: slot.current.values,
+      isMoved: slot.isMoved, isRestarted: options.isDaemon, delivery: delivery, placement: options.placement)
     slot.run = run
     slot.mayHaveAddress = false
     if slot.saved != nil { slot.loss = nil }
@@ -429,6 +435,7 @@ final class Supervisor {
     } else if slot.isLeaving {
       reportWaitingEvents(slot)
       closeStore(slot)
+      dropState(slot)
       slots.removeAll { $0 === slot }
     } else {
       closeStore(slot)

@@ -341,9 +341,12 @@ final class OutboxSink: RunningSink, TimerTarget {
 
   /// Receives the rows that end: all events acknowledged, or one failed.
   private var owner: GivenRows.Owner {
-    let (executor, node, removed) = (executor, Weak(self), committer.removed)
+    let (executor, node, removed, name) = (executor, Weak(self), committer.removed, name)
     return { row, outcome in
-      if outcome == .acknowledged { removed.add(row) }
+      // The sink may have had another name when it was given the row.
+      if outcome == .acknowledged {
+        removed.add(RemovedRow(number: row.number, sink: name, events: row.events, size: row.size))
+      }
       executor.post { node.object?.acknowledged(row.number, row.events, outcome) }
     }
   }

@@ -73,8 +73,11 @@ extension Execution {
     let last = commits.last
     guard let committer else { return last.finish() }
     let done: @Sendable () -> Void = { last.finish() }
-    if let parts = saved.parts, !hasLostEvents {
+    if let parts = saved.parts, !hasLostEvents, committer.isDurable || !leavesUnsaved {
       committer.finish(.replace(parts), done)
+    } else if saved.parts != nil, !hasLostEvents {
+      // After a crash the sources read again what only this process has.
+      committer.finish(.keep, done)
     } else {
       committer.finish(outcome == .completed && !isSuspended ? .clear : .keep, done)
     }

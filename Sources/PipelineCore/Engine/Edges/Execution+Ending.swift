@@ -120,6 +120,11 @@ extension Execution {
     for sink in sinks where sink.isOpen { sink.node.hurry() }
   }
 
+  /// Whether it is being suspended and waits for answers under way.
+  package var awaitsAnswers: Bool {
+    life.suspension != nil && !isSuspended && !isStopping && outcome == nil && life.holds > 0
+  }
+
   /// Takes the state of a pipeline that is being suspended without waiting any longer for answers under way.
   package func freeze() {
     guard let keeping = life.suspension?.keeping, !isSuspended, !isStopping, outcome == nil else { return }
@@ -161,9 +166,16 @@ extension Execution {
   /// Names a step over a reload, among all pipelines of the process.
   package func name(of step: StepID) -> String { "\(plan.name)/\(plan.steps[step.number].key)" }
 
+  /// The same for a step that takes over: its name, then those that it had before (`movedFrom`).
+  package func names(ofHeir step: StepID) -> [String] {
+    [name(of: step)] + plan.steps[step.number].formerKeys.map { "\(plan.name)/\($0)" }
+  }
+
   /// The component of the successor that has the name of a step; nil: there is none.
   package func successor(of step: StepID) -> (any Component)? {
-    guard let successor, let number = successor.steps.firstIndex(where: { $0.key == plan.steps[step.number].key })
+    let key = plan.steps[step.number].key
+    guard let successor,
+      let number = successor.steps.firstIndex(where: { $0.key == key || $0.formerKeys.contains(key) })
     else { return nil }
     return successor.components[number]
   }

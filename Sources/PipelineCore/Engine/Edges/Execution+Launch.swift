@@ -3,11 +3,13 @@ extension Execution {
   ///
   /// `state`: the result of ``saveState()`` of the same pipeline; everything continues from there. A step whose state
   /// no longer fits starts empty, and ``refusals`` says why. `isMoved`: it comes from another version of the pipeline, which this one
-  /// replaces: the pipeline was not down, so ``Plan/whenLate`` does not apply.
+  /// replaces: the pipeline was not down, so ``Plan/whenLate`` does not apply. `estates`: what belongs to the state (``LeftState/estates``).
   package func launch(
-    restoring state: [UInt8]? = nil, isMoved: Bool = false, onEnd: @escaping (Outcome) -> Void
+    restoring state: [UInt8]? = nil, estates: [String: any SinkEstate] = [:], isMoved: Bool = false,
+    onEnd: @escaping (Outcome) -> Void
   ) {
     life.onEnd = onEnd
+    restored.inherited = estates
     if let state {
       restored.restoration = Restoration(state, plan, executor, isMoved: isMoved)
       executor.restored(at: executor.now)
@@ -82,7 +84,6 @@ extension Execution {
     wirings.isLaunching = false
     begin(whole)
     takeOver()
-    life.hasBegun = true
     completeErrors()
     endIfOver()
   }

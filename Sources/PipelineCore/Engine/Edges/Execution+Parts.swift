@@ -9,6 +9,8 @@ extension Execution {
     /// Whether a failure leaves a ``Execution/savedState``: the failed signal starts anew there, everything else continues, and sources continue
     /// after the events that they sent.
     package var keepsStateOnFailure = false
+    /// A hash of the values and files that the pipeline file refers to, comparable within one process.
+    package var insertedValues = 0
     /// Nothing opens and nothing starts: see ``Execution/dryRun(_:services:clock:restoring:)``.
     package internal(set) var isDryRun = false
     /// Whether every event that a sink takes is tracked until the sink has acknowledged it (``SinkAudit``). The default is true in debug builds.
@@ -54,6 +56,8 @@ extension Execution {
     var hasBegun = false
     /// Called when it has, see ``Execution/whenBegun(_:)``.
     var takeovers: [() -> Void] = []
+    /// Called after them, see ``Execution/whenTakenOver(_:)``.
+    var lastTakeovers: [() -> Void] = []
     /// The sources have been stopped; a new source ends at once.
     fileprivate(set) var isStopping = false
     /// The sources are being stopped right now.
@@ -93,6 +97,10 @@ extension Execution {
     var restoration: Restoration?
     private(set) var refusals: [Diagnostic] = []
     private(set) var steps: [String]?
+    /// The parts of the file that go on from what the state has under their former names.
+    private(set) var renamed: [FormerName] = []
+    /// What sinks of the execution before have left, by their keys.
+    var inherited: [String: any SinkEstate] = [:]
     /// Why a dry run could use nothing of it.
     var unreadable: Diagnostic?
 
@@ -101,6 +109,7 @@ extension Execution {
       self.restoration = nil
       refusals = restoration.refusals
       steps = restoration.kept
+      renamed = restoration.renamed
     }
   }
 
@@ -112,6 +121,8 @@ extension Execution {
     package internal(set) var faults: [Diagnostic] = []
     /// The state from which another execution can continue.
     var parts: SavedState?
+    /// What sinks leave as it is to an execution that goes on from that state, by the keys of their steps.
+    package internal(set) var estates: [String: any SinkEstate] = [:]
     /// The size of the state, in bytes.
     var size = 0
     /// The state at the moment of failure, until the end of that turn.
@@ -172,6 +183,8 @@ extension Execution {
   package var refusals: [Diagnostic] { restored.refusals }
   /// The names of the steps that go on from the restored state; nil: there was none.
   package var restoredSteps: [String]? { restored.steps }
+  /// The parts of the file that go on from what the restored state has under their former names.
+  package var renamed: [FormerName] { restored.renamed }
   /// The state from which another execution can continue: set when this one was suspended, or failed with
   /// ``Settings/keepsStateOnFailure`` set.
   package var savedState: [UInt8]? { saved.parts?.bytes }

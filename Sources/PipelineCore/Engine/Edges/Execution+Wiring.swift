@@ -87,13 +87,17 @@ extension Execution {
     if hasBegun { body() } else { life.takeovers.append(body) }
   }
 
-  /// Everything has begun: sources take over what cannot be read again.
+  /// Calls `body` after all of these, unless something fails before: the pipeline has started then. A sink takes over there what the version before has
+  /// not delivered.
+  package func whenTakenOver(_ body: @escaping () -> Void) { life.lastTakeovers.append(body) }
+
+  /// Everything has begun: sources take over what cannot be read again, then sinks what was not delivered.
   func takeOver() {
-    var next = 0
-    while outcome == nil, next < life.takeovers.count {
-      life.takeovers[next]()
-      next += 1
-    }
+    // One may add another.
+    while outcome == nil, !life.takeovers.isEmpty { life.takeovers.removeFirst()() }
     life.takeovers = []
+    life.hasBegun = outcome == nil
+    while outcome == nil, !life.lastTakeovers.isEmpty { life.lastTakeovers.removeFirst()() }
+    life.lastTakeovers = []
   }
 }
