@@ -246,11 +246,15 @@ final class DeliveryTrial {
   ///   - readsErrors: the errors output has a reader, `lost`.
   ///   - input: an interval in YAML in place of the source that the test feeds.
   ///   - sink: another sink in place of that of the destination.
+  ///   - settings: further settings of the sink in the file, such as `buffer: 1MiB`.
+  ///   - beside: the destination of a second sink, `beside`, with the same events.
+  ///   - isSecond: the second sink comes first in the file.
+  ///   - keepsDeadLetters: rejected events that nothing reads are stored.
   init(
     _ destination: ScriptedDestination, name: String? = nil, readsErrors: Bool = true, input: String? = nil,
-    sink: (any SinkComponent)? = nil,
-    restoring state: [UInt8]? = nil,
-    delivery: DeliveryOptions? = nil, memory: MemoryBudget = MemoryBudget(), random: UInt64 = .max
+    sink: (any SinkComponent)? = nil, settings: String? = nil, beside: ScriptedDestination? = nil,
+    isSecond: Bool = false, restoring state: [UInt8]? = nil, delivery: DeliveryOptions? = nil,
+    keepsDeadLetters: Bool = false, memory: MemoryBudget = MemoryBudget(), random: UInt64 = .max
   ) throws {
     self.destination = destination
     self.memory = memory
@@ -259,17 +263,28 @@ final class DeliveryTrial {
     let lost =
       readsErrors ? "\n  lost: { from: out.errors, chain: [ { map: '[event.event, event.error]' } ], probe: {} }" : ""
     let chain = input == nil ? "" : "chain: [ { map: event.tick } ], "
-    // In the plan it is a sink that saves what it has.
+    // In the plan these are sinks that save what they have.
+    func text(_ name: String, _ settings: String?) -> String {
+      "\(name): { from: in, \(chain)http: { url: 'http://h.example/' }\(settings.map { ", " + $0 } ?? "") }"
+    }
+    var sinks = [text("out", settings)]
+    if beside != nil { sinks.insert(text("beside", nil), at: isSecond ? 0 : 1) }
     pipeline = try VirtualPipeline(
       """
       name: \(name)
       sources: { in: { \(input ?? "never: {}") } }
       sinks:
-        out: { from: in, \(chain)http: { url: 'http://h.example/' } }\(lost)
-      """, random: random, restoring: state, delivery: delivery, memory: memory)
+        \(sinks.joined(separator: "\n  "))\(lost)
+      """, random: random, restoring: state, delivery: delivery, keepsDeadLetters: keepsDeadLetters, memory: memory)
     let (execution, source) = (pipeline.execution, source)
     let others = execution.sinkOverride
-    execution.sinkOverride = { $0 == "out" ? sink ?? ScriptedSink(destination) : others?($0) }
+    execution.sinkOverride = { name in
+      switch name {
+      case "out": sink ?? ScriptedSink(destination)
+      case "beside": beside.map { ScriptedSink($0) }
+      default: others?(name)
+      }
+    }
     if input == nil { execution.sourceOverride = { $0 == "in" ? source : nil } }
     destination.isRejected = { [unowned pipeline] value in
       pipeline.probe("lost").events.contains { $0.hasPrefix("[\(value),") }
