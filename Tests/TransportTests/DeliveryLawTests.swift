@@ -51,7 +51,7 @@ import Testing
     trial.pipeline.run(until: .seconds(10))
     #expect(destination.calls.map(\.values) == [[1, 2, 3], [1, 2, 3]])
     #expect(trial.pipeline.counters.sent == 3)
-    #expect(trial.logged("names an event twice, or one that the batch of 3 has not"))
+    #expect(trial.logged("names an event twice, or one that is not in the batch of 3"))
   }
 
   /// An event because of which its batch is refused is found in few steps, and only it goes to the errors output; also where the

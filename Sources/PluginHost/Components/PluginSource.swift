@@ -21,7 +21,7 @@ struct PluginSource: SourceComponent, BoundComponent {
     /// Wakes for the next attempt.
     private var again = Wake.none
     private let slot: ProgramSlot
-    /// The position behind the last event that a turn has taken.
+    /// The position after the last event that a turn has taken.
     private var position: [UInt8]?
     private let taken = PositionLedger<[UInt8]?>(nil)
     private var isDraining = false
@@ -179,9 +179,9 @@ struct PluginSourceBatch: @unchecked Sendable {
   /// Valid while `owner` lives.
   var events: [Value] = []
   var owner: AnyObject?
-  /// The tokens of events whose acknowledgement the plugin wants.
+  /// The tokens of events for which the plugin wants an acknowledgement.
   var tokens: [UInt64] = []
-  /// The position behind the last event; nil: unchanged.
+  /// The position after the last event; nil: unchanged.
   var position: [UInt8]?
   /// Input that is not an event, and why; each comes before the event with its index.
   var rejections: [(index: Int, input: [UInt8], message: String)] = []
@@ -192,7 +192,7 @@ struct PluginSourceBatch: @unchecked Sendable {
 enum PluginSourceEnd: Sendable {
   case complete
   case failed(String, place: String)
-  /// It ended without being asked to, and is started again.
+  /// It ended unexpectedly and is restarted.
   case died(String)
   /// It cannot be opened with these parameters.
   case refused(String, place: String)
@@ -201,11 +201,11 @@ enum PluginSourceEnd: Sendable {
 /// A running instance of a source of a plugin.
 protocol PluginSourceInstance: AnyObject, Sendable {
   func start(_ opening: PluginOpening, _ receiver: any PluginSourceReceiver)
-  /// Reports that everything the events with these tokens have caused is done, or has failed. From any thread.
+  /// Reports that all effects of the events with these tokens are complete, or have failed. From any thread.
   func acknowledge(_ tokens: [UInt64], problem: String?)
   /// Asks the source to send nothing more and to end.
   func stop()
-  /// Ends the instance, which has ended by itself, as soon as everything that it has sent is acknowledged, or when nothing has been for 5 s.
+  /// Ends the instance, which has ended by itself, as soon as everything that it has sent is acknowledged, or after 5 s without an acknowledgement.
   func release()
   /// Ends the instance; nothing more comes.
   func close()
