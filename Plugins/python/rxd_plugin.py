@@ -410,7 +410,7 @@ class _Component:
             raise TypeError(f"{target.__name__} must be a subclass of {base.__name__}")
         self.name = name or _camel(target.__name__[0].lower() + target.__name__[1:])
         if not re.fullmatch(r"[a-z][A-Za-z0-9]*", self.name):
-            raise ValueError(f"the name of a component has letters and digits and begins with a small letter: {self.name!r}")
+            raise ValueError(f"the name of a component has letters and digits and begins with a lower-case letter: {self.name!r}")
         paragraphs = _without_margin(target.__doc__ or "").split("\n\n", 1)
         summary = " ".join(paragraphs[0].split())
         if not summary.endswith("."):

@@ -400,7 +400,7 @@ struct ExpectationEdits {
     var line = at
     while line > 0, source.bytes[line - 1] == 0x20 { line -= 1 }
     guard at >= 0, source.bytes[at] == UInt8(ascii: "-"), line == 0 || source.bytes[line - 1] == 0x0A else {
-      throw Refusal("its steps do not stand on lines of their own", help: "Rewrite it by hand")
+      throw Refusal("its steps are not on lines of their own", help: "Rewrite it by hand")
     }
     return (line, at - line)
   }

@@ -208,7 +208,8 @@ package struct PipelineTestReader {
       guard named.isCold, named.kind != .part else { return .signal(index) }
       report(
         .unknownSubject,
-        "'\(text)' is cold: it is made anew for each reference, so there is no one signal to look at", subject.location,
+        "'\(text)' is cold: it is created for each reference, so there is no single signal to observe",
+        subject.location,
         help: "Look at what refers to it, or remove 'cold: true'")
       return nil
     }
@@ -330,7 +331,7 @@ package struct PipelineTestReader {
       let isLetter = name.count == 1 && name.allSatisfy { $0 == 0x2A || $0 == 0x5F || Name.isPart($0) }
       guard isLetter, entry.name != "-" else {
         report(
-          .testStep, "'\(entry.key.shown)' is no letter of marbles", entry.key.location,
+          .testStep, "'\(entry.key.shown)' is not a letter of marbles", entry.key.location,
           help: "The keys of 'values' are single letters and digits")
         return nil
       }

@@ -51,9 +51,9 @@ package struct ExecSink: SinkComponent {
       .init("framing", \.framing, "How events are delimited."),
       .init("onExit", \.onExit, "What happens if it ends before its input does."),
       .init("restart", \.restart, applies: .word("onExit", ["restart"]), "The pauses before it is started again."),
-      .init("success", \.success, range: 0...255, "The exit statuses that are no error when its input has ended."),
+      .init("success", \.success, range: 0...255, "The exit statuses that are not errors after the end of its input."),
       .init(
-        "stopTimeout", \.stopTimeout, range: 0...Int64.max, "How long it may go on after the end of its input."),
+        "stopTimeout", \.stopTimeout, range: 0...Int64.max, "How long it may run after the end of its input."),
       .init("queue", \.queue, "How much may wait."),
       .init("maxMemory", \.maxMemory, "The most private memory that the program may have (RLIMIT_DATA)."),
     ],

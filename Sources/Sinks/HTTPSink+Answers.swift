@@ -20,13 +20,13 @@ extension HTTPSink.Connector {
         return broken(
           batch,
           failure(
-            "\(text), and 'answer' made '\(value)' of it, which is no meaning of an answer", status: response.status))
+            "\(text), and 'answer' gave '\(value)', which is not a meaning of an answer", status: response.status))
       case .byStatus: return outcome(ofStatusOf: response, batch, text)
       }
     }
   }
 
-  /// By the meaning that `answer` gives to an answer.
+  /// Decides by the meaning that `answer` gives to a response.
   private func outcome(of meaning: HTTPSink.Meaning, _ batch: DeliveryBatch, _ response: HTTPResponse)
     -> DeliveryOutcome
   {
@@ -74,10 +74,10 @@ extension HTTPSink.Connector {
     return parameters.urls.isEmpty ? method : "\(method) \(parameters.shownServer(server(batch)))"
   }
 
-  /// The next version of a pipeline may have fewer servers.
+  /// The new version of the pipeline may have fewer servers.
   private func server(_ batch: DeliveryBatch) -> Int { min(attempt(batch).server, servers.count - 1) }
 
-  /// The server has answered, and need not be asked again.
+  /// The server has answered; no retry is needed.
   private func answered(_ batch: DeliveryBatch) {
     if servers.succeeded(server(batch), executor.now), servers.count > 1 {
       log(.info, "\(parameters.shownServer(server(batch))) takes requests again")

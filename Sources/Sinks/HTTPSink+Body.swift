@@ -20,7 +20,7 @@ extension HTTPSink {
       hasHeader = encode.options.format == .csv && encode.options.csv.header
       encode.options.csv.header = false
       form = parameters.batch.form
-      // A line feed would be a part of the last value, and an event in an array is no line.
+      // A final line feed would become part of the last value, and an event in an array is not a line.
       let isPart = form == .array && [.json, .ndjson].contains(encode.options.format)
       if encode.options.format == .form || isPart { encode.options.terminated = false }
       encoder = encode.makeEncoder()
@@ -106,7 +106,7 @@ extension HTTPSink {
       ])
     }
 
-    /// Before it is known which request an event is part of.
+    /// For use before the event's request is known.
     static let unknown: OwnedValue = {
       let arena = Arena()
       return OwnedValue(arena.map(["key": arena.string(""), "time": .timestamp(wallTime: 0), "number": .int(0)]))

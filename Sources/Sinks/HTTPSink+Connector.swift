@@ -122,7 +122,7 @@ extension HTTPSink {
       return DeliveryPiece(.bytes(bytes), bytes: bytes.count, target: hasTargets ? try target() : nil, naming: bytes)
     }
 
-    /// Renders the URL and the headers for the loaded event; fails if its data would leave their places.
+    /// Renders the URL and the headers for the loaded event; fails if event data would reach beyond its part of the URL or header.
     private func target() throws(DeliveryRefusal) -> Target {
       if namesRequests { frame.set(0, RequestVariable.unknown.value) }
       switch template(parameters.url).render(frame) {
@@ -163,7 +163,7 @@ extension HTTPSink {
       nonisolated(unsafe) let unsent = attempt
       let body = attempt.body
       worker.enqueue {
-        // Nil if there was no memory for compression; the body is then sent uncompressed.
+        // Nil if memory for compression was lacking; the body is then sent uncompressed.
         unsent.compressed = compressor.compress(body)
         answer.put(.answered())
       }

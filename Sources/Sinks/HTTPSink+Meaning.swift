@@ -20,7 +20,7 @@ extension HTTPSink {
   enum Answer {
     case meaning(Meaning)
     case byStatus
-    /// It is neither null nor one of the words.
+    /// The value is neither null nor one of the words.
     case unknown(String)
   }
 }
@@ -38,7 +38,7 @@ extension HTTPSink.Connector {
     }
   }
 
-  /// The value of an expression that sees an answer.
+  /// The value of an expression over a response.
   private func evaluate(_ program: Program, _ response: HTTPResponse, _ count: Int) -> Value {
     frame.loadNothing()
     frame.set(0, variable(response))

@@ -26,9 +26,9 @@ extension HTTPSink {
   /// Which server the next request goes to.
   struct Servers {
     private struct Server {
-      /// In a row.
+      /// Failures in a row.
       var failures = 0
-      /// Until then it gets no request.
+      /// Before this time it gets no request.
       var closedUntil = Instant(nanoseconds: .min)
       var isDown = false
     }

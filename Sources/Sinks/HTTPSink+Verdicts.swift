@@ -19,7 +19,7 @@ extension HTTPSink {
     ///   - count: The number of events.
     init(_ value: Value, _ count: Int) {
       guard value.is(.list) else {
-        self = .unclear("the value of 'partial' is no list")
+        self = .unclear("the value of 'partial' is not a list")
         return
       }
       // Maps name the events that were not accepted; without any, the list is of those.

@@ -393,7 +393,7 @@ package struct HTTPSink: SinkComponent {
   /// Whether the URL or a header depends on the request.
   var namesRequests: Bool { targets.contains { $0.variables.contains(RequestVariable.name) } }
 
-  /// Whether more of an answer counts than its beginning, for messages.
+  /// Whether more of a response is needed than its beginning, which messages show.
   var readsAnswers: Bool { partial.isGiven || answer.isGiven || retry.after.isGiven }
 
   /// A server for messages: scheme, host and port.

@@ -12,7 +12,7 @@ final class MetricReader {
   }
 
   private func metric(_ value: Value) -> Result<MetricStore.Metric, DeliveryRefusal> {
-    guard value.is(.map) else { return .failure(DeliveryRefusal("the event is no metric: it is no map")) }
+    guard value.is(.map) else { return .failure(DeliveryRefusal("the event is not a metric: it is not a map")) }
     var metric = MetricStore.Metric()
     var number: Double?
     var rate = 1.0
@@ -31,7 +31,7 @@ final class MetricReader {
         guard !member.isNull else { continue }
         guard let time = Self.milliseconds(member) else {
           return .failure(
-            DeliveryRefusal("'timestamp' of the metric is no time: make one with timestamp(...), or seconds since 1970")
+            DeliveryRefusal("'timestamp' of the metric is not a time: use timestamp(...), or seconds since 1970")
           )
         }
         metric.timestamp = time
@@ -46,7 +46,7 @@ final class MetricReader {
       default: continue
       }
     }
-    if metric.name.isEmpty { return .failure(DeliveryRefusal("the event is no metric: it has no 'name'")) }
+    if metric.name.isEmpty { return .failure(DeliveryRefusal("the event is not a metric: it has no 'name'")) }
     guard let number else {
       return .failure(
         DeliveryRefusal("the metric '\(Printable.cut(metric.name))' has no 'value' that is a number"))

@@ -88,7 +88,7 @@ final class MetricStore: Sendable {
     return String(decoding: bytes, as: UTF8.self)
   }
 
-  /// Whether a label would take the place of the name of its metric: Prometheus refuses all that comes with it.
+  /// Whether a label would replace the name of its metric; Prometheus rejects the whole request then.
   static func isNameOfMetrics(_ label: String) -> Bool { label == "__name__" }
 
   private static func escaped(_ text: String, quotes: Bool) -> String {
@@ -133,8 +133,8 @@ final class MetricStore: Sendable {
     if observes, labels.contains(where: { $0.name == "le" }) {
       return "the metric '\(shown)' has a label 'le', which the buckets of its histogram have"
     }
-    // A value that is refused makes no series.
-    if observes, !value.isFinite { return "the metric '\(shown)' has observed \(value), which is no number" }
+    // A rejected value creates no series.
+    if observes, !value.isFinite { return "the metric '\(shown)' has observed \(value), which is not a number" }
     if !observes, metric.isRelative, kind == .counter, !(value >= 0) {
       return "the counter '\(shown)' would fall by \(-value)"
     }
@@ -183,7 +183,7 @@ final class MetricStore: Sendable {
     series.seen = now
   }
 
-  /// The values that the series of a metric have with it: itself, its total, or what its histogram is then.
+  /// The values of a metric's series after this event: the value itself, the new total, or the updated histogram.
   func samples(_ metric: Metric) -> Result<[Sample], Fault> {
     let isPart = metric.family.map { $0 != metric.name } ?? false
     guard let (kind, observes) = Self.kind(of: metric.type, isPart: isPart) else {
@@ -220,11 +220,11 @@ final class MetricStore: Sendable {
   private static func unknown(_ metric: Metric) -> Fault {
     Fault(
       message:
-        "the metric '\(Printable.cut(metric.name))' has the type '\(Printable.cut(metric.type))', which Prometheus has no form for"
+        "the metric '\(Printable.cut(metric.name))' has the type '\(Printable.cut(metric.type))', which Prometheus does not have"
     )
   }
 
-  /// By their names, each once.
+  /// Each name once, sorted.
   private static func sorted(_ given: [(name: String, value: String)]) -> [(name: String, value: String)] {
     var labels = given.sorted { $0.name < $1.name }
     for index in labels.indices.dropFirst().reversed() where labels[index].name == labels[index - 1].name {

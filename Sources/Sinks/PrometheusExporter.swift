@@ -55,7 +55,7 @@ package struct PrometheusExporter: SinkComponent, PageAccessComponent {
     ],
     edges: EdgeCases(
       empty: "An empty page is served.",
-      error: "A port that cannot be used ends the pipeline; an event that is no metric goes to the errors output.",
+      error: "A port that cannot be used ends the pipeline; an event that is not a metric goes to the errors output.",
       completion: "The port is closed.", disposal: "Closes the port."),
     memory: "The series, up to `maxSeries`.",
     knownAs: ["Vector prometheus_exporter", "Telegraf prometheus_client", "statsd_exporter", "node_exporter"],

@@ -91,7 +91,7 @@ package struct PrometheusRemoteWrite: SinkComponent {
     ],
     edges: EdgeCases(
       empty: "No request is sent.",
-      error: "An event that is no metric goes to the errors output. If libcurl is not installed, the pipeline ends.",
+      error: "An event that is not a metric goes to the errors output. If libcurl is not installed, the pipeline ends.",
       completion: "Waiting events are sent first.",
       disposal: "Waiting events are given up, and a warning counts them."),
     memory: "Waiting events, up to `queue`, and the totals of `maxSeries` series.",

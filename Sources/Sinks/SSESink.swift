@@ -137,7 +137,7 @@ package struct SSESink: SinkComponent {
     private var lastClient = 0
     private var kept = KeptMessages()
     private var timer = Wake.none
-    /// How many clients were too slow.
+    /// The number of clients that were too slow.
     private var slow = 0
     private let log: OncePerSecond
     /// The prefix of the message IDs of this run.
@@ -222,7 +222,7 @@ package struct SSESink: SinkComponent {
       }
       var headers = [
         (name: "Content-Type", value: "text/event-stream"), (name: "Cache-Control", value: "no-store"),
-        // A proxy that collects an answer would hold the events back.
+        // A proxy that buffers the response would delay the events.
         (name: "X-Accel-Buffering", value: "no"),
       ]
       if let origin = parameters.allowOrigin {
@@ -321,7 +321,7 @@ package struct SSESink: SinkComponent {
       self.server = nil
       for stream in clients.values { stream.end() }
       clients = [:]
-      // What is on its way to clients is waited for, but not by the next version of the pipeline.
+      // Output on its way to clients is awaited, except in a reload.
       server.end(
         of: execution, handsOver: true, within: .seconds(2), waits: execution.successor == nil, done)
     }

@@ -48,7 +48,7 @@ package struct SyslogSink: SinkComponent {
     let known = names.map { "\($0)" }
     if let text = node.string, let index = known.firstIndex(of: text) { return index }
     context.badValue(
-      node, "'\(context.parameter)' of '\(context.component)' does not know '\(node.shown)'", .unknownChoice,
+      node, "'\(context.parameter)' of '\(context.component)' cannot be '\(node.shown)'", .unknownChoice,
       help: "It can be: " + known.joined(separator: ", "))
     return nil
   }
@@ -117,7 +117,7 @@ package struct SyslogSink: SinkComponent {
     ],
     edges: EdgeCases(
       empty: "Nothing is sent.",
-      error: "A lost connection is made again, for ever; an event that cannot be encoded goes to the errors output.",
+      error: "A lost connection is reopened, for ever; an event that cannot be encoded goes to the errors output.",
       completion: "Waiting events are sent first.",
       disposal: """
         Waiting events are sent within the time limit for stopping; the rest goes to the errors output. Without a \

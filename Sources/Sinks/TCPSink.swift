@@ -51,7 +51,7 @@ package struct TCPSink: SinkComponent {
     ],
     edges: EdgeCases(
       empty: "Nothing is connected.",
-      error: "A lost connection is made again, for ever; an event that cannot be encoded goes to the errors output.",
+      error: "A lost connection is reopened, for ever; an event that cannot be encoded goes to the errors output.",
       completion: "Waiting events are sent first.",
       disposal: """
         Waiting events are sent within the time limit for stopping; the rest goes to the errors output. Without a \
@@ -86,14 +86,14 @@ package struct TCPSink: SinkComponent {
 }
 
 extension NetworkAddress {
-  /// Empty: it is not known yet.
+  /// Empty: not known yet.
   func targets(isDatagram: Bool) -> [TargetAddress] {
     location.map { [TargetAddress(ListenAddress(host: host, port: port, location: $0, isDatagram: isDatagram))] } ?? []
   }
 }
 
 extension DecodingContext {
-  /// Reports a port to which nothing can be sent.
+  /// Reports an invalid port.
   mutating func checkTarget(_ address: NetworkAddress) {
     guard address.port == 0, let location = address.location else { return }
     badValue(at: location, "nothing can be sent to port 0", help: "Write HOST:PORT such as 127.0.0.1:5170")

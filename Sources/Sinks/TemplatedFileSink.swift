@@ -18,7 +18,7 @@ final class TemplatedFileSink: RunningSink, TimerTarget {
   private lazy var frame = makeFrame()
   private let text = OutputBuffer()
   private var inserted: [Range<Int>] = []
-  /// By their whole paths.
+  /// Keyed by full path.
   private var targets: [String: Target] = [:]
   private var openTargets: [Target] = []
   private var closedCount = 0
@@ -104,7 +104,7 @@ final class TemplatedFileSink: RunningSink, TimerTarget {
     let services = execution.services
     // Numbers are above those of any earlier execution, unless the clock was set back.
     nextNumber = max(UInt64(max(1, executor.wallTime / 1000)), (restored?.number ?? 0) + 1)
-    // Other marks: what was written after the state is not recognized, and so is not cut off.
+    // Otherwise the marks are new, so output after the checkpoint is not recognised and is kept.
     if let restored, outputComesAgain {
       marks = restored.marks
       marks.goOn(after: restored.number, at: nextNumber)
@@ -148,7 +148,7 @@ final class TemplatedFileSink: RunningSink, TimerTarget {
     }
   }
 
-  /// Goes on with every file where the state says that it ended: cuts it back, if what is behind that comes again.
+  /// Continues every file at the end that the state records; cuts the file back there if the later output is written again.
   private func goOn() {
     guard let files = restored?.files else { return }
     restored = nil
@@ -302,7 +302,7 @@ final class TemplatedFileSink: RunningSink, TimerTarget {
     boundary = executor.schedule(at: executor.now + TimeSpan(nanoseconds: rest), self, 1)
   }
 
-  /// Files that an earlier run has left may be full without a row. Of those that events name, the saved ones are known.
+  /// Files left by an earlier run may be full although no row follows. Of files named by events, only the saved ones are known.
   private func lookAtOlderPeriods() {
     guard options.rotation?.every != nil, let writer else { return }
     if path == nil { _ = target() }
@@ -330,7 +330,7 @@ final class TemplatedFileSink: RunningSink, TimerTarget {
     awaitStates()
   }
 
-  /// Full files are compressed some states later, and without events there are no turns that make states.
+  /// Full files are compressed some checkpoints later; without events, no turns would make checkpoints.
   private func awaitStates() {
     guard options.marks != nil, options.rotation?.compression != nil, !stateTurns.wake.isSet,
       stateTurns.count < Self.mostTurnsForStates
@@ -476,14 +476,14 @@ final class TemplatedFileSink: RunningSink, TimerTarget {
       state.write(target.file.number)
       state.write(count)
       let place = target.file.place(after: count) ?? (isOld ? target.restored?.file.position : nil)
-      // Nothing is behind the place in a file that was rotated away since.
+      // A file that was rotated meanwhile has no output after the position.
       state.write(target.file.isRotatedAway && count == target.handedOver ? nil : place)
       state.write(isOld || count == 0 ? target.restored?.memory ?? [] : target.encoder.memory)
     }
   }
 
   override func restorePlace(_ state: inout StateReader) throws(StateFault) {
-    // A path without expressions leaves its one place.
+    // A path without expressions has a single saved position.
     guard state.version >= 2 else {
       _ = try state.read(FilePosition?.self)
       _ = try state.read([String].self)
@@ -503,7 +503,7 @@ final class TemplatedFileSink: RunningSink, TimerTarget {
       let position = try state.read(FilePosition?.self)
       let memory = try state.read([String].self)
       guard count >= 0 else { throw StateFault("the length of a file is negative") }
-      // Another directory has other files.
+      // A different directory contains different files.
       if let position, position.path != tree.name(path) { continue }
       files.append(
         Restored(

@@ -302,7 +302,7 @@ package struct WebSocketSink: SinkComponent, WebSocketComponent {
       self.server = nil
       for session in clients.values { session.close(1001, "the server stops") }
       clients = [:]
-      // What is on its way to clients is waited for, but not by the next version of the pipeline.
+      // Output on its way to clients is awaited, except in a reload.
       server.end(
         of: execution, handsOver: true, within: .seconds(5), waits: execution.successor == nil, done)
     }

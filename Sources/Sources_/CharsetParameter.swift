@@ -87,7 +87,7 @@ package struct CharsetParameter: ParameterValue {
       if options.invalidUTF8 == .bytes, !Charset.namesOfLatin1.contains(charset.name) {
         context.badValue(
           at: context.location(of: "decode"),
-          "'invalidUTF8: bytes' has no effect with 'charset: \(charset.name)': what is no text in it is rejected",
+          "'invalidUTF8: bytes' has no effect with 'charset: \(charset.name)': bytes that are invalid in it are rejected",
           .conflictingParameters, help: "Write 'invalidUTF8: replace' or 'reject'")
       }
       if joins, charset.isUTF16 {

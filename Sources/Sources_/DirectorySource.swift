@@ -311,7 +311,7 @@ package struct DirectorySource: SourceComponent {
         base = table
         (isResumed, self.hasLooked) = (true, true)
       } else {
-        log(.warning, "the directory, its depth or its patterns have changed, so the list of its entries begins anew")
+        log(.warning, "the directory, its depth or its patterns have changed, so the list of its entries starts empty")
       }
     }
 

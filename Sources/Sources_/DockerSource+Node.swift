@@ -306,7 +306,7 @@ extension DockerSource {
         guard !isClosed else { return }
         if !isFine {
           nodeContext.log(
-            .warning, "the logs of '\(Printable.cut(container.name))' do not follow Docker's API: they are read anew")
+            .warning, "the logs of '\(Printable.cut(container.name))' do not follow Docker's API: they are read again")
           return leave(id, isOver: false)
         }
         containers[id]?.call?.handled(bytes.count)

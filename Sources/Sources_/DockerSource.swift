@@ -52,7 +52,7 @@ package struct DockerSource: SourceComponent {
       .init("maxLine", \.maxLine, applies: .word("emit", ["logs"]), "The longest line."),
       .init("reconnect", \.reconnect, range: 1_000_000...Int64.max, "The first pause before a new connection."),
       .init("maxReconnect", \.maxReconnect, range: 1_000_000...Int64.max, "The longest pause."),
-      .init("timeout", \.timeout, range: 1_000_000...Int64.max, "How long an answer may take that is no stream."),
+      .init("timeout", \.timeout, range: 1_000_000...Int64.max, "How long an answer may take that is not a stream."),
     ],
     examples: [
       .snippet("what all containers write", "docker: /var/run/docker.sock"),

@@ -89,7 +89,8 @@ package struct Exec: SourceComponent {
         "join", \.join, applies: .word("emit", ["output"]),
         "Which lines make one event together, as with `file`; by default each is one."),
       .init(
-        "success", \.success, range: 0...255, applies: .word("emit", ["output"]), "The exit statuses that are no error."
+        "success", \.success, range: 0...255, applies: .word("emit", ["output"]),
+        "The exit statuses that are not errors."
       ),
       .init(
         "timeout", \.timeout, range: 1_000_000...Int64.max,
@@ -176,7 +177,7 @@ package struct Exec: SourceComponent {
     if streaming, emit == .exit {
       context.badValue(
         at: context.location(of: "emit"),
-        "'emit: exit' has no meaning beside 'streaming': the program runs for as long as it likes",
+        "'emit: exit' has no effect with 'streaming': the program may run for any time",
         .conflictingParameters, help: "Leave one of them out")
     }
     context.checkVariables(environment)

@@ -3,9 +3,9 @@ import PipelineCore
 extension Exec {
   /// For each program, the options whose next argument is code: `sh -c`, `perl -e`.
   private static let codeOptions: [String: CodeOption] = {
-    let shell = CodeOption(flags: "c", help: "in the text as \"$1\", with the arguments NAME and \"{{ }}\" behind it")
-    let perl = CodeOption(flags: "eE", help: "in the text as $ARGV[0], with the argument \"{{ }}\" behind it")
-    let argument = CodeOption(flags: "cerp", help: "as an argument behind the text")
+    let shell = CodeOption(flags: "c", help: "in the text as \"$1\", followed by the arguments NAME and \"{{ }}\"")
+    let perl = CodeOption(flags: "eE", help: "in the text as $ARGV[0], followed by the argument \"{{ }}\"")
+    let argument = CodeOption(flags: "cerp", help: "as an argument after the text")
     var all: [String: CodeOption] = [:]
     for name in ["sh", "bash", "dash", "ash", "zsh", "ksh", "mksh", "fish", "busybox", "su", "runuser"] {
       all[name] = shell

@@ -28,7 +28,7 @@ package struct File: SourceComponent {
       switch self {
       case .trusted:
         "those that root or the user of rxd owns, in directories that nobody else may write to, or that have the sticky bit; another one is skipped with a warning"
-      case .always: "all links, whoever made them"
+      case .always: "all links, whoever owns them"
       case .never: "no links; a path without wildcards is none either"
       }
     }

@@ -425,7 +425,7 @@ extension File {
       case .replaced: "\(path) was replaced by a file with other content\(now); \(rest)"
       case .truncated(let size):
         "\(path) was truncated: it has \(Printable.count(Int(clamping: size), "byte"))\(now); \(rest)"
-      case .rewritten: "\(path) was written anew: it has other content\(now); \(rest)"
+      case .rewritten: "\(path) was rewritten: it has other content\(now); \(rest)"
       }
     }
 

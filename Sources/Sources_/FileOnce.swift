@@ -144,7 +144,7 @@ extension File {
           } else {
             log(
               .warning,
-              "\(file.name) was replaced, truncated or written anew after \(position.offset) bytes of it were read; it is read from its start"
+              "\(file.name) was replaced, truncated or rewritten after \(position.offset) bytes of it were read; it is read from its start"
             )
           }
           opened(.init(of: file, status, resumption.position.path, isCompressed: isCompressed), file)

@@ -82,7 +82,7 @@ package struct HTTP: SourceComponent {
       .init(
         "conditional", \.conditional,
         applies: .with("every"),
-        "Whether to send the `ETag` and `Last-Modified` of the last answer back; 304 then means no news. With `pages`, those of each page: behind an unchanged page the next one is asked for all the same."
+        "Whether to send the `ETag` and `Last-Modified` of the last answer back; 304 then means no news. With `pages`, those of each page: after an unchanged page the next one is requested all the same."
       ),
       .init(
         "pages", \.pages, variables: pageVariables,

@@ -19,7 +19,7 @@ package struct JournaldSource: SourceComponent {
         if let number = Int(text), (0...7).contains(number) { return Priority(number: number) }
       }
       context.badValue(
-        node, "'\(context.parameter)' of '\(context.component)' does not know '\(node.shown)'", .unknownChoice,
+        node, "'\(context.parameter)' of '\(context.component)' cannot be '\(node.shown)'", .unknownChoice,
         help: "It can be: " + known.joined(separator: ", ") + ", or a number from 0 to 7")
       return nil
     }
@@ -65,7 +65,7 @@ package struct JournaldSource: SourceComponent {
         offsets: Array(located.offsets.dropFirst(signs)))
       if case .success(let span) = Units.duration(positive) { return Since(place: .ago(span)) }
       context.badValue(
-        node, "'\(context.parameter)' of '\(context.component)' does not know '\(node.shown)'", .unknownChoice,
+        node, "'\(context.parameter)' of '\(context.component)' cannot be '\(node.shown)'", .unknownChoice,
         help:
           "It can be: beginning, boot, end, a time ago such as -1h, a time such as 2026-01-31T12:00:00Z, or a cursor")
       return nil
@@ -148,13 +148,13 @@ package struct JournaldSource: SourceComponent {
         && entry.name.utf8.allSatisfy { $0 == 0x5F || 0x30...0x39 ~= $0 || 0x41...0x5A ~= $0 }
       if !isName {
         context.badValue(
-          at: entry.location, "'\(Printable.cut(entry.name))' is no field of the journal",
+          at: entry.location, "'\(Printable.cut(entry.name))' is not a field of the journal",
           help: "Names have capital letters, digits and _, such as _SYSTEMD_UNIT")
       } else if entry.value.isEmpty {
         context.badValue(at: entry.location, "'\(entry.name)' needs a value, or several")
       } else if entry.name.hasPrefix("__") {
         context.badValue(
-          at: entry.location, "'\(entry.name)' is no field that can be looked for",
+          at: entry.location, "'\(entry.name)' is not a field that can be matched",
           help: "Use 'since', or a 'filter' step")
       }
     }

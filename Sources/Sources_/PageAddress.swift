@@ -57,7 +57,7 @@ enum PageAddress {
       }
     }
     let result = String(decoding: url, as: UTF8.self)
-    guard let other = Origin(result) else { return .failure(Refusal("is no URL of http or https")) }
+    guard let other = Origin(result) else { return .failure(Refusal("is not an http or https URL")) }
     guard other == place else {
       return .failure(
         Refusal("leads to another place, \(Printable.cut("\(other.scheme)://\(other.host):\(other.port)"))"))

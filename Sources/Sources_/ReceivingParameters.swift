@@ -130,7 +130,7 @@ struct SocketMode: ParameterValue {
     if node.scalar?.isPlaceholder == true { return SocketMode() }
     guard text.utf8.count >= 3, text.utf8.count <= 4, let bits = UInt32(text, radix: 8), bits <= 0o777 else {
       context.badValue(
-        node, "'\(node.shown)' is no permissions of a socket",
+        node, "'\(node.shown)' is not a valid mode of a socket",
         help: "Write three octal digits after a zero, such as '0660'")
       return nil
     }
@@ -154,7 +154,7 @@ extension DecodingContext {
   mutating func refuseOpenPlace(_ address: ReceivingAddress, isKnown: Bool, isAllowed: Bool, canUseTLS: Bool) {
     guard address.isOpenToOthers, !isKnown, !isAllowed else { return }
     badValue(
-      at: location, "'\(component)' would take events of everybody who can reach \(address.network?.host ?? "it")",
+      at: location, "'\(component)' would accept events from everybody who can reach \(address.network?.host ?? "it")",
       .conflictingParameters,
       help: canUseTLS
         ? "Add 'tls' with 'clientCA', listen on 127.0.0.1, or set 'allowUnauthenticated: true'"

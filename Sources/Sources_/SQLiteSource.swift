@@ -51,7 +51,7 @@ package struct SQLiteSource: SourceComponent {
       .init(
         "start", \.start,
         applies: .with("key"),
-        "The value, or list of values, behind which the first query begins; by default it reads all rows."),
+        "The value, or list of values, after which the first query begins; by default it reads all rows."),
       .init(
         "columns", \.columns, "The columns that events have, with their types; by default all, as they are stored."),
       .init("every", \.every, range: 1_000_000...Int64.max, "The time from one query to the next."),

@@ -80,7 +80,7 @@ package struct SSE: SourceComponent {
     edges: EdgeCases(
       empty: "It waits for messages.",
       error:
-        "A wrong address or an answer that is no feed ends it with an error; connections that are lost are made again.",
+        "A wrong address or an answer that is not a feed ends it with an error; lost connections are reopened.",
       completion: "When the server answers 204. When the pipeline is stopped: at once.",
       disposal: "Closes the connection."),
     memory: "One message, and 256 KiB that the pipeline has not taken yet.",
@@ -226,7 +226,7 @@ package struct SSE: SourceComponent {
       switch response.status {
       case 200 where type.hasPrefix("text/event-stream"):
         session.opened()
-      case 200: refuse("the answer is no feed: its type is '\(Printable.cut(type))', not text/event-stream")
+      case 200: refuse("the answer is not a feed: its type is '\(Printable.cut(type))', not text/event-stream")
       case 204:
         session.end()
         finish()

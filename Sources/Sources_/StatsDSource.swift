@@ -56,7 +56,7 @@ package struct StatsDSource: SourceComponent, ReceivingSource {
       .snippet("as the agent of Datadog", "statsd: /run/rxd/dsd.socket"),
     ],
     edges: EdgeCases(
-      empty: "An empty datagram is no event.",
+      empty: "An empty datagram gives no event.",
       error: "A place that cannot be used ends it with an error; a malformed line goes to the errors output.",
       completion: "Only when the pipeline is stopped.",
       disposal: "Closes its place, after arrived messages were sent."),

@@ -94,7 +94,7 @@ package struct SyslogSource: SourceComponent, ReceivingSource {
       .snippet("as /dev/log", "syslog: /run/rxd/log"),
     ],
     edges: EdgeCases(
-      empty: "An empty message is no event.",
+      empty: "An empty message gives no event.",
       error: "A place that cannot be used ends it with an error; a malformed message goes to the errors output.",
       completion: "Only when the pipeline is stopped.",
       disposal: "Closes its place, after arrived messages were sent."),

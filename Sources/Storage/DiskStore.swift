@@ -83,7 +83,7 @@ package final class DiskStore: PipelineStore {
     if let damage = LogCheck.damage(ofLog: path + "-wal") {
       log(
         .error,
-        "the log \(path)-wal is damaged behind \(Printable.count(damage.whole, "page")): what was committed in the next "
+        "the log \(path)-wal is damaged after \(Printable.count(damage.whole, "page")): what was committed in the next "
           + "\(Printable.count(damage.lost, "page")) is lost")
     }
     let opened: (file: StoreFile, state: [UInt8]?, backlogs: [String: OutboxBacklog])

@@ -38,7 +38,8 @@ struct Salvage {
     log(
       .warning,
       "taken over from the damaged store: "
-        + (lost.contains("the state") || lost == ["everything"] ? "no state, so the pipeline begins anew" : "the state")
+        + (lost.contains("the state") || lost == ["everything"]
+          ? "no state, so the pipeline starts from the beginning" : "the state")
         + ", \(Printable.count(events, "event")) to deliver, \(Printable.count(letters, "dead letter"))"
         + (lost.isEmpty ? "" : "; lost: \(lost.joined(separator: ", "))"))
   }

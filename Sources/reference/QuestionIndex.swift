@@ -67,7 +67,8 @@ enum GeneralUseCases {
     .init(
       .sharing, "start a signal with the pipeline, listened to or not", "share: { start: eager, stop: never }",
       "\(contracts)#sharing", "sharing"),
-    .init(.sharing, "run a named signal anew for each reference", "cold: true", "\(contracts)#sharing", "sharing"),
+    .init(
+      .sharing, "run a named signal separately for each reference", "cold: true", "\(contracts)#sharing", "sharing"),
     .init(
       .failing, "read the events that failed", "from: NAME.errors",
       "\(contracts)#a-failed-event-is-not-a-failed-signal", "errors outputs"),

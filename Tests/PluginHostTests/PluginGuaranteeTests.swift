@@ -55,7 +55,7 @@ import Testing
     let texts = plugin.components(at: nil).map { $0.entry.afterCrash ?? "" }
     #expect(
       try texts.item(0).hasPrefix(
-        "Senders that have no answer send their events again. With `qos: 0`: Events cannot be read again"))
+        "Senders without an answer send their events again. With `qos: 0`: Events cannot be read again"))
     #expect(try texts.item(0).contains(" With `mode: replay`: With a state directory it is read again"), "\(texts[0])")
     #expect(try texts.item(1).contains(" With `wait: false`: Events may be lost"), "\(texts[1])")
   }

@@ -86,7 +86,7 @@ import Testing
       ),
       (
         #""parameters": [{"name": "a", "type": "text", "help": "H."}, {"name": "a", "type": "text", "help": "H."}]"#,
-        "the parameter 'a' of 'op' is there twice"
+        "the parameter 'a' of 'op' is defined twice"
       ),
       (#""parameters": [{"name": "a", "type": "choice", "help": "H."}]"#, "the parameter 'a' of 'op' needs 'choices'"),
       (

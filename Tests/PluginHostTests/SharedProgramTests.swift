@@ -149,7 +149,7 @@ import Testing
     chmod(path, 0o755)
     let pipeline = try grouped(path, keys: 1, values: "[1]")
     pipeline.run(until: .seconds(10))
-    #expect(pipeline.log.contains { $0.contains("it has opened 7, which it was not asked for") }, "\(pipeline.log)")
+    #expect(pipeline.log.contains { $0.contains("it has opened 7, which was not requested") }, "\(pipeline.log)")
   }
 
   @Test func stepsAreLimited() throws {

@@ -189,7 +189,7 @@ struct StateVerbTests {
   @Test func aStepBeginsAnewAlone() throws {
     try follow(["1", "2"], expecting: "2")
     let unknown = try rxd("state", "reset", "tail", "--step", "counted/map", "--yes")
-    #expect(unknown.status == 66 && unknown.errors.contains("it does of: "), "\(unknown.errors)")
+    #expect(unknown.status == 66 && unknown.errors.contains("it has state of: "), "\(unknown.errors)")
     let unasked = try rxd("state", "reset", "tail", "--step", "counted/scan")
     #expect(unasked.status == 64 && unasked.errors.contains("Add --yes"))
     let reset = try rxd("state", "reset", "tail", "--step", "counted/scan", "--yes")
@@ -205,7 +205,7 @@ struct StateVerbTests {
     let reset = try rxd("state", "reset", "tail", "--yes")
     #expect(reset.output.contains(#/^removed from 'tail': the state, \d+ bytes\n$/#), "\(reset.output)")
     #expect(try rxd("state", "show", "tail").output.contains("state: none"))
-    #expect(try rxd("state", "reset", "tail", "--yes").output == "'tail' has no state; it begins anew anyway\n")
+    #expect(try rxd("state", "reset", "tail", "--yes").output == "'tail' has no state to reset\n")
     try follow(["3"], expecting: "3")
   }
 

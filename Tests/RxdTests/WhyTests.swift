@@ -117,7 +117,7 @@ struct WhyTests {
     #expect(since.status == 64 && since.errors.contains("10m"), "\(since.errors)")
     #expect(try why("tail", "--verdict", "passed").status == 64)
     let nothing = try why("tail")
-    #expect(nothing.status == 0 && nothing.output == "No event that is kept fits.\n", "\(nothing.output)")
+    #expect(nothing.status == 0 && nothing.output == "No kept event matches.\n", "\(nothing.output)")
     let other = try why("tail", "--id", "none")
     #expect(other.status == 0 && other.output.contains("'rxd tap --where' shows the next one"), "\(other.output)")
     try end(process)

@@ -8,48 +8,7 @@ import Transport
 
 /// A pipeline that fails and starts again, several times: no sink refuses what it has saved (RX507).
 @Suite struct FailedPipelineTests {
-  let scratch = Scratch()
-
-  /// How each sink may stand here. A new sink needs a line.
-  private func texts(_ name: String) -> [String] {
-    switch name {
-    case "discard": ["discard: {}"]
-    case "file":
-      [
-        "file: '\(scratch("a"))'", "file: { path: '\(scratch("b"))', mode: replace }",
-        "file: \"\(scratch.path)/{{ event % 3 }}.log\"",
-        "file: { path: '\(scratch("c"))', rotate: { size: 1MiB } }",
-      ]
-    case "http":
-      [
-        "http: { url: 'http://h.example/', batch: 1, retry: { delay: 1h, maxDelay: 1h } }",
-        "http: { url: 'http://h.example/', batch: { count: 4, every: 1h }, retry: { delay: 1h, maxDelay: 1h } }",
-        "http: { url: 'http://h.example/', batch: 1, maxConcurrent: 3, retry: { delay: 1h, maxDelay: 1h } }",
-      ]
-    case "prometheusRemoteWrite":
-      [
-        "chain: [ { map: \"{'name': 'm', 'value': 1, 'labels': {}}\" } ], prometheusRemoteWrite: { url: 'http://h.example/', retry: { delay: 1h, maxDelay: 1h } }"
-      ]
-    case "sqlite":
-      [
-        "sqlite: { path: '\(scratch("a.db"))', table: t, columns: { v: event }, create: 'CREATE TABLE IF NOT EXISTS t(v)' }",
-        "sqlite: { path: '\(scratch("b.db"))', table: t, columns: { v: event }, batch: { every: 1h }, create: 'CREATE TABLE IF NOT EXISTS t(v)' }",
-      ]
-    case "tcp": ["tcp: { address: '127.0.0.1:9', reconnect: 1s }"]
-    case "syslog": ["syslog: { address: '127.0.0.1:9', transport: tcp }"]
-    case "udp": ["udp: '127.0.0.1:9'"]
-    case "unix": ["unix: '\(scratch("nobody"))'"]
-    case "exec": ["exec: { shell: 'cat > /dev/null' }"]
-    case "sse": ["sse: '127.0.0.1:0'"]
-    case "webSocket": ["webSocket: { listen: '127.0.0.1:0', path: /live }"]
-    case "prometheusExporter": ["prometheusExporter: '127.0.0.1:0'"]
-    case "journald": ["journald: '\(scratch("nowhere"))'"]
-    case "reply": ["reply: {}"]
-    case "stdout": ["chain: [ { filter: event < 0 } ], stdout: {}"]
-    case "stderr": ["chain: [ { filter: event < 0 } ], stderr: {}"]
-    default: []
-    }
-  }
+  private let world = SinkWorld()
 
   private func yaml(_ sink: String) -> String {
     """
@@ -62,10 +21,8 @@ import Transport
     """
   }
 
-  @Test(arguments: Catalogue.sinks.components.map(\.name)) func everySinkGoesOn(_ name: String) throws {
-    let texts = texts(name)
-    #expect(!texts.isEmpty, "say how '\(name)' may stand in a pipeline that fails")
-    for text in texts {
+  @Test(arguments: SinkWorld.names) func everySinkGoesOn(_ name: String) throws {
+    for text in try world.required(name).failing {
       var state: [UInt8]?
       for round in 0..<3 {
         let source = TrackedSource()

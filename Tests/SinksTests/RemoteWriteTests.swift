@@ -123,8 +123,8 @@ import Testing
     let lost = running.probe("lost").events
     #expect(
       lost.prefix(3) == [
-        #""the metric 'c' has no 'value' that is a number""#, #""the event is no metric: it is no map""#,
-        #""'timestamp' of the metric is no time: make one with timestamp(...), or seconds since 1970""#,
+        #""the metric 'c' has no 'value' that is a number""#, #""the event is not a metric: it is not a map""#,
+        #""'timestamp' of the metric is not a time: use timestamp(...), or seconds since 1970""#,
       ])
     #expect(lost.count == (status == 400 ? 5 : 3))
   }

@@ -88,9 +88,9 @@ import Transport
 
   @Test(arguments: all) func namesAreChecked(_ served: Served) {
     for (parameter, message) in [
-      ("hosts: ['rxd.example:80']", "'rxd.example:80' is no name of a host"),
-      ("hosts: ['http://a']", "is no name of a host"),
-      ("hosts: ['::1']", "'::1' is no name of a host"),
+      ("hosts: ['rxd.example:80']", "'rxd.example:80' is not a host name"),
+      ("hosts: ['http://a']", "is not a host name"),
+      ("hosts: ['::1']", "'::1' is not a host name"),
     ] {
       #expect(compile(served, parameter).contains { $0.contains(message) }, "\(parameter)")
     }

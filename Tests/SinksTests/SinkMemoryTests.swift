@@ -11,41 +11,10 @@ import Transport
   private let scratch = Scratch()
   private static let limit = 1 << 20
 
-  /// How each sink may stand before a target that takes nothing. A new sink needs a line.
-  private func texts(_ name: String, _ port: Int) -> [String] {
-    switch name {
-    case "tcp": ["tcp: { address: '127.0.0.1:\(port)', reconnect: 5ms }"]
-    case "syslog": ["syslog: { address: '127.0.0.1:\(port)', transport: tcp }"]
-    case "unix": ["unix: '\(scratch("nobody"))'"]
-    case "webSocket": ["webSocket: 'ws://127.0.0.1:\(port)/'"]
-    case "http":
-      [
-        "http: { url: 'http://h.example/', retry: { delay: 1h, maxDelay: 1h } }",
-        "http: { url: 'http://h.example/', batch: 7, maxConcurrent: 3, retry: { delay: 1h, maxDelay: 1h } }",
-      ]
-    case "prometheusRemoteWrite":
-      [
-        "chain: [ { map: \"{'name': 'm', 'value': 1, 'labels': {'text': event}}\" } ], prometheusRemoteWrite: { url: 'http://h.example/', retry: { delay: 1h, maxDelay: 1h } }"
-      ]
-    case "exec": ["exec: { command: [sleep, '1000'], stopTimeout: 0s }"]
-    case "sqlite": ["sqlite: { path: '\(scratch("none.db"))', table: t, columns: { v: event } }"]
-    // A device that is always full.
-    case "file": ["file: /dev/full"]
-    case "journald": ["journald: '\(scratch("nowhere"))'"]
-    default: []
-    }
-  }
+  private let world = SinkWorld()
 
-  /// Sinks in which nothing waits: they deliver at once, or to connected clients.
-  private static let passing: Set<String> = ["discard", "reply", "sse", "prometheusExporter", "udp"]
-  /// The same as `file`, on the streams of the tests.
-  private static let streams: Set<String> = ["stdout", "stderr"]
-
-  @Test(arguments: Catalogue.sinks.components.map(\.name).filter { !passing.union(streams).contains($0) })
-  func everySinkCounts(_ name: String) throws {
-    let texts = texts(name, try FreePort().number)
-    #expect(!texts.isEmpty, "say how '\(name)' may stand before a dead target")
-    for sink in texts {
+  @Test(arguments: SinkWorld.names) func everySinkCounts(_ name: String) throws {
+    for sink in try world.required(name).dead {
       let memory = MemoryBudget(Self.limit)
       let source = TrackedSource()
       let http = ScriptedHTTP()

@@ -11,8 +11,7 @@ import Transport
 
 /// Every sink acknowledges every event that it takes once: at once, or on a receipt.
 @Suite struct SinkReceiptTests {
-  let scratch = Scratch()
-  private let receiver = Swallower()
+  private let world = SinkWorld()
 
   /// What a pipeline says of a sink.
   private struct Report {
@@ -74,63 +73,8 @@ import Transport
     return report
   }
 
-  /// How each sink may stand here. A new sink needs a line.
-  private func texts(_ name: String) -> [String] {
-    switch name {
-    case "discard": ["discard: {}"]
-    case "file":
-      ["never", "batch", "interval"].flatMap { sync in
-        ["append", "replace"].map { "file: { path: '\(scratch("\(sync)-\($0)"))', mode: \($0), sync: \(sync) }" }
-      } + [
-        "file: { path: /dev/null, encode: csv }", "file: \"\(scratch.path)/{{ event % 7 }}.log\"",
-        "file: { path: \"\(scratch.path)/{{ event % 9 }}\", maxOpenFiles: 2, sync: batch }",
-        "file: { path: \"\(scratch.path)/{{ event % 2 == 0 ? '..' : 'a' }}\", sync: interval }",
-      ]
-    case "http":
-      [
-        "http: { url: 'http://h.example/', retry: { delay: 1ms } }",
-        "http: { url: 'http://h.example/', retry: { delay: 1ms }, maxConcurrent: 4, batch: { count: 7, every: 1ms } }",
-        "http: { url: 'http://h.example/', compress: gzip, batch: { count: 100, every: 1ms }, retry: { delay: 1ms } }",
-      ]
-    case "tcp":
-      [
-        "tcp: '127.0.0.1:\(receiver.port)'",
-        "tcp: { address: '127.0.0.1:\(receiver.port)', queue: 1KiB, framing: octets }",
-      ]
-    case "syslog": ["syslog: { address: '127.0.0.1:\(receiver.port)', transport: tcp }"]
-    case "sse": ["sse: '127.0.0.1:0'"]
-    case "webSocket": ["webSocket: { listen: '127.0.0.1:0', path: /live }"]
-    case "udp": ["udp: '127.0.0.1:\(receiver.port)'"]
-    case "unix": ["unix: \(receiver.path)"]
-    // No event is a metric: each is rejected.
-    case "prometheusRemoteWrite": ["prometheusRemoteWrite: 'http://h.example/'"]
-    case "prometheusExporter": ["prometheusExporter: '127.0.0.1:0'"]
-    case "exec":
-      [
-        "exec: { shell: 'cat > /dev/null' }",
-        "exec: { shell: 'head -c 2000 > /dev/null', restart: { delay: 1ms, maxDelay: 1ms }, queue: 1KiB }",
-      ]
-    case "sqlite":
-      [
-        "sqlite: { path: '\(scratch("a.db"))', table: t, columns: { v: event }, batch: { every: 1ms }, create: 'CREATE TABLE IF NOT EXISTS t(v)' }",
-        // Some rows are refused.
-        "sqlite: { path: '\(scratch("b.db"))', table: t, columns: { v: event }, batch: 7, create: 'CREATE TABLE IF NOT EXISTS t(v CHECK(v % 3 < 2))' }",
-      ]
-    case "journald": ["journald: \(receiver.datagrams)"]
-    // To no request: each is rejected.
-    case "reply": ["reply: {}"]
-    // Three lines on the screen of whoever runs the tests.
-    case "stdout": ["chain: [ { filter: event < 3 } ], stdout: {}"]
-    case "stderr": ["chain: [ { filter: event < 3 } ], stderr: {}"]
-    default: []
-    }
-  }
-
-  @Test(arguments: Catalogue.sinks.components.map(\.name))
-  func everySinkAcknowledgesWhatItTakes(_ name: String) throws {
-    let texts = texts(name)
-    #expect(!texts.isEmpty, "say how '\(name)' may stand here")
-    for text in texts {
+  @Test(arguments: SinkWorld.names) func everySinkAcknowledgesWhatItTakes(_ name: String) throws {
+    for text in try world.required(name).working {
       let report = try run(text)
       #expect(report.faults == [], "\(text)")
       #expect(report.outcome == .completed, "\(text)")
@@ -142,9 +86,8 @@ import Transport
   }
 
   /// Broken off in the middle, it acknowledges nothing twice, and whoever asked hears of all of it.
-  @Test(arguments: Catalogue.sinks.components.map(\.name))
-  func everySinkAcknowledgesOnceWhenItIsBrokenOff(_ name: String) throws {
-    for text in texts(name) {
+  @Test(arguments: SinkWorld.names) func everySinkAcknowledgesOnceWhenItIsBrokenOff(_ name: String) throws {
+    for text in try world.required(name).working {
       let report = try run(text, isCancelled: true)
       #expect(report.faults == [], "\(text)")
       #expect(report.outcomes.count == 40, "\(text): \(report.outcomes.count)")
@@ -234,33 +177,5 @@ import Transport
     }
     #expect(outcomes.withLock { $0 } == [.failed("it was given up")])
     #expect(!book.isClosed)
-  }
-}
-
-/// Reads whatever is sent to it over TCP or a Unix socket, and does nothing with it.
-private final class Swallower: Sendable {
-  let port: Int
-  let path: String
-  /// A socket that takes datagrams.
-  let datagrams: String
-  private let folder = Scratch()
-  private let receivers: [StreamReceiver]
-  private let datagramReceiver: DatagramReceiver?
-
-  init() {
-    path = folder("s")
-    datagrams = folder("d")
-    datagramReceiver = try? DatagramReceiver(.unix(path: datagrams, isDatagram: true), DatagramReceiver.Options())
-    try? datagramReceiver?.start(notify: { _ in }, deliver: { _ in true })
-    receivers = [
-      SocketPlace.network(host: "127.0.0.1", port: 0, isDatagram: false), .unix(path: path, isDatagram: false),
-    ].compactMap { try? StreamReceiver($0, StreamReceiver.Options()) }
-    for receiver in receivers { try? receiver.start(notify: { _ in }, deliver: { _ in true }) }
-    port = receivers.first.flatMap { Int($0.text.split(separator: ":").last ?? "") } ?? 0
-  }
-
-  deinit {
-    for receiver in receivers { receiver.cancel() }
-    datagramReceiver?.cancel()
   }
 }

@@ -389,8 +389,8 @@ import Testing
 
   @Test(arguments: [
     ("\"/{{ event }}.log\"", "'path' of 'file' would let events name a file anywhere"),
-    ("\"/tmp/{{ event }}/../x\"", "'path' of 'file' has '.' or '..' behind the first {{ }}"),
-    ("\"/tmp/{{ event }}//x\"", "'path' of 'file' has '//' behind the first {{ }}"),
+    ("\"/tmp/{{ event }}/../x\"", "'path' of 'file' has '.' or '..' after the first {{ }}"),
+    ("\"/tmp/{{ event }}//x\"", "'path' of 'file' has '//' after the first {{ }}"),
     ("\"/tmp/{{ event }}/\"", "'path' of 'file' ends with '/', and names no file"),
     ("\"/tmp/{{ event +  }}/x\"", "expected"),
     ("{ path: \"/tmp/{{ event }}\", mode: replace }", "'mode: replace' of 'file' takes one path, without {{ }}"),

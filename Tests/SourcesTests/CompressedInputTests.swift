@@ -115,7 +115,7 @@ import Testing
     #expect(truncate(scratch("a.log"), off_t(bytes("a.log").count / 2)) == 0)
     let reading = try read(scratch("a.log"))
     let failure = try #require(reading.failure)
-    #expect(failure.message.hasPrefix("cannot decompress \(scratch("a.log")): it ends in the middle, behind "))
+    #expect(failure.message.hasPrefix("cannot decompress \(scratch("a.log")): it ends in the middle, after "))
     #expect(failure.location?.line == 3)
     #expect(reading.events.count > 1000 && reading.events.count < all.count)
     let isStart = reading.events[...] == all.map { "\"\($0)\"" }.prefix(reading.events.count)
@@ -132,7 +132,7 @@ import Testing
     scratch.append(damaged, to: "a.log")
     let reading = try read(scratch("a.log"))
     let failure = try #require(reading.failure)
-    #expect(failure.message.contains("it is damaged behind "))
+    #expect(failure.message.contains("it is damaged after "))
     // A checksum comes after what it is of, so lines behind the damage may be wrong.
     let isStart = reading.events.prefix(20_000) == all.map { "\"\($0)\"" }.prefix(20_000)
     #expect(isStart && reading.events.count >= 20_000)
@@ -155,7 +155,7 @@ import Testing
     let plain = try read("{ path: '\(scratch("a.log"))', compression: gzip }")
     #expect(
       plain.failure?.message
-        == "cannot decompress \(scratch("a.log")): it is damaged, or not in the format that is expected")
+        == "cannot decompress \(scratch("a.log")): it is damaged, or not in the expected format")
     try compress("a.log", ["gzip", "-n"])
     #expect(try read("{ path: '\(scratch("a.log"))', compression: gzip }").events == ["\"1\""])
     let refused = try read("{ path: '\(scratch("a.log"))', compression: none }")

@@ -49,14 +49,14 @@ import Testing
     #expect(running.events == [#""<a b>""#, #""<>""#, #""<ü>""#])
     #expect(
       running.probe("lost").events
-        == [##"["RX551","the event has a line break, so it is no line","two\nlines"]"##])
+        == [##"["RX551","the event has a line break, so it is more than one line","two\nlines"]"##])
   }
 
   @Test func rejectsWhatIsNoAnswer() throws {
     let running = try pipeline("[1, 2, 3]", shell("[ $line = 2 ] && echo no || echo $line"))
     #expect(running.runToEnd() == .completed)
     #expect(running.events == ["1", "3"])
-    #expect(running.probe("lost").events == [#"["RX551","the answer of '/bin/sh' is no JSON: no",2]"#])
+    #expect(running.probe("lost").events == [#"["RX551","the answer of '/bin/sh' is not JSON: no",2]"#])
   }
 
   /// What it had is rejected, and what waits is given to the next one.

@@ -112,8 +112,8 @@ import Testing
     ("<https://h.example/2>; rel=next", "leads to another place, https://h.example:443"),
     ("<http://evil.example/2>; rel=next", "leads to another place, http://evil.example:80"),
     ("<//h.example:81/2>; rel=next", "leads to another place, http://h.example:81"),
-    ("<http://u:p@h.example/2>; rel=next", "is no URL of http or https"),
-    ("<file:///etc/passwd>; rel=next", "is no URL of http or https"),
+    ("<http://u:p@h.example/2>; rel=next", "is not an http or https URL"),
+    ("<file:///etc/passwd>; rel=next", "is not an http or https URL"),
     ("<http://h.example\\@evil.example/>; rel=next", ""),
     ("<a b>; rel=next", "contains a space"), ("</>; rel=next", "leads to the same page again"),
   ]) func credentialsGoNowhereElse(_ link: String, _ reason: String) throws {

@@ -254,10 +254,10 @@ struct JournaldTests {
 
   @Test(arguments: [
     ("units: ['ngin*']", "'ngin*' cannot be the name of a unit"),
-    ("match: { systemd_unit: a }", "'systemd_unit' is no field of the journal"),
-    ("match: { __CURSOR: a }", "'__CURSOR' is no field that can be looked for"),
-    ("since: yesterday", "'since' of 'journald' does not know 'yesterday'"),
-    ("priority: 8", "'priority' of 'journald' does not know '8'"),
+    ("match: { systemd_unit: a }", "'systemd_unit' is not a field of the journal"),
+    ("match: { __CURSOR: a }", "'__CURSOR' is not a field that can be matched"),
+    ("since: yesterday", "'since' of 'journald' cannot be 'yesterday'"),
+    ("priority: 8", "'priority' of 'journald' cannot be '8'"),
     ("since: end, follow: false", "'since: end' without 'follow' reads nothing"),
     ("maxField: 1GiB", "'maxField' of 'journald' must be between 1B and 16MiB"),
   ]) func refuses(_ parameters: String, _ message: String) {

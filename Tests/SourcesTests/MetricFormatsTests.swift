@@ -54,18 +54,18 @@ import Testing
   private func plain(_ text: String) -> String { text.replacing(".0,", with: ",").replacing(".0}", with: "}") }
 
   @Test(arguments: [
-    ("hits", "a name and ':' is expected at byte 0"), (":1|c", "a name and ':' is expected at byte 0"),
-    ("hits:1", "'|' and a type is expected at byte 6"),
-    ("hits:1|x", "one of the types c, g, ms, h, d and s is expected at byte 7"),
-    ("hits:|c", "a number is expected at byte 5"), ("hits:1x|c", "a number is expected at byte 5"),
-    ("hits:nan|g", "a number is expected at byte 5"),
-    ("hits:1|c|@2", "a sample rate above 0, and at most 1 is expected at byte 10"),
-    ("hits:1|c|@0", "a sample rate above 0, and at most 1 is expected at byte 10"),
-    ("_e{5,4}:title|text", "the name of a metric is expected at byte 0"),
-    ("_sc|name|0:a|c", "the name of a metric is expected at byte 0"),
+    ("hits", "expected a name and ':' at byte 0"), (":1|c", "expected a name and ':' at byte 0"),
+    ("hits:1", "expected '|' and a type at byte 6"),
+    ("hits:1|x", "expected one of the types c, g, ms, h, d and s at byte 7"),
+    ("hits:|c", "expected a number at byte 5"), ("hits:1x|c", "expected a number at byte 5"),
+    ("hits:nan|g", "expected a number at byte 5"),
+    ("hits:1|c|@2", "expected a sample rate above 0, and at most 1 at byte 10"),
+    ("hits:1|c|@0", "expected a sample rate above 0, and at most 1 at byte 10"),
+    ("_e{5,4}:title|text", "expected the name of a metric at byte 0"),
+    ("_sc|name|0:a|c", "expected the name of a metric at byte 0"),
   ]) func refusesStatsD(_ line: String, _ reason: String) throws {
     let (events, refused) = try decoded(.statsd, "\(line)\nok:1|g\n")
-    #expect(refused == ["no metric of statsd: \(reason)"])
+    #expect(refused == ["not a metric of statsd: \(reason)"])
     #expect(events.count == 1)
   }
 
@@ -130,16 +130,16 @@ import Testing
   }
 
   @Test(arguments: [
-    ("a{b=\"c\"", "',' or '}' is expected at byte 7"), ("a{b=c} 1", "a text in quotes is expected at byte 4"),
-    ("a{b} 1", "'=' is expected at byte 3"), ("a{b=\"c} 1", "a closing quote is expected at byte 9"),
-    ("a", "a value is expected at byte 1"), ("a x", "a value is expected at byte 2"),
-    ("{} 1", "the name of a metric is expected at byte 2"),
-    ("a 1 x", "a time is expected at byte 4"), ("a 1 2 3", "the end of the line is expected at byte 6"),
-    ("a{b=\"1\",b=\"2\"} 1", "a label that does not come before is expected at byte 8"),
-    ("1a 2", "the name of a metric is expected at byte 0"),
+    ("a{b=\"c\"", "expected ',' or '}' at byte 7"), ("a{b=c} 1", "expected a text in quotes at byte 4"),
+    ("a{b} 1", "expected '=' at byte 3"), ("a{b=\"c} 1", "expected a closing quote at byte 9"),
+    ("a", "expected a value at byte 1"), ("a x", "expected a value at byte 2"),
+    ("{} 1", "expected the name of a metric at byte 2"),
+    ("a 1 x", "expected a time at byte 4"), ("a 1 2 3", "expected the end of the line at byte 6"),
+    ("a{b=\"1\",b=\"2\"} 1", "expected a label that does not come before at byte 8"),
+    ("1a 2", "expected the name of a metric at byte 0"),
   ]) func refusesPrometheus(_ line: String, _ reason: String) throws {
     let (events, refused) = try decoded(.prometheus, "\(line)\nok 1\n")
-    #expect(refused == ["no metric of prometheus: \(reason)"])
+    #expect(refused == ["not a metric of prometheus: \(reason)"])
     #expect(events.count == 1)
   }
 

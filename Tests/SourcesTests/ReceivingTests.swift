@@ -205,7 +205,7 @@ import Transport
   }
 
   @Test(arguments: [
-    ("tcp: 0.0.0.0:5170", "'tcp' would take events of everybody who can reach 0.0.0.0"),
+    ("tcp: 0.0.0.0:5170", "'tcp' would accept events from everybody who can reach 0.0.0.0"),
     ("tcp: { address: 1, framing: fixed }", "'framing: fixed' needs 'bytes', the size of each message"),
     (
       "tcp: { address: 1, framing: { by: length, bytes: 3 } }",
@@ -233,7 +233,7 @@ import Transport
       "tcp: { address: 5170, framing: octets, decode: { container: { wait: 2s } } }",
       "'wait' of 'decode.container' has no effect with 'framing: octets'"
     ),
-    ("unix: { path: /a, mode: '999' }", "'999' is no permissions of a socket"),
+    ("unix: { path: /a, mode: '999' }", "'999' is not a valid mode of a socket"),
     ("unix: ''", "a Unix socket needs a path"),
     ("unix: \"/a\\0b\"", "the path of a Unix socket holds a NUL character"),
     ("unix: \"/a\\nb\"", "the path of a Unix socket holds a line feed"),

@@ -62,7 +62,7 @@ import Transport
       ])
     #expect(
       running.probe("lost").events == [
-        #"["RX501","the column 'flag' is no bool"]"#, #"["RX501","the column 'at' is no timestamp"]"#,
+        #"["RX501","the column 'flag' is not of type bool"]"#, #"["RX501","the column 'at' is not of type timestamp"]"#,
       ])
   }
 
@@ -135,15 +135,15 @@ import Transport
   }
 
   @Test(arguments: [
-    ("query: SELECT 1; SELECT 2", "'query' is no single statement that reads"),
-    ("query: DELETE FROM t", "'query' is no single statement that reads"),
+    ("query: SELECT 1; SELECT 2", "'query' is not a single statement that only reads"),
+    ("query: DELETE FROM t", "'query' is not a single statement that only reads"),
     ("query: 'SELECT 1 AS a, 2 AS a'", "'query' has two columns 'a': name one of them with AS"),
     ("query: SELECT * FROM t, key: id", "'query' has no column 'id', which 'key' names"),
     ("query: SELECT v FROM t, columns: { w: int }", "'query' has no column 'w', which 'columns' names"),
     ("query: SELECT v FROM t, maxRows: 1", "the result has more than 1 rows, which 'maxRows' allows"),
     ("query: SELECT v FROM t, maxBytes: 20B", "the result has more than 20 bytes, which 'maxBytes' allows"),
-    ("query: 'SELECT :x'", "'query' has the parameter ':x', and 'bind' does not"),
-    ("query: SELECT 1, bind: { y: '1' }", "'bind' has 'y', and 'query' has no parameter ':y'"),
+    ("query: 'SELECT :x'", "'query' has the parameter ':x', but 'bind' does not"),
+    ("query: SELECT 1, bind: { y: '1' }", "'bind' has 'y', but 'query' has no parameter ':y'"),
     ("query: 'SELECT ?'", "a parameter of 'query' has no name: write :NAME"),
     ("query: SELECT x FROM t", ": no such column: x"), ("query: SELECT * FROM u", ": no such table: u"),
     (

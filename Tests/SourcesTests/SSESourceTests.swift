@@ -137,7 +137,7 @@ import Transport
 
   @Test(arguments: [
     (404, "text/event-stream", "the feed answered 404"),
-    (200, "text/html", "the answer is no feed: its type is 'text/html'"),
+    (200, "text/html", "the answer is not a feed: its type is 'text/html'"),
     (301, "text/event-stream", "the feed answered 301"),
   ]) func whatIsNoFeedEndsTheSignal(_ status: Int, _ type: String, _ message: String) throws {
     let following = try feed { _, _ in Self.answer("data: x\n\n", status, type) }

@@ -30,7 +30,7 @@ import Testing
     #expect(pipeline.probe("free").events == ["true", "false"])
     #expect(
       pipeline.probe("wrong").events == [
-        "\"the execution was cut off: the pipeline was stopped before it was over\""
+        "\"the execution was cut off: the pipeline stopped before it ended\""
       ])
     #expect(pipeline.outcome == .completed)
   }
@@ -59,7 +59,7 @@ import Testing
     #expect(pipeline.probe("state").events == ["false", "true"])
     #expect(
       pipeline.probe("wrong").timeline.first
-        == "\(end) \"the execution was cut off: the pipeline was stopped before it was over\"")
+        == "\(end) \"the execution was cut off: the pipeline stopped before it ended\"")
     #expect(pipeline.http.exchanges.first?.isCancelled == true)
     #expect(pipeline.log.contains { $0.contains("a request was cancelled") })
     #expect(pipeline.outcome == .completed)

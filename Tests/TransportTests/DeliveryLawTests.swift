@@ -51,7 +51,7 @@ import Testing
     trial.pipeline.run(until: .seconds(10))
     #expect(destination.calls.map(\.values) == [[1, 2, 3], [1, 2, 3]])
     #expect(trial.pipeline.counters.sent == 3)
-    #expect(trial.logged("names an event twice, or one that the batch of 3 has not"))
+    #expect(trial.logged("names an event twice, or one that is not in the batch of 3"))
   }
 
   /// An event because of which its batch is refused is found in few steps, and only it goes to the errors output; also where the
@@ -307,6 +307,41 @@ import Testing
     trial.pipeline.inTurn { $0.execution.cancel() }
     trial.pipeline.settle()
     #expect(memory.held == 0)
+  }
+
+  /// A batch that is larger than what may wait does not wait for more than comes.
+  @Test(arguments: [true, false]) func aBatchThatCannotBeCompletedGoes(_ isByCount: Bool) throws {
+    let destination = ScriptedDestination {
+      $0.count = 1000
+      $0.age = .seconds(3600)
+      if isByCount { $0.queue = 20 }
+    }
+    destination.size = { _ in 20_000 }
+    let trial = try DeliveryTrial(
+      destination, input: "interval: 10ms", memory: MemoryBudget(isByCount ? 1 << 30 : 1 << 20))
+    trial.pipeline.run(until: .seconds(60))
+    #expect(destination.delivered.count > 5000, "\(destination.delivered.count)")
+    #expect(destination.delivered == destination.delivered.sorted() && destination.faults == [])
+  }
+
+  /// A sink whose destination is dead takes nothing from another one: without a disk until its queue is full, and the input pauses for both; with a
+  /// disk for as long as its policy finds room.
+  @Test(arguments: [true, false]) func aDeadDestinationHoldsNoOther(_ isDurable: Bool) throws {
+    let (dead, working) = (ScriptedDestination { $0.queue = 100 }, ScriptedDestination())
+    dead.script = { _ in .now(.down("nobody is there", after: .seconds(100))) }
+    let delivery = isDurable ? DeliveryOptions(store: MemoryStore(isImmediate: true), isDurable: true) : nil
+    let trial = try DeliveryTrial(dead, input: "interval: 100ms", beside: working, delivery: delivery)
+    trial.pipeline.run(until: .milliseconds(9_950))
+    #expect(working.delivered.count >= 98)
+    trial.pipeline.run(until: .seconds(60))
+    #expect(trial.pipeline.executor.isInputPaused == !isDurable)
+    #expect(isDurable ? working.delivered.count > 590 : working.delivered.count < 110, "\(working.delivered.count)")
+    dead.script = { _ in .now(.answered()) }
+    trial.pipeline.run(until: .seconds(400))
+    // The sinks have the same.
+    #expect(!trial.pipeline.executor.isInputPaused)
+    #expect(dead.delivered == working.delivered && dead.delivered == dead.delivered.sorted())
+    #expect(isDurable ? dead.delivered.count > 3980 : dead.delivered.count > 2900, "\(dead.delivered.count)")
   }
 
   // MARK: The end

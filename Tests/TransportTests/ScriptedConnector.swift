@@ -251,11 +251,16 @@ final class DeliveryTrial {
   ///   - sink: another sink in place of that of the destination.
   ///   - host: another one makes other parameters.
   ///   - values: names the values that are inserted into the text.
+  ///   - settings: further settings of the sink in the file, such as `buffer: 1MiB`.
+  ///   - beside: the destination of a second sink, `beside`, with the same events.
+  ///   - isSecond: the second sink comes first in the file.
+  ///   - keepsDeadLetters: rejected events that nothing reads are stored.
   init(
     _ destination: ScriptedDestination, name: String? = nil, readsErrors: Bool = true, input: String? = nil,
-    map: String = "event.tick", sink: (any SinkComponent)? = nil, host: String = "h.example",
-    restoring state: [UInt8]? = nil, estates: [String: any SinkEstate] = [:], values: Int = 0,
-    delivery: DeliveryOptions? = nil, memory: MemoryBudget = MemoryBudget(), random: UInt64 = .max
+    map: String = "event.tick", sink: (any SinkComponent)? = nil, host: String = "h.example", settings: String? = nil,
+    beside: ScriptedDestination? = nil, isSecond: Bool = false, restoring state: [UInt8]? = nil,
+    estates: [String: any SinkEstate] = [:], values: Int = 0, delivery: DeliveryOptions? = nil,
+    keepsDeadLetters: Bool = false, memory: MemoryBudget = MemoryBudget(), random: UInt64 = .max
   ) throws {
     self.destination = destination
     self.memory = memory
@@ -264,17 +269,29 @@ final class DeliveryTrial {
     let lost =
       readsErrors ? "\n  lost: { from: out.errors, chain: [ { map: '[event.event, event.error]' } ], probe: {} }" : ""
     let chain = input == nil ? "" : "chain: [ { map: \(map) } ], "
-    // In the plan it is a sink that saves what it has.
+    // In the plan these are sinks that save what they have.
+    func text(_ name: String, _ settings: String?) -> String {
+      "\(name): { from: in, \(chain)http: { url: 'http://\(host)/' }\(settings.map { ", " + $0 } ?? "") }"
+    }
+    var sinks = [text("out", settings)]
+    if beside != nil { sinks.insert(text("beside", nil), at: isSecond ? 0 : 1) }
     pipeline = try VirtualPipeline(
       """
       name: \(name)
       sources: { in: { \(input ?? "never: {}") } }
       sinks:
-        out: { from: in, \(chain)http: { url: 'http://\(host)/' } }\(lost)
-      """, random: random, restoring: state, estates: estates, values: values, delivery: delivery, memory: memory)
+        \(sinks.joined(separator: "\n  "))\(lost)
+      """, random: random, restoring: state, estates: estates, values: values, delivery: delivery,
+      keepsDeadLetters: keepsDeadLetters, memory: memory)
     let (execution, source) = (pipeline.execution, source)
     let others = execution.replacements.sinks
-    execution.replacements.sinks = { $0 == "out" ? sink ?? ScriptedSink(destination) : others?($0) }
+    execution.replacements.sinks = { name in
+      switch name {
+      case "out": sink ?? ScriptedSink(destination)
+      case "beside": beside.map { ScriptedSink($0) }
+      default: others?(name)
+      }
+    }
     if input == nil { execution.replacements.sources = { $0 == "in" ? source : nil } }
     destination.isRejected = { [unowned pipeline] value in
       pipeline.probe("lost").events.contains { $0.hasPrefix("[\(value),") }

@@ -359,14 +359,14 @@ package struct SchemaWriter {
           key,
           Self.choice(
             OutboxLimit.Policy.allCases.map { ($0.rawValue, $0.help) },
-            "What happens when the events that wait for the sink on disk take more than 'buffer'.")
+            "What happens when the events that wait for the sink on disk exceed 'buffer'.")
         )
       case "buffer":
         return (
           key,
           .object([
             ("type", .string("string")),
-            ("description", .string("What events that wait for the sink may take on disk. Default: 1GiB.")),
+            ("description", .string("How many bytes of waiting events the sink may have on disk. Default: 1GiB.")),
           ])
         )
       case "cold": return (key, Self.reference("boolean"))

@@ -56,7 +56,7 @@ package struct Charset: Sendable, Equatable {
       guard letters.withUnsafeBytes({ converter.convert($0, replacing: false) }).text == letters else {
         throw CodecFailure(
           option: "charset",
-          message: "'\(name)' is no extension of ASCII, which is not supported",
+          message: "'\(name)' does not extend ASCII, so it is not supported",
           help: "Convert the input with iconv(1), as the program of an 'exec' source")
       }
     }

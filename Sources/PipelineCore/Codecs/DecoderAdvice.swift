@@ -82,10 +82,10 @@ enum DecoderAdvice {
     if half >= 4, zeros.0 * 10 >= half * 8, zeros.1 * 10 < half {
       return "looks like UTF-16: write 'charset: utf-16be'"
     }
-    if sample.count >= 16, controls * 10 > sample.count { return "is no text: write 'decode: bytes'" }
+    if sample.count >= 16, controls * 10 > sample.count { return "is not text: write 'decode: bytes'" }
     // A character that the end of the sample cuts is not an error.
     if let at = UTF8Text.firstError(sample), at + 4 < sample.count, controls == 0 {
-      return "is no UTF-8: write 'charset: windows-1252', or whichever it has"
+      return "is not UTF-8: write 'charset: windows-1252', or the charset that it has"
     }
     return nil
   }

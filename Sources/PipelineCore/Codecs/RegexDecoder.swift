@@ -63,7 +63,7 @@ final class RegexDecoder: EventDecoder {
     if let name = Dictionary(grouping: found, by: \.name).filter({ $1.count > 1 }).keys.min() {
       throw CodecFailure(
         option: "pattern", message: "two groups of the pattern are named '\(name)', and a field has one value",
-        help: "Give each group a name of its own; a 'map' behind it can take the one that is not null")
+        help: "Give each group a name of its own; a 'map' after it can take the one that is not null")
     }
     if let unknown = options.regex.unknown(among: found.map(\.name)) {
       throw CodecFailure(option: "types", message: "the pattern has no group named '\(unknown)'")

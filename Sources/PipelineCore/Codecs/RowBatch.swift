@@ -269,7 +269,7 @@ extension RejectReason: CustomStringConvertible {
     switch self {
     case .json(let failure): "\(failure)"
     case .invalidUTF8(let at): "invalid UTF-8 at byte \(at)"
-    case .charset(let name, let at): "no character of \(name) at byte \(at)"
+    case .charset(let name, let at): "not a valid character of \(name) at byte \(at)"
     case .fieldCount(let found, let expected): "the row has \(found) fields where \(expected) are expected"
     case .quote(let at): "malformed quotes around byte \(at)"
     case .tooLong(let limit): "the row is longer than \(limit) bytes"
@@ -277,12 +277,12 @@ extension RejectReason: CustomStringConvertible {
     case .tooManyFields(let limit): "the row has more than \(limit) fields"
     case .noMatch: "the line does not match the pattern"
     case .noHeader(let lines): "no header in the first \(lines) lines"
-    case .syslog(let expected, let at): "no syslog message: \(expected) is expected at byte \(at)"
-    case .malformed(.container, let expected, let at): "no line of a container: \(expected) is expected at byte \(at)"
+    case .syslog(let expected, let at): "not a syslog message: expected \(expected) at byte \(at)"
+    case .malformed(.container, let expected, let at): "not a line of a container: expected \(expected) at byte \(at)"
     case .malformed(let format, let expected, let at):
-      "no metric of \(format.rawValue): \(expected) is expected at byte \(at)"
+      "not a metric of \(format.rawValue): expected \(expected) at byte \(at)"
     case .type(let type, let field): "field '\(field)' is no \(type.rawValue)"
-    case .column(let type, let name): "the column '\(name)' is no \(type)"
+    case .column(let type, let name): "the column '\(name)' is not of type \(type)"
     }
   }
 }

@@ -17,7 +17,7 @@ struct Command: CommandComponent {
     case all, newest
     var help: String {
       switch self {
-      case .all: "the values of all executions as they come"
+      case .all: "the values of all executions as they arrive"
       case .newest: "the values of the newest execution; older ones run on without effect on the output"
       }
     }
@@ -58,7 +58,7 @@ struct Command: CommandComponent {
       .init(
         "maxConcurrent", \.maxConcurrent, range: 1...10_000,
         applies: .on("allowsConcurrentExecution"),
-        "How many executions may run at the same time; further events find the command busy."),
+        "How many executions may run at the same time; the command is busy for further events."),
       .init("whenBusy", \.whenBusy, "What happens to an event while the command is busy."),
       .init(
         "queueLimit", \.queueLimit, range: 1...10_000_000,

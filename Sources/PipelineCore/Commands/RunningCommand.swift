@@ -268,7 +268,7 @@ extension Command {
       isCut = true
       request.input.keep(in: arena)
       reject(
-        request.input.event, .executionFailed, "the execution was cut off: the pipeline was stopped before it was over")
+        request.input.event, .executionFailed, "the execution was cut off: the pipeline stopped before it ended")
     }
 
     override func failed(_ inlet: Inlet, _ failure: SignalFailure) {
@@ -373,7 +373,7 @@ extension Command {
       isWired = try state.read()
       for _ in 0..<(try state.count()) {
         let number = try state.read(in: 1...max(1, newest))
-        guard executions[number] == nil else { throw StateFault("an execution is there twice") }
+        guard executions[number] == nil else { throw StateFault("an execution is registered twice") }
         put(try Request(&state), under: number)
       }
       for _ in 0..<(try state.count()) { waiting.append(try Request(&state)) }

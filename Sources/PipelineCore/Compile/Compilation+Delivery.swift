@@ -17,7 +17,7 @@ extension Compilation {
       diagnostics.report(
         Diagnostic(
           .raisedDelivery,
-          "'\(node.keyword.value)' starts an inner signal, whose events belong to the event it is made for",
+          "'\(node.keyword.value)' starts an inner signal, whose events belong to the event that started it",
           at: option.location, help: "Remove 'delivery', or write it at the source of that event"))
     case .success: return Located(.bestEffort, at: option.location)
     }

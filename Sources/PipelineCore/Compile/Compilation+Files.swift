@@ -69,8 +69,8 @@ extension Compilation {
         Diagnostic(
           .missingDirectory, "\(path.shown) lies in a directory that does not exist", at: location,
           help: path.fixedDirectory == nil
-            ? "Make the directory before the pipeline starts: a file is made where it is missing, a directory is not"
-            : "Make the directory before the pipeline starts: only directories behind the first {{ }} are made")
+            ? "Create the directory before the pipeline starts: rxd creates missing files, but not directories"
+            : "Create the directory before the pipeline starts: rxd creates only directories after the first {{ }}")
       )
     }
     // A sink of the pipeline may create the database.
@@ -78,8 +78,8 @@ extension Compilation {
     for path in databases where files.isMissingFile(path.text) && !made.contains(files.resolve(path.text)) {
       diagnostics.report(
         Diagnostic(
-          .missingDatabase, "there is no file \(path.shown), and the source does not make it", at: path.location,
-          help: "Make the database before the pipeline starts, or correct the path"))
+          .missingDatabase, "there is no file \(path.shown), and the source does not create it", at: path.location,
+          help: "Create the database before the pipeline starts, or correct the path"))
     }
     let circles = OutsideCircles(ways)
     var reported: Set<Int> = []
@@ -94,7 +94,7 @@ extension Compilation {
           Diagnostic(
             .sharedStandardInput, "another source already reads standard input", at: other,
             notes: [.init("this one", at: first)],
-            help: "Name one source that reads it, and refer to it with 'from' wherever its events are wanted"))
+            help: "Name one source that reads it, and refer to it with 'from' wherever its events are needed"))
       }
     }
   }

@@ -98,7 +98,7 @@ extension Compilation {
         diagnostics.report(
           Diagnostic(
             .conflictingParameters, "another step has 'movedFrom: \(node.shown)', too", at: node.location,
-            help: "Only one step can go on from it"))
+            help: "Only one step can continue from that state"))
       }
     }
   }

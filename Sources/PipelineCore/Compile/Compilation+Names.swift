@@ -46,7 +46,7 @@ extension Compilation {
     if isCold {
       diagnostics.report(
         Diagnostic(
-          .conflictingParameters, "a signal is made anew for each reference ('cold') or shared, not both",
+          .conflictingParameters, "'cold' and 'share' cannot be combined",
           at: option.key.location, help: "Remove 'cold' or 'share'"))
     }
     var context = DecodingContext(at: option.key.location)
@@ -119,9 +119,9 @@ extension Compilation {
     case .running:
       diagnostics.report(
         Diagnostic(
-          .cycle, "the signal '\(entries[at].name.value)' is made from itself", at: reference,
+          .cycle, "the signal '\(entries[at].name.value)' depends on itself", at: reference,
           notes: [.init("it is defined here", at: entries[at].name.location)],
-          help: "a signal cannot wait for its own events: break the circle"))
+          help: "a signal cannot wait for its own events: break the cycle"))
       return nil
     case .waiting:
       entries[at].state = .running

@@ -57,7 +57,7 @@ struct EventSchema {
       diagnostics.report(
         Diagnostic(
           .schemaFile, "the schema file '\(Printable.cut(path))' \(reason)", at: location,
-          help: "The path counts from the directory of the pipeline file"))
+          help: "The path is relative to the directory of the pipeline file"))
       return nil
     case .found(let name, var bytes):
       // Tabs may indent JSON but not YAML, and the YAML reader reads this file; texts in JSON cannot contain tabs.
@@ -134,7 +134,8 @@ private struct TypeText {
     skipBlanks()
     if at < text.text.count, diagnostics.isEmpty {
       report(
-        "a type ends here, but more follows", at, text.text.count, help: "Write e.g. 'int', 'string?' or 'list(int)'")
+        "unexpected text after the end of a type", at, text.text.count,
+        help: "Write e.g. 'int', 'string?' or 'list(int)'")
     }
     return type
   }
@@ -185,7 +186,7 @@ private struct TypeText {
     case ("map", 1): return .map(.string, parts[0])
     case ("map", 2):
       if parts[0] != .string {
-        report("the keys of a JSON object are texts, so this can only be map(string, ...)", start, end, help: nil)
+        report("the keys of a JSON object are strings, so this can only be map(string, ...)", start, end, help: nil)
       }
       return .map(.string, parts[1])
     case (_, 0):

@@ -178,9 +178,9 @@ private struct FunctionDefinitions {
       Diagnostic(
         .functionCircle,
         "the function '\(names[0])' calls itself"
-          + (names.count > 1 ? ", by way of \(Suggestion.list(Array(names.dropFirst())))" : ""),
+          + (names.count > 1 ? ", through \(Suggestion.list(Array(names.dropFirst())))" : ""),
         at: names.count > 1 ? waiting[names[0]]?.node.name.location : call, notes: notes,
-        help: "Nothing would end the calls. Loops over lists and maps are .map(x, ...), .filter(x, ...) and the like"))
+        help: "The calls would never end. To loop over lists and maps, use .map(x, ...), .filter(x, ...) and the like"))
   }
 
   private mutating func check(_ definition: Definition) {
@@ -203,7 +203,7 @@ private struct FunctionDefinitions {
       diagnostics.report(
         Diagnostic(
           .expressionWrongType,
-          "'\(name)' returns \(returns.withArticle), and its value is \(found.withArticle)",
+          "'\(name)' returns \(returns.withArticle), but its value is \(found.withArticle)",
           at: expanded.text.location, notes: [.init("the type is declared here", at: place)],
           help: ExpressionSyntax.conversion(found, returns)))
       return

@@ -155,8 +155,8 @@ struct JSONSchema {
     guard text.hasPrefix("#") else {
       diagnostics.append(
         Diagnostic(
-          .schemaPart, "the reference '\(reference.shown)' leads out of the file, so this part is taken for any value",
-          at: reference.location, help: "Bring the definition into this file, below '$defs'"))
+          .schemaPart, "the reference '\(reference.shown)' points outside the file, so any value is accepted here",
+          at: reference.location, help: "Move the definition into this file, below '$defs'"))
       return .dyn
     }
     // A recursive type has no finite form, so the inner occurrence may be anything.
@@ -170,7 +170,7 @@ struct JSONSchema {
     }
     guard let target else {
       diagnostics.append(
-        Diagnostic(.schemaFile, "the reference '\(reference.shown)' leads nowhere", at: reference.location))
+        Diagnostic(.schemaFile, "the reference '\(reference.shown)' points to nothing", at: reference.location))
       return .dyn
     }
     following.append(text)

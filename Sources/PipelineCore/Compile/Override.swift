@@ -27,7 +27,7 @@ struct Override {
           help: "Write --set PATH=VALUE, such as --set sources.typed.stdin.decode=lines"))
     }
     guard let equals = bytes.firstIndex(of: UInt8(ascii: "=")) else {
-      malformed("there is no '=' behind the path", bytes.count, bytes.count)
+      malformed("there is no '=' after the path", bytes.count, bytes.count)
       return nil
     }
     var path: [Part] = []

@@ -411,7 +411,7 @@ final class Compilation: SignalCompiler {
         let known = ErrorPolicy.allCases.map(\.rawValue)
         diagnostics.report(
           Diagnostic(
-            .unknownChoice, "'onError' does not know '\(option.shown)'", at: option.location,
+            .unknownChoice, "'onError' cannot be '\(option.shown)'", at: option.location,
             help: "It can be: " + known.joined(separator: ", ")))
       }
     }

@@ -84,7 +84,7 @@ package struct PluginSpecReader {
     guard Self.isName(name, dashes: false) else {
       report(
         "'\(Printable.cut(name))' cannot be the name of a component", node["name"]?.location ?? node.location,
-        "Names have letters and digits and begin with a small letter, as in 'parseInvoice'")
+        "Names have letters and digits and begin with a lower-case letter, as in 'parseInvoice'")
       return nil
     }
     var spec = PluginComponentSpec(kind: kind, name: name, summary: summary)
@@ -246,7 +246,7 @@ package struct PluginSpecReader {
     for item in items {
       guard let parameter = parameter(item, owner) else { continue }
       if found.contains(where: { $0.name == parameter.name }) {
-        report("the parameter '\(parameter.name)' of '\(owner)' is there twice", item.location, nil)
+        report("the parameter '\(parameter.name)' of '\(owner)' is defined twice", item.location, nil)
       } else if parameter.isPrimary, found.contains(where: \.isPrimary) {
         report("'\(owner)' has two primary parameters", item.location, "Only one can be the short form")
       } else if parameter.type.isPerEvent, component["kind"]?.string == "source" {
@@ -272,7 +272,7 @@ package struct PluginSpecReader {
     guard Self.isName(name, dashes: false) else {
       report(
         "'\(Printable.cut(name))' cannot be the name of a parameter", node["name"]?.location ?? node.location,
-        "Names have letters and digits and begin with a small letter")
+        "Names have letters and digits and begin with a lower-case letter")
       return nil
     }
     var parameter = PluginParameter(name: name, type: type, help: help)

@@ -34,7 +34,7 @@ extension Preset {
           of an object are acknowledged when it is written.
         parameters:
           url: { type: text, description: "The endpoint, such as https://s3.eu-central-1.amazonaws.com." }
-          bucket: { type: text, description: "The bucket; it stands in the path." }
+          bucket: { type: text, description: "The bucket; it is part of the path." }
           prefix: { type: template, default: "{{ formatTime(request.time, '%Y/%m/%d/') }}", description: "What names begin with, such as \"{{ urlEncode(event.shop) }}/\"." }
           suffix: { type: text, default: .ndjson.gz, description: "What names end with." }
           \#(AWSSigning.parameters)

@@ -115,8 +115,8 @@ extension Preset {
           point is alone, which goes to the errors output; a point that is written twice is there once.
         parameters:
           url: { type: text, description: "The server, such as http://127.0.0.1:8086." }
-          bucket: { type: text, description: "The bucket, as it stands in a URL (%20 for a space)." }
-          org: { type: text, default: "", description: "The organization, as it stands in a URL." }
+          bucket: { type: text, description: "The bucket, as written in a URL (%20 for a space)." }
+          org: { type: text, default: "", description: "The organization, as written in a URL." }
           token: { type: text, description: "A token that may write, a secret." }
           measurement: { type: expression, description: "The measurement, such as 'weather' or event.name." }
           tags: { type: any, default: {}, description: "Expressions by the names of the tags, or one for a map of all." }

@@ -28,7 +28,7 @@ extension Reuse {
     let source = SourceText(name: SourceText.presetPrefix + name, text: preset.text)
     let root = YAMLReader.read(source, into: &found)
     guard let entry = root?["templates"]?.entries?.first, let template = template(entry) else {
-      preconditionFailure("the preset \(name) is no template: \(found.all)")
+      preconditionFailure("the preset \(name) is not a template: \(found.all)")
     }
     templates[name] = template
     return template

@@ -145,7 +145,7 @@ struct Reuse {
         return report(
           .include, "'\(scalar.shown)' includes itself", node.location,
           notes: files.count > 1
-            ? [.init("by way of \(Suggestion.list(files.dropFirst().map { Printable.cut($0) }))")] : [],
+            ? [.init("through \(Suggestion.list(files.dropFirst().map { Printable.cut($0) }))")] : [],
           help: "Move what both files need into a third")
       }
       guard included.insert(name).inserted else { return }
@@ -310,7 +310,7 @@ struct Reuse {
       for entry in entries where !["use", "with"].contains(entry.name) {
         report(
           .templateArgument, "'\(entry.key.shown)' cannot be combined with 'use' in a chain", entry.key.location,
-          help: "Parameters of the template stand inside 'with: { ... }'")
+          help: "Parameters of the template go inside 'with: { ... }'")
       }
       guard let (template, made) = instantiate(item, [.chain], stack) else { continue }
       steps += expand(chain: made, stack + [template.name.value]).items ?? []

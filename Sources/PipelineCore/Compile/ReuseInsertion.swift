@@ -35,7 +35,7 @@ extension Reuse {
         let key = scope.flatMap { self.key(entry.key, $0) } ?? entry.key
         if scope != nil, let first = places.updateValue(key.location, forKey: key.string) {
           report(
-            .duplicateKey, "the key '\(key.shown)' is made twice", key.location,
+            .duplicateKey, "the key '\(key.shown)' is created twice", key.location,
             notes: [.init("first here", at: first)],
             help: "Make it differ by $(NAME)")
         }
@@ -228,7 +228,7 @@ extension Reuse {
     }
     if binding.type == .expression, Self.isQuoted(before) {
       report(
-        .insertion, "an expression cannot stand within quotes", place, notes: [given],
+        .insertion, "an expression is not allowed within quotes", place, notes: [given],
         help: "Join texts with '+', or take a parameter of the type text")
       return nil
     }

@@ -177,7 +177,8 @@ extension Reuse {
     used.insert(name)
     guard kinds.contains(template.kind) else {
       report(
-        .templateKind, "the template '\(name)' is a \(template.kind.rawValue), and a \(kinds[0].rawValue) is asked for",
+        .templateKind,
+        "the template '\(name)' is a \(template.kind.rawValue), but a \(kinds[0].rawValue) is expected here",
         named.location, notes: [.init("the template is here", at: template.name.location)])
       return nil
     }
@@ -229,7 +230,7 @@ extension Reuse {
           .templateArgument, "the template '\(template.name.value)' needs '\(name)'",
           use["use"]?.location ?? use.location,
           notes: [.init("the parameter is declared here", at: parameter.name.location)],
-          help: "Write 'with: { \(name): ... }'; it is of the type \(parameter.form.rawValue)"
+          help: "Write 'with: { \(name): ... }'; its type is \(parameter.form.rawValue)"
             + (parameter.help.map { ". \($0)" } ?? ""))
         isSound = false
       }

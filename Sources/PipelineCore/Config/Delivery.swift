@@ -56,7 +56,7 @@ package struct OutboxLimit: Sendable {
     package var help: String {
       switch self {
       case .block: "the input of the pipeline waits until the sink has delivered some"
-      case .dropOldest: "the events that wait longest are dropped"
+      case .dropOldest: "the oldest waiting events are dropped"
       case .dropNewest: "new events for this sink are dropped"
       }
     }

@@ -46,7 +46,7 @@ package struct FormattedFile: Sendable {
     }
     let second = YAMLFormatter(again, from: Self.documentStart(bytes), written, order: nil)
     guard formatter.isComplete, formatter.commentTexts.sorted() == second.commentTexts.sorted() else {
-      refuse("a comment has a place that cannot be kept", at: 0)
+      refuse("a comment is at a position that cannot be kept", at: 0)
       return nil
     }
     if endsWithCR { bytes = bytes.flatMap { $0 == 0x0A ? [0x0D, 0x0A] : [$0] } }

@@ -227,7 +227,7 @@ package struct Interpolation: Sendable {
       }
       if isSecret, !rest.isEmpty {
         report(
-          .interpolationSyntax, "a secret is written ${secret:NAME}, with nothing behind the name",
+          .interpolationSyntax, "a secret is written ${secret:NAME}, with nothing after the name",
           whole, help: "A name has letters, digits, dots, _ and -")
         return nil
       }

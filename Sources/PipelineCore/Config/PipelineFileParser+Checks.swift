@@ -19,7 +19,7 @@ extension PipelineFileParser {
         let colon = scalar.text.text.firstIndex(of: UInt8(ascii: ":"))
       {
         help =
-          "The ':' behind '\(Printable.cut(scalar.text.text[..<colon]))' must be followed by a "
+          "The ':' after '\(Printable.cut(scalar.text.text[..<colon]))' must be followed by a "
           + "space"
       }
       report(.wrongType, "\(what) is a mapping, not \(node.kindName)", node.location, help: help)
@@ -83,13 +83,13 @@ extension PipelineFileParser {
     var hasFix = true
     if let name = correction?.name {
       if siblings.contains(where: { $0.name == name }) {
-        correction = (name, "'\(name)' is there already: remove one of them")
+        correction = (name, "'\(name)' is already defined: remove one of them")
         hasFix = false
       } else if name == "from", entry.value.items != nil {
         hasFix = known.contains("merge")
         correction = (
           "merge",
-          hasFix ? "Several signals are taken by 'merge'" : "Several signals are taken by 'from: { merge: [a, b] }'"
+          hasFix ? "Use 'merge' for several signals" : "Use 'from: { merge: [a, b] }' for several signals"
         )
       }
     }
@@ -191,7 +191,7 @@ extension PipelineFileParser {
   mutating func reference(_ node: YAMLNode) -> ReferenceNode? {
     guard let scalar = node.scalar, scalar.kind != .null || scalar.isPlaceholder else {
       report(
-        .wrongType, "the name of a signal is asked for here, not \(node.kindName)", node.location)
+        .wrongType, "expected the name of a signal here, not \(node.kindName)", node.location)
       return nil
     }
     if scalar.isInterpolated {
@@ -204,7 +204,7 @@ extension PipelineFileParser {
       report(
         .invalidReference, "'\(scalar.shown)' is not the name of a signal", node.location,
         help: text.text.contains(UInt8(ascii: ","))
-          ? "To take from several, write 'merge: [a, b]'"
+          ? "To read several signals, write 'merge: [a, b]'"
           : "Write NAME, or NAME.errors for an output of it")
       return nil
     }

@@ -176,7 +176,7 @@ extension PipelineFileParser {
     guard let source else {
       if isMisspelt, component != nil { return nil }
       report(
-        .missingKey, "the sink takes from nothing: 'from' is missing", node.location.start,
+        .missingKey, "the sink has no input: 'from' is missing", node.location.start,
         help: "Write 'from: NAME' with the name of a source or signal")
       return nil
     }
@@ -218,7 +218,7 @@ extension PipelineFileParser {
     if !entries.contains(where: { $0.name == "run" }) {
       report(
         .missingKey, "the command does nothing: 'run' is missing", node.location.start,
-        help: "Write 'run:' and below it a signal, which is made anew for each execution")
+        help: "Write 'run:' and below it a signal, which is created for each execution")
     }
     guard let run else { return nil }
     return CommandNode(

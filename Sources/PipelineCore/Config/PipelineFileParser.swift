@@ -98,7 +98,7 @@ package struct PipelineFileParser {
     if !isLibrary, !entries.contains(where: { ["sources", "signals", "commands", "sinks"].contains($0.name) }) {
       report(
         .missingKey, "a pipeline needs 'sources' and 'sinks'", node.location.start,
-        help: "Name at least one source, and one sink that takes from it")
+        help: "Name at least one source, and one sink that reads it")
     }
     file.broken = broken
     file.isWhole = diagnostics.allSatisfy { $0.severity != .error }
@@ -151,7 +151,7 @@ package struct PipelineFileParser {
     case .failure(let diagnostic):
       report(
         diagnostic.code, diagnostic.message, node.location,
-        help: "Write a number from 1 to \(range.upperBound), or leave it out: then it is that of the processors")
+        help: "Write a number from 1 to \(range.upperBound), or leave it out for the number of processors")
       return nil
     }
   }
@@ -246,7 +246,7 @@ package struct PipelineFileParser {
     if let scalar = node.scalar, scalar.kind != .null {
       report(
         .wrongType, "a signal is a mapping, not \(node.kindName)", node.location,
-        help: "To take from another signal, write: from: \(scalar.shown)",
+        help: "To read another signal, write: from: \(scalar.shown)",
         fixIts: node.location.length > 0
           ? [.init(node.location, "{ from: \(scalar.shown) }")] : [])
       return nil
@@ -314,7 +314,7 @@ package struct PipelineFileParser {
       let keys = origins.map(\.entry)
       report(
         .notOneOrigin,
-        "a signal has one origin, but here are \(Suggestion.list(keys.map(\.name)))",
+        "a signal has one origin, but this one has \(Suggestion.list(keys.map(\.name)))",
         keys[1].key.location, notes: [.init("the first is here", at: keys[0].key.location)],
         help: keys.allSatisfy({ $0.name == "from" || $0.name == "merge" })
           ? "Put all inputs into one 'merge: [a, b]'" : "Make one of them a signal of its own")
@@ -339,7 +339,7 @@ package struct PipelineFileParser {
       report(
         .wrongType, "'from' takes one signal, not a list", node.location,
         help: items.count == 1
-          ? "Write the name without brackets" : "To take from several, replace 'from' by 'merge'")
+          ? "Write the name without brackets" : "To read several signals, replace 'from' by 'merge'")
       return nil
     case .mapping(let entries):
       if let entry = entries.first(where: { ReservedKeys.combining.contains($0.name) }) {
@@ -350,7 +350,7 @@ package struct PipelineFileParser {
       }
       if let entry = entries.first(where: { $0.name == "from" || $0.name == "chain" }) {
         report(
-          .misplacedKey, "'\(entry.name)' cannot stand inside 'from'", entry.key.location,
+          .misplacedKey, "'\(entry.name)' is not allowed inside 'from'", entry.key.location,
           help: entry.name == "chain"
             ? "Put 'chain' beside 'from'" : "Name the inner signal, and refer to it")
         return nil
@@ -366,8 +366,8 @@ package struct PipelineFileParser {
     case .mapping: return innerSignal(node).map { .inline($0) }
     case .sequence:
       report(
-        .wrongType, "one signal is asked for here, not a list", node.location,
-        help: "To take from several, write { merge: [a, b] }")
+        .wrongType, "expected one signal here, not a list", node.location,
+        help: "To read several signals, write { merge: [a, b] }")
       return nil
     }
   }
@@ -377,7 +377,7 @@ package struct PipelineFileParser {
   ) -> [ComponentNode] {
     if keyword != .combineLatest, keyword != .zip {
       report(
-        .unsuitableReduce, "'reduce' is possible only after 'combineLatest' or 'zip'",
+        .unsuitableReduce, "'reduce' is allowed only after 'combineLatest' or 'zip'",
         entry.key.location,
         help: "A fold over time is 'scan' (each step) or 'aggregate' (only the end)")
       return []
@@ -498,8 +498,8 @@ package struct PipelineFileParser {
       report(
         .notOneComponent,
         place == .step
-          ? "a step is one operator, but here are \(names)"
-          : "\(place.noun) has one component key, but here are \(names)",
+          ? "a step is one operator, but this one has \(names)"
+          : "\(place.noun) has one component key, but this one has \(names)",
         components[1].key.location, notes: [.init("the first is here", at: first.key.location)],
         help: place == .step
           ? "Begin each operator with '- '; parameters of '\(Printable.cut(first.name))' stand "
@@ -535,7 +535,7 @@ package struct PipelineFileParser {
         help: !isCall
           ? "Write for example '\(place.example)'"
           : rest.first == 0x3A
-            ? "The ':' behind '\(keyword)' must be followed by a space"
+            ? "The ':' after '\(keyword)' must be followed by a space"
             : "Parameters follow a ':', as in '\(keyword): ...'")
       return nil
     }

@@ -134,7 +134,7 @@ enum YAMLBytes {
       case 0xFEFF:
         return Diagnostic(
           .controlCharacter, "a byte order mark is allowed only at the start of the file", at: place,
-          help: "Remove it; files that were joined often carry one")
+          help: "Remove it; it often comes from joining files")
       case 0xFFFE, 0xFFFF:
         return Diagnostic(
           .controlCharacter, "\(name) is not a character", at: place, help: "Remove it")

@@ -21,7 +21,7 @@ extension YAMLNode {
     }
     return .failure(
       Diagnostic(
-        .yamlBoolean, "\(what) takes true or false, and '\(scalar.shown)' is a text", at: location,
+        .yamlBoolean, "\(what) takes true or false, but '\(scalar.shown)' is a text", at: location,
         help: "Write \(meant) without quotes", fixIts: [.init(location, "\(meant)")]))
   }
 

@@ -109,7 +109,7 @@ extension YAMLEntry {
     else { return nil }
     let place = key.text.location(colon, colon + 1)
     return Diagnostic(
-      .missingColon, "the ':' behind a key must be followed by a space", at: place,
+      .missingColon, "the ':' after a key must be followed by a space", at: place,
       help: "Write \(Printable.cut(key.text.text[...colon])) \(Printable.cut(key.text.text[(colon + 1)...]))",
       fixIts: [.init(place, ": ")])
   }

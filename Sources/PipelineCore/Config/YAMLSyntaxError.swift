@@ -92,8 +92,8 @@ private struct View {
     return Diagnostic(
       .escape,
       isUnknown
-        ? "'\(shown)' is not an escape that double quotes know"
-        : "the number of this escape is not a character",
+        ? "'\(shown)' is not a valid escape between double quotes"
+        : "the number of this escape is not a valid character",
       at: place(error.offset, length),
       help: isUnknown
         ? "Use single quotes, where \\ has no meaning, or write \\\\ for a backslash"
@@ -174,7 +174,7 @@ private struct View {
         at: place(offset, 2))
     }
     return Diagnostic(
-      .blockScalar, "behind \(mark), which begins a block scalar, the line must end",
+      .blockScalar, "the line must end after \(mark), which begins a block scalar",
       at: rest(offset),
       help:
         "Put the text on the next line, indented; to mean the character \(mark), quote the value",
@@ -241,7 +241,7 @@ private struct View {
       ]
     }
     return Diagnostic(
-      .indentation, "a key is not possible here, because the line above already has a value",
+      .indentation, "a key is not allowed here, because the line above already has a value",
       at: line.key.map { place($0.lowerBound, $0.count) } ?? place(error.offset, 1), notes: notes,
       help: help)
   }
@@ -277,7 +277,7 @@ private struct View {
     }
     if isList, isFirst {
       return Diagnostic(
-        .indentation, "a list continues only with '- ', but here is a key", at: place,
+        .indentation, "a list continues only with '- ', but this is a key", at: place,
         notes: [note], help: "Indent the key by less than the list, or begin the line with '- '")
     }
     return Diagnostic(
@@ -323,7 +323,7 @@ private struct View {
 
   private func missingSpace(_ colon: Int) -> Diagnostic {
     Diagnostic(
-      .missingColon, "the ':' behind a key must be followed by a space", at: place(colon, 1),
+      .missingColon, "the ':' after a key must be followed by a space", at: place(colon, 1),
       fixIts: [.init(place(colon, 1), ": ")])
   }
 

@@ -110,12 +110,12 @@ package struct CodeExample: Sendable {
       "A file is saved as Latin-1 or UTF-16.", do: "Save it as UTF-8: iconv -f latin1 -t utf-8 old.yaml > new.yaml"),
     "RX102": when(
       "A pipeline file has more than 1 MiB.",
-      do: "Divide it: each file of a directory is a pipeline of its own. Keep data out of it, in files of sources."),
+      do: "Split it: each file of a directory is a pipeline of its own. Keep data in files that sources read."),
     "RX103": when(
-      "A value holds a control character as it is, such as a bell or an escape.",
+      "A value contains a raw control character, such as a bell or an escape.",
       do: "Write it as an escape between double quotes: \"a\\x07b\""),
     "RX104": when(
-      "A text holds a line separator of Unicode (U+2028), a form feed or a carriage return alone.",
+      "A text contains a Unicode line separator (U+2028), a form feed, or a carriage return without a line feed.",
       do: "End lines with LF; within a value write an escape between double quotes: \"a\\u2028b\""),
     "RX105": file("# sources come later", sound),
     "RX106": file(sound + "\n---\n" + sound, sound),
@@ -124,9 +124,9 @@ package struct CodeExample: Sendable {
     "RX109": when(
       "The machine has no memory left while a file is read.", do: "Free memory, or raise the limit of the service."),
     "RX110": when(
-      "Lists or mappings lie in each other more than 64 deep.", do: "Give inner signals names and refer to them."),
+      "Lists or mappings are nested more than 64 levels deep.", do: "Give inner signals names and refer to them."),
     "RX111": when("A file has more than 100,000 values.", do: "Read data from a file source instead of 'values'."),
-    "RX112": when("A file has more than 1,000 anchors (&name).", do: "Write the values out, or divide the file."),
+    "RX112": when("A file has more than 1,000 anchors (&name).", do: "Write the values out, or split the file."),
     "RX113": file(bomb, sound),
     "RX114": source("values: &all [1, *all]", "values: [1, 2]"),
     "RX115": source("values: *numbers", "values: [1, 2]"),
@@ -143,8 +143,8 @@ package struct CodeExample: Sendable {
     "RX122": source("values: [{ \"a\\tb\": 1 }]", "values: [{ a_b: 1 }]"),
     "RX123": source("values: [&a 1, &a 2]", "values: [&a 1, &b 2]"),
     "RX130": when(
-      "The YAML reader refuses a text, and no other code describes the mistake.",
-      do: "Look at the marked place; most texts are accepted between double quotes."),
+      "The YAML reader rejects the text, and no other code describes the error.",
+      do: "Look at the marked position; most values are accepted between double quotes."),
     "RX131": step("filter: 'event.a == 1", "filter: 'event.a == 1'"),
     "RX132": step("filter: 'a' == event.name", "filter: \"'a' == event.name\""),
     "RX133": step("map: event.ok ? 'yes' : 'no'", "map: \"event.ok ? 'yes' : 'no'\""),
@@ -180,7 +180,7 @@ package struct CodeExample: Sendable {
       "sources: { s: { stdin: {} } }\nsignals: { x: { merge: [] } }\nsinks: { out: { from: x, stdout: {} } }",
       "sources: { s: { stdin: {} } }\nsignals: { x: { merge: [s, s] } }\nsinks: { out: { from: x, stdout: {} } }"),
     "RX211": when(
-      "A pipeline has more than 2,500 operators.", do: "Divide it into several files, which run in one process."),
+      "A pipeline has more than 2,500 operators.", do: "Split it into several files, which run in one process."),
     "RX215": when(
       "An option is --set sources.typed.stdin.decode, without a value.",
       do: "Write --set PATH=VALUE: --set sources.typed.stdin.decode=lines"),
@@ -300,15 +300,15 @@ package struct CodeExample: Sendable {
       "functions: { twice: { parameters: { n: int }, value: n * 2, examples: [ twice(2) == 5 ] } }\n" + sound,
       "functions: { twice: { parameters: { n: int }, value: n * 2, examples: [ twice(2) == 4 ] } }\n" + sound),
     "RX369": when(
-      "A 'sqlite' source names a file that is not there when the pipeline is checked.",
-      do: "Make the database first, or correct the path: a source never creates one."),
+      "A 'sqlite' source names a file that does not exist when the pipeline is checked.",
+      do: "Create the database first, or correct the path: a source never creates one."),
     "RX341": file(
       "delivery: light\nsources: { s: { file: a.log } }\nsinks: { out: { from: s, stdout: {}, whenFull: dropOldest } }",
       "delivery: durable\nsources: { s: { file: a.log } }\nsinks: { out: { from: s, stdout: {}, whenFull: dropOldest } }"
     ),
     "RX338": when(
-      "Two files that run together have 'name: shop', or differ in their directories only.",
-      do: "Give each its own 'name': state and figures are kept under it."),
+      "Two files that run together both have 'name: shop', or differ only in their directories.",
+      do: "Give each its own 'name': state and statistics are stored under it."),
 
     // Expressions
     "RX331": step("aggregate: { top: event.price }", "aggregate: { top: max(event.price) }"),
@@ -340,24 +340,26 @@ package struct CodeExample: Sendable {
     "RX501": when(
       "A source with 'decode: json' reads the line {\"a\": 1",
       do:
-        "Correct the program that writes the lines, or decode their actual format. 'from: NAME.errors' gives the refused lines."
+        "Correct the program that writes the lines, or decode their actual format. 'from: NAME.errors' reads the rejected lines."
     ),
     "RX502": when(
       "An expression reads event.a of {\"a\": tru}: 'decode: json' looks at the outline of a line only.",
-      do: "Mend what writes the lines. 'decode: { json: { validate: true } }' refuses them at once, as RX501."),
+      do:
+        "Correct the program that writes the lines. 'decode: { json: { validate: true } }' refuses them at once, as RX501."
+    ),
     "RX503": running("map: event.a + 1", "map: event.?a.orValue(0) + 1", "{ \"b\": 1 }"),
     "RX504": when(
-      "The server of an 'http' sink answers an event with 400, and will again.",
+      "The server of an 'http' sink answers an event with 400, and would do so again.",
       do:
-        "Look at its answer in the log. 'from: NAME.errors', with the name of the sink, gives the events that were refused."
+        "Read the response in the log. 'from: NAME.errors', with the name of the sink, reads the rejected events."
     ),
     "RX505": running("flattenMap: event.items", "flattenMap: \"[event.items]\"", "{ \"items\": \"a\" }"),
     "RX506": running(
       "window: { every: 1m, max: 1 }", "window: { every: 1m, max: 1000 }", "1", "2"),
     "RX507": when(
-      "A step was changed, and the state that was saved fits the old one.",
+      "A step was changed, and the saved state belongs to the old version.",
       do:
-        "Nothing, if the step may begin anew. A step that was only moved, and a source, signal or sink that was only renamed, keep their state with 'movedFrom: OLD-NAME'."
+        "Nothing, if the step may start without state. A step that was only moved, and a source, signal or sink that was only renamed, keep their state with 'movedFrom: OLD-NAME'."
     ),
     "RX508": running(
       file: command("run: { values: [1], chain: [ { delay: 10ms } ] }"),
@@ -369,14 +371,14 @@ package struct CodeExample: Sendable {
       file: command("run: { values: [1], chain: [ { try: outer > 0 } ] }"),
       command("run: { values: [1], chain: [ { try: outer > 0 }, { catch: { values: [none] } } ] }"), "0"),
     "RX511": when(
-      "A plugin answers an event with an error, or its process ends three times when it is given the same event.",
-      do: "Read 'error' of the event in the errors output; where it is the plugin's fault, tell its author."),
+      "A plugin answers an event with an error, or its process ends three times while it handles the same event.",
+      do: "Read 'error' of the event in the errors output; if the plugin is at fault, report it to its author."),
     "RX550": when(
-      "The process of rxd ends three times while it works on the same event of a file, and starts again.",
+      "The rxd process has crashed three times while it handled the same event of a file.",
       do: "Look at the event with 'rxd deadletters show' and report the crash; all other events flow."),
     "RX551": when(
-      "The program of 'exec: { command: [...] }' in a chain ends, or does not answer within 'timeout', while it has the line of an event.",
-      do: "Its standard error is in the log. It is started again, and gets the events that come."),
+      "The program of 'exec: { command: [...] }' in a chain ends, or does not answer within 'timeout', while it handles the line of an event.",
+      do: "Its standard error is in the log. It is restarted, and receives later events."),
     "RX520": running(
       "try: { where: event.n < 3, message: \"{{ event.n }} is too much\" }\nonError: route", "filter: event.n < 3",
       "{ \"n\": 5 }"),
@@ -392,26 +394,26 @@ package struct CodeExample: Sendable {
       "0", "1"),
     "RX534": when(
       "A durable pipeline has acknowledged events, and before they were delivered its sink, its name or its file was changed or removed.",
-      do: "Give the pipeline and the sink their names again to deliver them, or move or drop them with 'rxd state'."),
+      do: "Restore the names of the pipeline and the sink to deliver them, or move or drop them with 'rxd state'."),
     "RX524": when(
-      "An event is put into a URL whose host is a link-local address, or into a header with a line break.",
-      do: "Take out of the event only what belongs into the path or the query: {{ event.id }}, not {{ raw(event.id) }}."
+      "An event is inserted into a URL whose host is a link-local address, or into a header with a line break.",
+      do: "Insert only what belongs in the path or the query: {{ event.id }}, not {{ raw(event.id) }}."
     ),
     "RX525": when(
-      "A source 'http: { every: 10s }' gets the answer 500, or cannot connect.",
-      do: "Nothing: the next poll comes. 'from: NAME.errors' gives the polls that failed."),
+      "A source 'http: { every: 10s }' gets a 500 response, or cannot connect.",
+      do: "Nothing: the next poll follows. 'from: NAME.errors' reads the failed polls."),
     "RX526": when(
       "An event with the value '-f' comes to 'flattenMap: { signal: { exec: { command: [cat, \"{{ event }}\"] } } }'.",
-      do: "Put the argument '--' before it: [cat, --, \"{{ event }}\"]. Then '-f' is a name and no option."),
+      do: "Put the argument '--' before it: [cat, --, \"{{ event }}\"]. Then '-f' is a name, not an option."),
     "RX527": when(
       "The program of 'exec: { every: 10s, ... }' exits with 1, or cannot be started.",
       do:
-        "Nothing: the next run comes. 'from: NAME.errors' gives the runs that failed; 'success: [0, 1]' makes 1 no error."
+        "Nothing: the next run follows. 'from: NAME.errors' reads the failed runs; 'success: [0, 1]' makes 1 a success."
     ),
     "RX528": when(
       "A source 'sqlite: { every: 10s, ... }' finds the database locked, or two rows with the same 'key'.",
       do:
-        "Nothing if the database was locked: the next query comes. Rows with the same key need a further column: 'key: [changed, id]'."
+        "Nothing if the database was locked: the next query follows. Rows with the same key need a further column: 'key: [changed, id]'."
     ),
 
     // Tests
@@ -430,33 +432,33 @@ package struct CodeExample: Sendable {
         "inputs: { s: \"-a\" }, stubs: { http: [ { url: \"*\", reply: { text: ok } } ] }, expect: { out: [ { next: ok } ] }",
         chain: "flattenMap: { signal: { http: { url: http://10.0.0.1/, decode: text } } }")),
     "RX606": when(
-      "A test's pipeline sends for ever at one instant, or a test without 'until' waits for what never comes.",
-      do: "Give the test 'until: 1m', or find the signal that feeds itself."),
+      "A test's pipeline sends without end at one instant, or a test without 'until' waits for something that never happens.",
+      do: "Give the test 'until: 1m', or find the signal that triggers itself."),
     "RX607": when(
-      "'rxd test --update' finds an expectation whose text it cannot change alone, such as an alias.",
+      "'rxd test --update' finds an expectation that it cannot rewrite in place, such as an alias.",
       do: "Write the expectation out, or change it by hand."),
 
     // The environment
     "RX701": source("file: \"${LOG}\"", "file: \"${LOG:-a.log}\""),
     "RX702": source("file: \"${LOG:?the file to read}\"", "file: \"${LOG:-a.log}\""),
     "RX703": when(
-      "'${secret:token}' is in a pipeline file, and no directory of secrets has a file 'token', or the file is empty or can be read by everybody.",
+      "'${secret:token}' is in a pipeline file, but no secrets directory has a file 'token', or the file is empty or readable by everybody.",
       do:
-        "Write the secret into a file of that name, with 'chmod 600', in a directory that '--secrets-dir DIR' names; for a service, 'LoadCredential=token:/etc/rxd/secrets/token'. Do not write it into the pipeline file, nor a default in its place."
+        "Write the secret into a file of that name, with 'chmod 600', in a directory that '--secrets-dir DIR' names; for a service, 'LoadCredential=token:/etc/rxd/secrets/token'. Do not write it into the pipeline file, and give it no default there."
     ),
     "RX704": when(
       "A variable or secret is not UTF-8, or has more than 64 KiB.", do: "Keep such data in a file, and name the file."),
     "RX710": when(
-      "A file that is named on the command line is missing, or its mode keeps you from reading it.",
-      do: "Look at the path and 'ls -l'; a service runs as another user than you."),
+      "A file that is named on the command line is missing, or its permissions do not let you read it.",
+      do: "Check the path and 'ls -l'; a service runs as a different user."),
     "RX711": when(
-      "A plugin is not there, may be written by others, or does not start.",
-      do: "Follow the message; 'rxd plugin check FILE' tries it out."),
+      "A plugin is missing, may be written by others, or does not start.",
+      do: "Follow the message; 'rxd plugin check FILE' tries it."),
     "RX713": when(
       "A plugin's spec lacks a member, or one has the wrong type.",
       do: "Report it to the author of the plugin; docs/plugin-contract.md describes specs."),
     "RX714": when(
-      "A file in the plugin directory may be written by others, is no plugin, or its spec is not known yet.",
+      "A file in the plugin directory may be written by others, is not a plugin, or its spec is not known yet.",
       do: "Run 'rxd plugin check FILE', or remove the file."),
     "RX712": source(
       "http: { url: 'https://books.example/', tls: { ca: missing.pem } }", "http: { url: 'https://books.example/' }"),

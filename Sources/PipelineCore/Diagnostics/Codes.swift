@@ -84,7 +84,7 @@ extension Diagnostic.Code {
   // RX212 is retired and must not be reused: RX201 and RX220 suggest the name.
   package static let overrideForm = Self("RX215", "--set takes PATH=VALUE.")
   package static let overridePath = Self("RX216", "The path of --set must lead to a value of the file.")
-  package static let endlessSource = Self("RX217", "A source that waits for others has no end, which --once needs.")
+  package static let endlessSource = Self("RX217", "--once needs sources that end; this one waits for others to send.")
   package static let notFormatted = Self("RX218", "A file cannot be formatted without changing its meaning.")
   package static let unknownComponent = Self(
     "RX220", "The component is neither built in nor a plugin's.")
@@ -105,7 +105,7 @@ extension Diagnostic.Code {
     "RX231", "A size is a number with a unit: B, kB, MB, GB, KiB, MiB or GiB.")
   // RX232 is retired and must not be reused: RX203 says which kind of number is expected.
   package static let yamlBoolean = Self(
-    "RX233", "A boolean is written true or false; yes, no, on and off are texts.")
+    "RX233", "A boolean is written true or false; yes, no, on and off are strings.")
   // RX240 is retired and must not be reused: RX406 says what is not closed.
   package static let interpolationSyntax = Self(
     "RX250", "Environment values are written ${NAME}, ${NAME:-default} or ${NAME:?message}.")
@@ -139,7 +139,7 @@ extension Diagnostic.Code {
   package static let unusedName = Self(
     "RX304", "A source or signal feeds no sink.", severity: .warning)
   package static let weakGuarantee = Self(
-    "RX305", "The path does not give the required guarantee.")
+    "RX305", "A path from a source to a sink does not give the required guarantee.")
   package static let unsuitableReduce = Self(
     "RX306", "'reduce' needs the named parts of a combineLatest or zip.")
   package static let noSinks = Self(

@@ -1,6 +1,6 @@
 extension Diagnostic.Code {
   package static let sectionWithoutEngine = Diagnostic.Code(
-    "RX320", "A section of the file is known, but this version cannot run it.")
+    "RX320", "This version of rxd knows a section of the file but cannot run it.")
   package static let signalsTooDeep = Diagnostic.Code(
     "RX321", "Inner signals may be nested 16 levels deep.")
   // RX322 is retired and must not be reused.
@@ -16,7 +16,7 @@ extension Diagnostic.Code {
   package static let unansweredRequests = Diagnostic.Code(
     "RX327", "A server takes requests that nothing answers.", severity: .warning)
   package static let limitTooSmall = Diagnostic.Code(
-    "RX329", "A limit is smaller than the number of events that come in its time.", severity: .warning)
+    "RX329", "A limit is smaller than the number of events that arrive within its time.", severity: .warning)
   package static let aggregateMisplaced = Diagnostic.Code(
     "RX331",
     """
@@ -41,13 +41,13 @@ extension Diagnostic.Code {
   package static let templateTooLarge = Diagnostic.Code(
     "RX357", "A template must not use itself, and templates may make at most 100,000 values.")
   package static let foreachForm = Diagnostic.Code(
-    "RX358", "'foreach' has 'each', the name of a variable, 'in', a list, and the part to repeat.")
+    "RX358", "'foreach' needs 'each' (the name of a variable), 'in' (a list) and the sections to repeat.")
   package static let include = Diagnostic.Code(
     "RX359", "'include' names files in the directory of the file, or below it, that do not include it.")
   package static let includedKey = Diagnostic.Code(
-    "RX365", "An included file has parts of a pipeline, and no settings of its own.")
+    "RX365", "An included file has parts of a pipeline, but no settings of a whole pipeline.")
   package static let functionCircle = Diagnostic.Code(
-    "RX367", "A function must not call itself, directly or by way of others.")
+    "RX367", "A function must not call itself, directly or through others.")
   package static let functionExample = Diagnostic.Code(
     "RX368", "An example of a function is a condition that calls it and holds.")
   static let compile: [Diagnostic.Code] = [

@@ -4,11 +4,12 @@ extension Diagnostic.Code {
   package static let sharedStandardInput = Diagnostic.Code(
     "RX337", "One source of a process can read standard input.", severity: .warning)
   package static let sharedName = Diagnostic.Code(
-    "RX338", "Pipelines that run together have a name each.", severity: .warning)
+    "RX338", "Pipelines that run together need different names.", severity: .warning)
   package static let pathTemplate = Diagnostic.Code(
-    "RX350", "A path with {{ }} begins with a directory, and names a file below it.")
+    "RX350", "A path with {{ }} must begin with a directory and name a file below it.")
   package static let possibleFileCycle = Diagnostic.Code(
-    "RX351", "What a sink writes, or a step asks for, may come back as an event of its own sources.", severity: .warning
+    "RX351", "The output of a sink, or the request of a step, may come back as input of the same pipeline.",
+    severity: .warning
   )
   package static let missingDatabase = Diagnostic.Code(
     "RX369", "A database that a source reads does not exist.", severity: .warning)

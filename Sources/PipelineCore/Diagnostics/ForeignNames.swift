@@ -328,7 +328,7 @@ enum ForeignNames {
 
     // The grammar
     (
-      "chain", "The operators of a signal stand below 'chain'",
+      "chain", "The operators of a signal belong below 'chain'",
       "steps operators pipe processors pipeline stages process transforms"
     ),
     ("sources", "", "inputs input source receivers producers"),

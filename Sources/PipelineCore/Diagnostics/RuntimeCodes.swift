@@ -15,11 +15,11 @@ extension Diagnostic.Code {
     "RX505", "The operator cannot use the value of an expression.")
   /// RX506: a step's limit was reached.
   public static let limitReached = Diagnostic.Code(
-    "RX506", "An operator's limit was reached.")
+    "RX506", "An operator reached its limit.")
   package static let stateRefused = Diagnostic.Code(
     "RX507", "The saved state of a step cannot be used.", severity: .warning)
   package static let eventRefused = Diagnostic.Code(
-    "RX520", "An event does not fulfil the condition of try, or tryMap has no value for it.")
+    "RX520", "An event does not meet the condition of 'try', or 'tryMap' has no value for it.")
   package static let eventTooLate = Diagnostic.Code(
     "RX521", "An event came after its window was closed.")
   package static let innerSignalFailed = Diagnostic.Code(
@@ -43,13 +43,13 @@ extension Diagnostic.Code {
   package static let queryFailed = Diagnostic.Code(
     "RX528", "A periodic query of a database failed.")
   package static let pluginRefusal = Diagnostic.Code(
-    "RX511", "A plugin rejected an event, or ended three times when it was given it.")
+    "RX511", "A plugin rejected an event, or ended three times while it handled the event.")
   package static let eventEndsProcess = Diagnostic.Code(
-    "RX550", "The process ended three times while it had this event in hand, so the event is left out.")
+    "RX550", "The process ended three times while it handled this event, so the event is skipped.")
   package static let notAnswered = Diagnostic.Code(
     "RX551", "The program that answers events line by line has not answered this one.")
   package static let eventsLeftBehind = Diagnostic.Code(
-    "RX534", "A state directory keeps events that no pipeline of the files delivers.", severity: .warning)
+    "RX534", "A state directory holds events that none of the pipelines delivers.", severity: .warning)
   static let runtime: [Diagnostic.Code] = [
     .inputNotDecodable, .eventNotReadable, .expressionFailed, .eventNotDeliverable, .unexpectedValue,
     .limitReached, .stateRefused, .commandBusy, .commandDisabled, .executionFailed, .eventRefused, .eventTooLate,

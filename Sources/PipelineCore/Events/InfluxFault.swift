@@ -7,9 +7,9 @@ package enum InfluxFault: UInt8, Sendable {
 extension InfluxFault: CustomStringConvertible {
   package var description: String {
     switch self {
-    case .noMap: "it is no point, a map of 'measurement', 'tags', 'fields' and 'timestamp'"
-    case .noMeasurement: "it has no 'measurement' that is a text"
-    case .comment: "its measurement begins with '#', which line protocol takes for a comment"
+    case .noMap: "it is not a point, which is a map of 'measurement', 'tags', 'fields' and 'timestamp'"
+    case .noMeasurement: "its 'measurement' is missing or not a string"
+    case .comment: "its measurement begins with '#', which begins a comment in line protocol"
     case .noField: "it has no field; a point needs one in 'fields' that is not null"
     case .emptyKey: "the name of a tag or field is empty"
     case .tagKind: "'tags' must be a map of texts, numbers and bools"

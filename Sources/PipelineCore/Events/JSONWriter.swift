@@ -464,8 +464,8 @@ extension EncodingFailure: CustomStringConvertible {
     case .key(let kind): "a map with a key of kind \(kind) cannot be written; make its keys strings"
     case .kind(let kind): "a value of kind \(kind) cannot be written in this format"
     case .unknownColumn:
-      "the event has a key that the first event had not; name the columns under 'columns'"
-    case .invalidUTF8: "the value holds bytes that are no UTF-8"
+      "the event has a key that the first event did not have; name the columns under 'columns'"
+    case .invalidUTF8: "the value contains bytes that are not UTF-8"
     case .tooManyFields(let limit): "the event has more than \(limit) fields"
     case .influx(let fault): "\(fault)"
     }

@@ -83,7 +83,7 @@ extension ExpressionSyntax {
     {
       checker.report(
         .expressionWrongType,
-        "\(expecting.withArticle) is needed here, and this is \(checker.inference.resolve(type, final: true).withArticle)",
+        "\(expecting.withArticle) is needed here, but this is \(checker.inference.resolve(type, final: true).withArticle)",
         at: tree.root, help: Self.conversion(type, expecting))
     }
     diagnostics.report(contentsOf: checker.diagnostics)

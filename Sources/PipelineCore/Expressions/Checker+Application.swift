@@ -27,7 +27,7 @@ extension Checker {
     let result = check(application.body)
     if let returns = function.returns, !self.fits(result, returns) {
       report(
-        .expressionWrongType, "'\(function.name)' returns \(returns.withArticle), and this is \(result.withArticle)",
+        .expressionWrongType, "'\(function.name)' returns \(returns.withArticle), but this is \(result.withArticle)",
         at: application.body)
     }
     (firstVisible, textNumber) = (outer, outerText)

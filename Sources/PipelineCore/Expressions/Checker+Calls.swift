@@ -367,7 +367,7 @@ extension Checker {
       }
       if valid { return }
       report(
-        .expressionFormat, "this is no \(name)", at: parts[0],
+        .expressionFormat, "this is not a \(name)", at: parts[0],
         help: name == "timestamp"
           ? "Write it as in RFC 3339: '2026-01-31T12:00:00Z'." : "Write it as '1h30m', '250ms' or '1.5s'.")
     default: break

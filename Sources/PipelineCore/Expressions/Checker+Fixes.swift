@@ -18,7 +18,7 @@ extension Checker {
       .expressionWholeDivision,
       "this is whole-number division whenever \(written(other)) is a whole number", at: id,
       help:
-        "Write \(asDouble(literal) ?? "double(\(written(literal)))") for a double, or int(\(written(other))) to say that it is meant.",
+        "Write \(asDouble(literal) ?? "double(\(written(literal)))") for a double, or int(\(written(other))) to show that this is intended.",
       fix: asDouble(literal).map { Fix(start: tree[literal].start, end: tree[literal].end, text: $0) })
   }
 

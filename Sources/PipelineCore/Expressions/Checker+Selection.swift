@@ -159,9 +159,9 @@ extension Checker {
     default: return
     }
     report(
-      .expressionFormat, "elements are counted from 0, so there is none with the number \(index)", at: key,
+      .expressionFormat, "indexes begin at 0, so there is no element \(index)", at: key,
       help: index == -1
-        ? "The last element is .last(), an optional, or the one before the size." : "Count from the size.",
+        ? "The last element is .last(), an optional, or the one with the index size - 1." : "Count from the size.",
       fix: Fix(start: tree[key].start, end: tree[key].end, text: "size(\(written(operand))) - \(index.magnitude)"))
   }
 

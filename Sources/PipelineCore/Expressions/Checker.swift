@@ -330,7 +330,7 @@ struct Checker {
     case "True", "TRUE": return ("true", "Write it as true.")
     case "False", "FALSE": return ("false", "Write it as false.")
     case "acc", "accum", "accumulator", "memo", "carry", "aggregate":
-      return known.contains("running") ? ("running", "What has been made so far is called 'running'.") : nil
+      return known.contains("running") ? ("running", "The result so far is called 'running'.") : nil
     case "it", "this", "self", "evt", "ev", "root", "_":
       return known.contains("event") ? ("event", "The event is called 'event'.") : nil
     case "i", "idx": return known.contains("index") ? ("index", "The number of the event is called 'index'.") : nil
@@ -395,7 +395,7 @@ struct Checker {
       }
       if case .literal(let literal) = tree[member.key].kind {
         if seen.contains(where: { $0.isSameKey(as: literal) }) {
-          report(.expressionMapKey, "the map has this key already", at: member.key)
+          report(.expressionMapKey, "the map already has this key", at: member.key)
         }
         seen.append(literal)
       }

@@ -240,7 +240,7 @@ struct Context {
     if has("string"), let number { return "write \(number)(...) around the string" }
     if has("string"), has("timestamp") { return "write timestamp(...) around the string" }
     if has("string"), has("duration") { return "write duration(...) around the string" }
-    if has("optional") { return "write .orValue(...) behind the optional" }
+    if has("optional") { return "write .orValue(...) after the optional" }
     if kinds.allSatisfy({ ["int", "uint", "double"].contains($0) }), kinds[0] != kinds[1] {
       return "write double(...) around one side"
     }

@@ -152,12 +152,12 @@ struct ExpressionLexer {
     case (0x3D, 0x3E): throw arrow(start)
     case (0x3D, _):
       throw SyntaxError(
-        .expressionSyntax, "a single '=' is no operator", start, start + 1,
-        help: "Compare with '=='; expressions assign nothing.", replacement: "==")
+        .expressionSyntax, "a single '=' is not an operator", start, start + 1,
+        help: "Compare with '=='; expressions cannot assign.", replacement: "==")
     case (0x26, _), (0x7C, _):
       let one = pair.0 == 0x26 ? "&" : "|"
       throw SyntaxError(
-        .expressionSyntax, "a single '\(one)' is no operator", start, start + 1,
+        .expressionSyntax, "a single '\(one)' is not an operator", start, start + 1,
         help: "Write '\(one)\(one)'.", replacement: one + one)
     default:
       break
@@ -175,7 +175,7 @@ struct ExpressionLexer {
     let text = String(decoding: bytes[start..<end], as: UTF8.self)
     var help: String?
     if ["\u{2018}", "\u{2019}", "\u{201C}", "\u{201D}"].contains(text) {
-      help = "Strings stand between straight quotes: 'text' or \"text\"."
+      help = "Strings are written between straight quotes: 'text' or \"text\"."
     }
     throw SyntaxError(
       .expressionSyntax, "the character \(Self.visible(text)) has no meaning in an expression", start,
@@ -284,7 +284,7 @@ struct ExpressionLexer {
     let isTime = ["ns", "us", "ms", "s", "m", "h"].contains(suffix)
     let text = String(decoding: bytes[start..<position], as: UTF8.self)
     throw SyntaxError(
-      .expressionLiteral, "'\(text)' is no number", start, position,
+      .expressionLiteral, "'\(text)' is not a number", start, position,
       help: isTime ? "Write duration('\(text)') for a length of time." : nil,
       replacement: isTime ? "duration('\(text)')" : nil)
   }

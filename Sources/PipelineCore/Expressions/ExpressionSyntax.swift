@@ -37,7 +37,7 @@ package struct ExpressionSyntax: Sendable {
         let quoted = "'\(text.string)'"
         diagnostics.report(
           Diagnostic(
-            error.code, "this is a text, and an expression is asked for", at: text.location,
+            error.code, "this is a text, but an expression is expected here", at: text.location,
             help: "YAML takes its own quotes away; a text in an expression has quotes of its own: \"\(quoted)\"",
             fixIts: [text.rewritten(quoted)]))
         return nil

@@ -47,7 +47,7 @@ extension TimeFormat {
     var scanner = Scanner(text: text)
     var reading = Reading()
     for part in parts { try Self.read(part, &scanner, &reading) }
-    guard scanner.at == text.count else { throw scanner.fault("the text goes on behind the time") }
+    guard scanner.at == text.count else { throw scanner.fault("the text continues after the time") }
     if let seconds = reading.seconds {
       guard Calendar.range.contains(seconds) else { throw Fault(message: "the time is outside the years 1 to 9999") }
       return (seconds, UInt32(reading.nanoseconds))

@@ -36,7 +36,8 @@ struct Absence: OperatorComponent {
       completion: "Passed on at once; no absence is reported after the end.",
       disposal: "Unsubscribes from the input and frees its timer."),
     memory: "The time of the last event, and one timer.", persistence: .state(version: 1),
-    lateness: .leavesOut("Time while the pipeline was down is no silence: it is counted anew from the start."),
+    lateness: .leavesOut(
+      "Time while the pipeline was down does not count as silence, which is measured again from the start."),
     knownAs: ["Esper pattern timers", "Riemann expired events"],
     useCases: [
       .init(.time, "notice when nothing has come for a while", "absence: 5m"),

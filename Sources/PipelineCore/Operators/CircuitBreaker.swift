@@ -12,7 +12,7 @@ struct CircuitBreaker: OperatorComponent {
 
   static let spec = ComponentSpec<CircuitBreaker>(
     "circuitBreaker",
-    summary: "Makes a signal of each event, and pauses when too many of them fail.",
+    summary: "Creates a signal for each event, and pauses when too many of them fail.",
     details: """
       Like flattenMap, it sends what the inner signals send, but a failing inner signal does not end it: its event \
       goes to `fallback`, also an inner signal, or to the errors output if there is none. After `failures` failures \

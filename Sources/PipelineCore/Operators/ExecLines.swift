@@ -24,7 +24,7 @@ struct ExecLines: OperatorComponent {
 
   static let spec = ComponentSpec<ExecLines>(
     "exec",
-    summary: "Gives each event as a line to a program that runs on, and sends the line that it answers.",
+    summary: "Writes each event as a line to a program that keeps running, and sends the line that it answers.",
     details: """
       The program is started once. It reads a line for each event from its standard input and writes one line for each to its standard output, in the same order, \
       and must write it out at once (`stdbuf -oL`, `python3 -u`, `jq --unbuffered`). A program that runs anew for each event is `flattenMap: { signal: { exec: ... } }`.
@@ -45,7 +45,7 @@ struct ExecLines: OperatorComponent {
       .init("environment", \.environment, "The variables of its environment."),
       .init("directory", \.directory, "The directory in which it runs; default: that of rxd."),
       .init("encode", \.encode, "How an event becomes a line."),
-      .init("answer", \.answer, "What a line of the program is."),
+      .init("answer", \.answer, "How an answer line is decoded."),
       .init("to", \.to, variables: [("answer", .dyn)], "The new event, made of `event` and `answer`."),
       .init("timeout", \.timeout, range: 1_000_000...Int64.max, "How long an answer may take."),
       .init("inFlight", \.inFlight, range: 1...10_000, "How many events the program may have at once."),
@@ -82,7 +82,7 @@ struct ExecLines: OperatorComponent {
     edges: EdgeCases(
       empty: "The program is started, and its input ends.",
       error:
-        "Passed on at once; waiting events are dropped, and the program is ended. A program that is not there is an error.",
+        "Passed on at once; waiting events are dropped, and the program is ended. A missing program is an error.",
       completion: "Passed on when all events have been answered or rejected; then its input ends.",
       disposal: "Ends the program: its input ends, SIGTERM, and SIGKILL after 5 s. Waiting events are dropped."),
     memory: "Events that wait or are with the program. After a restart they are given to the new one.",
@@ -210,7 +210,7 @@ struct ExecLines: OperatorComponent {
 
     private func answered(_ line: [UInt8]) {
       guard given > 0, var entry = entries.popFirst() else {
-        return end("'\(name)' has written a line that no event has asked for: \(Printable.cut(line, limit: 200))")
+        return end("'\(name)' has written a line that belongs to no event: \(Printable.cut(line, limit: 200))")
       }
       given -= 1
       if !hasAnswered {
@@ -232,13 +232,13 @@ struct ExecLines: OperatorComponent {
       var value: Value
       switch parameters.answer {
       case .text:
-        guard UTF8Text.isValid(copy) else { return reject(event, .notAnswered, "the answer of '\(name)' is no UTF-8") }
+        guard UTF8Text.isValid(copy) else { return reject(event, .notAnswered, "the answer of '\(name)' is not UTF-8") }
         value = .string(copy)
       case .json:
         value = execution.json.parse(copy, into: arena)
         guard !value.isError else {
           return reject(
-            event, .notAnswered, "the answer of '\(name)' is no JSON: \(Printable.cut(line, limit: 200))")
+            event, .notAnswered, "the answer of '\(name)' is not JSON: \(Printable.cut(line, limit: 200))")
         }
       }
       if let builder {
@@ -321,7 +321,7 @@ struct ExecLines: OperatorComponent {
       var line = Array(buffer.bytes)
       if line.last != 0x0A { line.append(0x0A) }
       guard line.firstIndex(of: 0x0A) == line.count - 1 else {
-        return reject(event, .notAnswered, "the event has a line break, so it is no line")
+        return reject(event, .notAnswered, "the event has a line break, so it is more than one line")
       }
       let owned = OwnedEvent(event)
       entries.append(Entry(event: owned, line: line, ack: holdAck()))

@@ -20,7 +20,7 @@ struct FlattenMap: OperatorComponent, NamingOperator {
 
   static let spec = ComponentSpec<FlattenMap>(
     "flattenMap",
-    summary: "Makes a signal of each event and sends the events of these signals.",
+    summary: "Creates a signal for each event and sends the events of these signals.",
     details: """
       The short form is an expression that returns a list, whose elements are sent one by one. With `signal`, an \
       inner signal is made for each event, which its templates and expressions see as `outer` (and, in the \

@@ -4,7 +4,7 @@ struct SwitchToLatest: OperatorComponent {
 
   static let spec = ComponentSpec<SwitchToLatest>(
     "switchToLatest",
-    summary: "Makes a signal of each event and sends the events of the newest of these signals.",
+    summary: "Creates a signal for each event and sends the events of the newest of these signals.",
     details: """
       It is `flattenMap` with `policy: latest`: an event ends the inner signal of the event before, whose resources \
       are freed before the new one is subscribed. It completes when its input and the last inner signal have; an \

@@ -26,7 +26,8 @@ struct TimeoutBetween: OperatorComponent {
         """),
     memory: "The time of the last event, and one timer.",
     persistence: .state(version: 1),
-    lateness: .leavesOut("Time while the pipeline was down is no silence: it is counted anew from the start."),
+    lateness: .leavesOut(
+      "Time while the pipeline was down does not count as silence, which is measured again from the start."),
     knownAs: ["RxJS timeout with each", "RxSwift timeout", "Combine timeout"],
     useCases: [
       .init(.failing, "fail when a stream stalls", "timeoutBetween: 30s")

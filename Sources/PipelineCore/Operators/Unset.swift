@@ -7,7 +7,7 @@ struct UnsetFields: PureOperator {
   static let spec = ComponentSpec<UnsetFields>(
     "unset",
     summary: "Removes fields of an event.",
-    details: "A name with dots is a path. A missing field is no error.",
+    details: "A name with dots is a path. A missing field is not an error.",
     parameters: [
       .init("fields", \.fields, primary: true, required: true, "The fields.")
     ],

@@ -158,14 +158,14 @@ struct Window: FusableOperator {
       conflict(
         kinds == 0
           ? "'window' needs 'every', 'count' or 'gap'"
-          : "'window' goes by time, by number or by session, not by several",
+          : "'window' works by time, by number or by session, not by several of them",
         "Write 'window: 1m', 'window: { count: 100 }' or 'window: { gap: 30s }'")
       return
     }
     if time.isGiven {
       for (name, isGiven) in [("count", count != nil), ("maxLength", maxLength != nil), ("empty", empty)] where isGiven
       {
-        conflict("'\(name)' of 'window' cannot go with 'time'", "Remove one of them")
+        conflict("'\(name)' of 'window' cannot be combined with 'time'", "Remove one of them")
       }
     }
     if aggregate.isGiven, to.isGiven {

@@ -166,7 +166,7 @@ extension Plan {
       let step = steps[step.number]
       limits.append(
         .init(
-          level: .bestEffort, effect: "what '\(step.keyword)' keeps goes with the process",
+          level: .bestEffort, effect: "what '\(step.keyword)' keeps is lost with the process",
           cause: "its state cannot be saved", remedy: "Use a step whose state can be saved", location: step.location))
     }
     return limits

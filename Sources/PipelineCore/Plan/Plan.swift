@@ -124,7 +124,7 @@ package struct Sharing: RecordParameter, Equatable {
   package enum Start: String, ChoiceParameter {
     case lazy, eager
     package var help: String {
-      self == .lazy ? "with the first who refers to it" : "with the pipeline, even without listeners"
+      self == .lazy ? "with its first subscriber" : "with the pipeline, even without listeners"
     }
   }
   /// When a shared signal stops.

@@ -59,20 +59,20 @@ extension Plan {
       }.first
       guard let (other, conflict) = found else { continue }
       let address = listener.address.text
-      let note = Diagnostic.Note("another one listens on \(other.address.text) here", at: other.location)
+      let note = Diagnostic.Note("another component listens on \(other.address.text) here", at: other.location)
       var (message, help) = (
         "only one source or sink of a process can listen on \(address)",
-        "Choose another port, or read the first one by its name"
+        "Choose another port, or refer to the first component by its name"
       )
       switch conflict {
       case _ where other.location == listener.location:
         message =
-          "each reference to a 'cold' signal makes it anew, and only one of them can listen on \(address)"
+          "each reference to a 'cold' signal creates it again, and only one of them can listen on \(address)"
         help = "Remove 'cold', so that all references share one server"
       case .address: break
       case .spelling: help = "Write both addresses in the same way, so that they share the port, or choose another port"
       case .tls:
-        message = "all that is served on \(address) has one certificate, and this 'tls' differs from another one"
+        message = "everything served on \(address) shares one certificate, but this 'tls' differs from another one"
         help = "Give both the same 'tls', or choose another port"
       case .site(let both):
         message = "only one source or sink of a process can serve \(both) on \(address)"

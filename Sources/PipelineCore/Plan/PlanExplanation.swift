@@ -74,7 +74,7 @@ package struct PlanExplanation {
 
   /// Hot or cold, as far as the file decides.
   private static func manner(_ entry: NamedPlan) -> String {
-    if entry.isCold { return ", made anew for each reference" }
+    if entry.isCold { return ", created for each reference" }
     let sharing = entry.sharing
     var words: [String] = []
     if sharing.start == .eager { words.append("started with the pipeline") }
@@ -119,11 +119,11 @@ package struct PlanExplanation {
     guard let stage = plan.stage(of: source) else { return }
     let sinks = stage.branches.compactMap { branch in plan.sinks.first { $0.step == branch.sink }?.name }
     let names = sinks.count == 1 ? sinks[0] : sinks.dropLast().joined(separator: ", ") + " and " + (sinks.last ?? "")
-    say(depth, "the same threads do everything up to the encoding for \(names), where that pays")
+    say(depth, "the same threads do everything up to the encoding for \(names), if that is faster")
     if stage.passesThrough(.documents) {
-      say(depth, "blocks of JSON objects and arrays, one a line, are passed on as they stand")
+      say(depth, "blocks of JSON objects and arrays, one a line, pass unchanged")
     } else if stage.passesThrough(.strings) {
-      say(depth, "blocks of lines are passed on as they stand")
+      say(depth, "blocks of lines pass unchanged")
     }
   }
 

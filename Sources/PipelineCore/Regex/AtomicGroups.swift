@@ -93,7 +93,7 @@ struct AtomicGroups {
       if next.empty == .always || length(body) != nil || isPlain(body, next) { return body }
       throw RegexFault(
         message: "this '(?>' would match something else as a plain group", offset: at,
-        help: "Atomic groups are not possible: write (?:...), and let what follows begin with another character.")
+        help: "Atomic groups are not supported: write (?:...), and let what follows begin with another character.")
     }
   }
 

@@ -12,7 +12,7 @@ extension RegexParser {
       if bytes[at] == UInt8(ascii: "]"), !isFirst {
         at += 1
         if hasBracket, peek("]") {
-          throw fault("'[' in a class is ambiguous", help: "Write \\[ for the bracket itself.", at: start)
+          throw fault("'[' inside a class is ambiguous", help: "Write \\[ for the bracket itself.", at: start)
         }
         return set
       }
@@ -22,7 +22,7 @@ extension RegexParser {
         continue
       }
       if dialect == .grok, peek("&&") {
-        throw fault("'&&', the common part of two classes, is not possible", help: "Write the characters themselves.")
+        throw fault("'&&', the intersection of two classes, is not supported", help: "Write the characters themselves.")
       }
       if dialect == .grok, bytes[at] == UInt8(ascii: "["), let inner = try nested() {
         set.parts += inner
@@ -49,7 +49,7 @@ extension RegexParser {
           at = place
         } else {
           high = try bound(start)
-          guard low <= high else { throw fault("a range of characters is the wrong way round", at: place) }
+          guard low <= high else { throw fault("a range of characters is in the wrong order", at: place) }
         }
       }
       set.parts.append(.init(ranges: [low...high], isFolded: flags.foldsCase))
@@ -74,7 +74,8 @@ extension RegexParser {
     let place = at
     let set = try bracket()
     if set.isNegated {
-      throw fault("a negated class in a class is not possible", help: "Write the characters themselves.", at: place)
+      throw fault(
+        "a negated class inside a class is not supported", help: "Write the characters themselves.", at: place)
     }
     return set.parts
   }

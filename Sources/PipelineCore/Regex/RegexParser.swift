@@ -113,7 +113,7 @@ struct RegexParser {
       guard least <= Self.mostRepetitions, most ?? 0 <= Self.mostRepetitions else {
         throw fault("a repetition of more than \(Self.mostRepetitions)", at: start)
       }
-      if let most, most < least { throw fault("the bounds of a repetition are the wrong way round", at: start) }
+      if let most, most < least { throw fault("the bounds of a repetition are in the wrong order", at: start) }
     default: return nil
     }
     if pass("?") { return .repetition(item, least: least, most: most, isGreedy: flags.isUngreedy) }
@@ -192,7 +192,7 @@ struct RegexParser {
     }
     let inside = String(decoding: bytes[at + 2..<close], as: UTF8.self)
     at = close + 1
-    guard let resolver else { throw fault("there are no patterns with names here", at: start) }
+    guard let resolver else { throw fault("named patterns are not available here", at: start) }
     return try resolver.reference(inside, self)
   }
 
@@ -234,7 +234,7 @@ struct RegexParser {
       ("(", "a condition"), ("~", "an absence"), ("&", "a call of a group"), ("P=", "a reference to a group"),
       ("P>", "a call of a group"), ("|", "a branch reset"),
     ] where bytes[at...].starts(with: text.utf8) {
-      throw fault("'(?\(text)', \(what), is not possible: patterns are matched in linear time", at: start)
+      throw fault("'(?\(text)', \(what), is not supported: patterns are matched in linear time", at: start)
     }
     return try flagged(start)
   }
@@ -282,7 +282,7 @@ struct RegexParser {
         }
       case UInt8(ascii: "U") where dialect == .re2: changed.isUngreedy = value
       case UInt8(ascii: "x") where dialect == .grok:
-        if value { throw fault("the flag 'x', free spacing, is not possible", at: start) }
+        if value { throw fault("the flag 'x', free spacing, is not supported", at: start) }
       case UInt8(ascii: "-") where value: value = false
       case UInt8(ascii: ")"):
         flags = changed
@@ -384,7 +384,7 @@ struct RegexParser {
     }
     throw fault(
       "there is no class of characters '\(name)'",
-      help: "There are Unicode's general categories, as in \\p{L} and \\p{Nd}; scripts are not possible.", at: start)
+      help: "There are Unicode's general categories, as in \\p{L} and \\p{Nd}; scripts are not supported.", at: start)
   }
 
   private mutating func escape() throws(RegexFault) -> RegexTree? {
@@ -417,7 +417,7 @@ struct RegexParser {
     case UInt8(ascii: "1")...UInt8(ascii: "9") where dialect == .grok, UInt8(ascii: "k") where dialect == .grok,
       UInt8(ascii: "g") where dialect == .grok:
       throw fault(
-        "'\\\(Character(Unicode.Scalar(bytes[at])))', a reference to a group, is not possible: patterns are matched in linear time",
+        "'\\\(Character(Unicode.Scalar(bytes[at])))', a reference to a group, is not supported: patterns are matched in linear time",
         at: start)
     case UInt8(ascii: "G") where dialect == .grok, UInt8(ascii: "K") where dialect == .grok,
       UInt8(ascii: "X") where dialect == .grok:

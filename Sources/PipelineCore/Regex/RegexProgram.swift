@@ -151,7 +151,7 @@ final class RegexProgram: Sendable {
       }
       // x+ as it is; x* as (x+)? if x can be empty, because an empty repetition is then preferred to none.
       if isExact, !isGreedy, inner.isNullable {
-        throw RegexFault(message: "a repetition that is as short as possible of what can be empty")
+        throw RegexFault(message: "a lazy repetition of a pattern that can match nothing")
       }
       let loop = try add(.choice, 0, 0)
       let body = try write(inner, loop)
@@ -199,7 +199,7 @@ final class RegexProgram: Sendable {
       case .endText, .endLine, .ahead: 0
       }
     }
-    guard behind.count < 62 else { throw RegexFault(message: "the pattern has too many looks behind") }
+    guard behind.count < 62 else { throw RegexFault(message: "the pattern has too many look-behinds") }
     setsBehind = behind
     asksBefore = Self.asks(instructions, masks)
     isAtBegin = Self.isAtBegin(tree)

@@ -31,7 +31,7 @@ package struct ClientAuth: RecordParameter {
       let lower = tokenURL.lowercased()
       guard lower.hasPrefix("http://") || lower.hasPrefix("https://") else {
         context.badValue(
-          url, "'tokenURL' of 'oauth2' is no URL of http or https", help: "Begin with https:// and the host")
+          url, "'tokenURL' of 'oauth2' is not an http or https URL", help: "Begin with https:// and the host")
         return
       }
       if let problem = URLSyntax.problem(Array(tokenURL.utf8)) {

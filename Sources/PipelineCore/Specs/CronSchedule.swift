@@ -106,7 +106,7 @@ package struct CronSchedule: Sendable, Equatable {
   private static func mistake(_ text: String, _ field: Field) -> Mistake {
     Mistake(
       message:
-        "'\(Printable.cut(Array(text.utf8)))' is no \(field.name): it takes \(field.range.lowerBound) to \(field.range.upperBound), ranges, lists and steps"
+        "'\(Printable.cut(Array(text.utf8)))' is not a valid \(field.name): it takes \(field.range.lowerBound) to \(field.range.upperBound), ranges, lists and steps"
     )
   }
 

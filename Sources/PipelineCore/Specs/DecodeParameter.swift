@@ -42,7 +42,7 @@ package struct DecodeParameter: ParameterValue {
     }
     guard entries.count == 1, let entry = entries.first else {
       context.badValue(
-        node, "'\(context.parameter)' names one format", .notOneComponent,
+        node, "'\(context.parameter)' takes exactly one format", .notOneComponent,
         help: "Write e.g. 'decode: { csv: { header: true } }'")
       return nil
     }
@@ -198,7 +198,7 @@ private struct SyslogFields: RecordParameter {
     [
       .init(
         "strict", \.strict,
-        "Reject a message that is not as its RFC says. By default what can be told is read, and `guessed` names the members that no RFC makes certain."
+        "Reject messages that do not follow their RFC. By default whatever can be recognised is read, and `guessed` names the members that no RFC defines."
       ),
       .init("invalidUTF8", \.invalidUTF8, "What happens to text that is not UTF-8."),
     ]
@@ -393,7 +393,7 @@ public struct EncodeParameter: ParameterValue {
       name = text
     } else {
       context.badValue(
-        node, "'\(context.parameter)' names one format", .notOneComponent,
+        node, "'\(context.parameter)' takes exactly one format", .notOneComponent,
         help: "Write e.g. 'encode: { csv: { columns: [a, b] } }'")
       return nil
     }
@@ -472,7 +472,7 @@ private struct InfluxEncodeFields: RecordParameter {
     [
       .init(
         "precision", \.precision,
-        "The unit of `timestamp`; a timestamp is rounded down to it, a whole number is taken to be in it.")
+        "The unit of `timestamp`; a timestamp is rounded down to it, a whole number is in this unit.")
     ]
   }
 }

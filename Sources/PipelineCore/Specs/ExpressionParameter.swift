@@ -65,7 +65,7 @@ public struct ExpressionParameter: ParameterValue {
     var meanings = isExpression ? [bare] : []
     if !meanings.contains(template.asExpression) { meanings.append(template.asExpression) }
     return Diagnostic(
-      .expressionSyntax, "'\(parameter)' takes an expression, which stands without {{ }}", at: text.location,
+      .expressionSyntax, "'\(parameter)' takes an expression, which is written without {{ }}", at: text.location,
       help: text.isSecret ? nil : "Write " + meanings.joined(separator: ", or, for a text, "),
       fixIts: text.isSecret ? [] : meanings.map { text.fix(0, text.text.count, $0) }
     )
@@ -351,7 +351,7 @@ public struct LiteralParameter: ParameterValue {
         Diagnostic(
           .templateInLiteral,
           "'\(context.parameter)' of '\(context.component)' is used literally, so '\(scalar.shown)' is not a template",
-          at: scalar.location, help: "Put 'map: EXPRESSION' behind it"))
+          at: scalar.location, help: "Put 'map: EXPRESSION' after it"))
     }
   }
 

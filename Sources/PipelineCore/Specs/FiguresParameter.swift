@@ -170,7 +170,7 @@ package struct FiguresParameter: ParameterValue {
       binder.diagnostics.report(
         Diagnostic(
           .expressionWrongType,
-          "'\(call.function.rawValue)' takes numbers or durations, and this is \(expression.type.withArticle)", at: at,
+          "'\(call.function.rawValue)' takes numbers or durations, but this is \(expression.type.withArticle)", at: at,
           help: expression.type.unwrapped == .string ? "Write double(...) around it" : nil))
     }
     var whole = use

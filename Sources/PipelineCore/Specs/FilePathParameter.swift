@@ -43,7 +43,7 @@ public struct FilePathParameter: ParameterValue {
       context.badValue(
         node, "\(name) holds \(isFeed ? "a line feed" : byte == 0 ? "a NUL character" : "a control character")",
         help: isFeed && (scalar.style == .literal || scalar.style == .folded)
-          ? "A text behind | or > ends with a line feed: write |- or >-, or put it on the line of the key"
+          ? "A text after | or > ends with a line feed: write |- or >-, or put it on the line of the key"
           : "Remove it from the file name")
       return nil
     }

@@ -59,10 +59,10 @@ package struct FilePathTemplate: ParameterValue {
       )
     }
     let names = pattern[directoryBytes...].split(separator: UInt8(ascii: "/"), omittingEmptySubsequences: false)
-    if names.last?.isEmpty == true { return ("ends with '/', and names no file", "Write a file name behind it") }
-    if names.contains(where: { $0.isEmpty }) { return ("has '//' behind the first {{ }}", "Write one slash") }
+    if names.last?.isEmpty == true { return ("ends with '/', and names no file", "Write a file name after it") }
+    if names.contains(where: { $0.isEmpty }) { return ("has '//' after the first {{ }}", "Write one slash") }
     if names.contains(where: { Self.isDots($0) }) {
-      return ("has '.' or '..' behind the first {{ }}", "Write the directory that is meant before the first {{ }}")
+      return ("has '.' or '..' after the first {{ }}", "Write the directory that is meant before the first {{ }}")
     }
     return nil
   }

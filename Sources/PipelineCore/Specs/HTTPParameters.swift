@@ -178,7 +178,7 @@ package enum URLConfinement {
     let location = context.location(of: "proxy")
     guard proxy.lowercased().hasPrefix("http://") else {
       context.badValue(
-        at: location, "a proxy is spoken to by http, so its address begins with http://",
+        at: location, "a proxy is contacted over HTTP, so its address begins with http://",
         help: "Write http://HOST:PORT")
       return
     }

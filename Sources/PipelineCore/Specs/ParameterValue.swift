@@ -93,7 +93,7 @@ public struct DecodingContext {
     let near = Suggestion.nearest(to: text, among: known)
     diagnostics.report(
       Diagnostic(
-        .unknownChoice, "'\(parameter)' of '\(component)' does not know '\(node.shown)'", at: node.location,
+        .unknownChoice, "'\(parameter)' of '\(component)' cannot be '\(node.shown)'", at: node.location,
         help: near.map { "Did you mean '\($0)'? It can be: " + known.joined(separator: ", ") }
           ?? "It can be: " + known.joined(separator: ", "),
         fixIts: near.map { [.init(node.location, $0)] } ?? []))
@@ -135,7 +135,7 @@ public struct DecodingContext {
       Diagnostic(
         .unreadableParameterFile, "\(what) '\(Printable.cut(Array(file.utf8)))' cannot be read: \(problem)",
         at: location(of: path),
-        help: "A relative path counts from the directory that rxd is started in"))
+        help: "A relative path is resolved against the directory in which rxd is started"))
   }
 
   package mutating func wrongType(_ node: YAMLNode, wanted: String, help: String? = nil) {

@@ -56,7 +56,7 @@ extension PluginParameterType {
     let all = "It can be: " + known.joined(separator: ", ")
     context.diagnostics.report(
       Diagnostic(
-        .unknownChoice, "'\(context.parameter)' of '\(context.component)' does not know '\(node.shown)'",
+        .unknownChoice, "'\(context.parameter)' of '\(context.component)' cannot be '\(node.shown)'",
         at: node.location, help: near.map { "Did you mean '\($0)'? \(all)" } ?? all,
         fixIts: near.map { [.init(node.location, $0)] } ?? []))
     return nil

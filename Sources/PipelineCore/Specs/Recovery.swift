@@ -28,10 +28,10 @@ public enum SourceRecovery: Sendable, Equatable {
       Events cannot be read again: in a durable pipeline they are safe once committed, in others a crash loses \
       events since the last checkpoint.
       """
-    case .sender: "Senders that have no answer send their events again."
+    case .sender: "Senders without an answer send their events again."
     case .request: "With a state directory it asks again; the server may answer differently."
     case .position: "With a state directory it is read again from its saved position."
-    case .made: "With a state directory it goes on from its saved place and schedule."
+    case .made: "With a state directory it continues from its saved position and schedule."
     }
   }
 }
@@ -57,7 +57,7 @@ public enum SinkConfirmation: Sendable, Equatable {
     switch self {
     case .nothing: "Events may be lost: the sink does not know what arrives."
     case .dropped: "Events are dropped on purpose, so none is lost."
-    case .client: "A client that has no answer asks again."
+    case .client: "A client without an answer sends its request again."
     case .system: "Written data survives a crash; a power cut can lose data that is not yet on a disk."
     case .disk:
       """

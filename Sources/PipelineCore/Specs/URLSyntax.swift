@@ -20,7 +20,7 @@ enum URLSyntax {
     for at in url.indices.dropLast(2)
     where url[at] == UInt8(ascii: "%") && !(isDigit(url[at + 1]) && isDigit(url[at + 2])) {
       return Problem(
-        message: "the URL contains a '%' without two hexadecimal digits behind it", help: "Write %25 for a '%'")
+        message: "the URL contains a '%' without two hexadecimal digits after it", help: "Write %25 for a '%'")
     }
     guard let authority = authority(of: url) else { return nil }
     if let at = authority.lastIndex(of: UInt8(ascii: "@")) {
@@ -104,7 +104,7 @@ enum URLSyntax {
     if let address {
       guard AddressPolicy.judge(address) == .forbidden else { return nil }
       return Problem(
-        message: "'\(shown)' is a link-local, multicast or reserved address, and rxd sends no request to those")
+        message: "'\(shown)' is a link-local, multicast or reserved address, to which rxd sends no requests")
     }
     let labels = host.utf8.split(separator: UInt8(ascii: "."), omittingEmptySubsequences: false)
     // The name may end with a dot.
@@ -115,7 +115,8 @@ enum URLSyntax {
     }
     if host.utf8.contains(where: { $0 >= 0x80 }) {
       return Problem(
-        message: "the host '\(shown)' has letters beyond ASCII", help: "Write its encoded form, which begins with xn--")
+        message: "the host '\(shown)' contains letters outside ASCII",
+        help: "Write its encoded form, which begins with xn--")
     }
     guard host.utf8.count <= 254, !named.isEmpty,
       named.allSatisfy({ label in
@@ -174,7 +175,7 @@ extension Table<TemplateParameter> {
       let name = header.name.lowercased()
       if !HTTPHeader.isToken(header.name) {
         context.badValue(
-          at: header.location, "'\(shown)' is no header name: letters, digits and !#$%&'*+-.^_`|~ make one")
+          at: header.location, "'\(shown)' is not a valid header name: use letters, digits and !#$%&'*+-.^_`|~")
       } else if HTTPHeader.isFraming(name) {
         context.badValue(
           at: header.location, "the header '\(shown)' cannot be set: rxd writes it itself", help: "Leave it out")
@@ -186,7 +187,7 @@ extension Table<TemplateParameter> {
         context.badValue(
           at: header.location,
           "the header 'Host' replaces the URL's host for the server; the connection still goes to the URL's host",
-          .doubtfulValue, help: "Leave it out, unless the server is to answer for another name")
+          .doubtfulValue, help: "Remove it, unless the server must answer for another name")
       }
       let value = header.value.template
       if let value, value.isConstant, value.literalPrefix.utf8.contains(where: Self.isForbidden) {

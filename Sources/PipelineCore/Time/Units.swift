@@ -132,7 +132,7 @@ package enum Units {
         }
         guard let exact = part else {
           return failure(
-            "\(written) is no whole number of \(dimension.compound ? "nanoseconds" : "bytes")")
+            "\(written) is not a whole number of \(dimension.compound ? "nanoseconds" : "bytes")")
         }
         let (sum, overflow) = total.addingReportingOverflow(exact)
         if overflow || sum > dimension.most { return tooLarge() }

@@ -24,13 +24,13 @@ struct PluginOperator: OperatorComponent, BoundComponent {
       var input: PluginInput
       /// The bytes of the event.
       var bytes = 0
-      /// Acknowledges the event to its source, if the source wants that.
+      /// Acknowledges the event to its source, if the source asked for that.
       var ack: Ack?
-      /// Whether it holds `ack`: the last one does for all before it that wait for the same.
+      /// Whether it holds `ack`; the last entry holds it for all entries before it with the same acknowledgement.
       var holds = false
       var isAnswered = false
     }
-    /// Inputs in their order; those before `answered` are kept for the sake of the state.
+    /// Inputs in order; those before `answered` are kept only to restore the state.
     private var entries = Deque<Entry>()
     /// How many of the first entries are answered.
     private var answered = 0
@@ -40,7 +40,7 @@ struct PluginOperator: OperatorComponent, BoundComponent {
     private var first = 0
     /// The state that the instance last saved, which covers everything before the first entry.
     private var saved: [UInt8]?
-    /// The version of the spec that it was saved under: an older one, until a new state covers it.
+    /// The spec version under which it was saved; an older one, until a new state is saved.
     private var savedVersion = 0
     private var sinceSave = 0
 
@@ -119,7 +119,7 @@ struct PluginOperator: OperatorComponent, BoundComponent {
       isCrowded = all > Self.crowd * parameters.offered.credit
     }
 
-    /// How many events may wait. While the step is crowded, an instance gets no more until it has answered.
+    /// How many events may wait. While the step is crowded, an instance gets no further event until it has answered.
     private var mostWaiting: Int { isCrowded ? 0 : 2 * parameters.offered.credit }
 
     private func updateBacklog() { backlog.update(entries.count - answered, mostWaiting, bytes: waitingBytes, self) }
@@ -172,7 +172,7 @@ struct PluginOperator: OperatorComponent, BoundComponent {
       flushLater()
     }
 
-    /// For the entry that comes next.
+    /// For the next entry.
     private func hold(_ ack: Ack?) {
       guard let ack else { return }
       let last = entries.count - 1
@@ -204,7 +204,7 @@ struct PluginOperator: OperatorComponent, BoundComponent {
       }
     }
 
-    /// - Parameter least: So many were given to the last instance, which has ended: they go to the next one one at a time.
+    /// - Parameter least: How many inputs the last instance had when it ended; the next one gets these one at a time.
     private func submit(atLeast least: Int = 0) {
       guard let instance, !isClosed else { return }
       let end = min(entries.count, max(submitted, answered + pace.window, least))
@@ -241,7 +241,7 @@ struct PluginOperator: OperatorComponent, BoundComponent {
       let index = answer.number - first
       guard entries.indices.contains(index) else { return }
       if let state = answer.state { cover(state, index) }
-      // The input was repeated for the state only; its answer has been taken before. But an instance that finishes answers nothing more.
+      // The input was repeated for the state only, and its answer was already taken; but an instance that finishes sends no more answers.
       guard !entries[index].isAnswered else {
         if answer.finishes { end() }
         return
@@ -270,7 +270,7 @@ struct PluginOperator: OperatorComponent, BoundComponent {
 
     func finishedAtOnce() { end() }
 
-    /// The plugin has completed the output. What it was given and has not answered is given up.
+    /// The plugin has completed the output. Unanswered inputs are dropped.
     private func end() {
       guard !isClosed else { return }
       countDropped(
@@ -285,7 +285,7 @@ struct PluginOperator: OperatorComponent, BoundComponent {
       }
     }
 
-    /// The last acknowledgement that this turn has gone on with; nil between turns.
+    /// The last acknowledgement that this turn has continued; nil between turns.
     private var followed: Ack?
     private var covered = 0
 
@@ -332,13 +332,13 @@ struct PluginOperator: OperatorComponent, BoundComponent {
       if !isClosed { recovery.wake = wake(after: end.pause, Self.reopens) }
     }
 
-    /// The plugin has ended with this input three times in a row: no new instance is given it.
+    /// The plugin has ended on this input three times in a row; no further instance receives it.
     private func giveUp(_ index: Int, _ reason: String) {
       guard entries.indices.contains(index) else { return }
       defer { followed = nil }
       execution.services.log(.error, label, "\(reason), for the third time with the same input")
       nodeContext.pluginMeter?.update { $0.poisoned += 1 }
-      // An input that was answered before and ends the plugin when it is repeated is left out of the state.
+      // An answered input that ends the plugin when repeated is left out of the replay that rebuilds the state.
       if index >= answered {
         var answer = PluginAnswer(number: first + index)
         answer.verdict = .rejected("the plugin ended three times when it was given the event: \(reason)")
@@ -349,7 +349,7 @@ struct PluginOperator: OperatorComponent, BoundComponent {
       forget()
     }
 
-    /// Removes an answered input from those that a new instance is given.
+    /// Removes an answered input from the replay for new instances.
     private func remove(_ index: Int) {
       entries.remove(at: index)
       answered -= 1

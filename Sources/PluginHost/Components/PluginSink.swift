@@ -30,19 +30,19 @@ struct PluginSink: SinkComponent, BoundComponent {
     private let perEvent: PerEventArguments
     private lazy var frame = EventFrame.make(nodeContext)
     private var given = Deque<Given>()
-    /// The number of the first of them.
+    /// The number of the first element of `given`.
     private var first = 0
     /// What goes to the instance at the end of the turn.
     private var inputs: [PluginInput] = []
-    /// The instance has asked for the events from here on again, by this answer.
+    /// With this answer the instance has requested all events from here on again.
     private var asking: DeliveryAnswer?
     private var isAgain = false
-    /// So many were given to the last instance, which has ended: they go to the next one at once, and it is given one at a time.
+    /// How many events the last instance had when it ended: the next one gets that many at once, one by one.
     private var repeated = 0
     private var counted: PluginShare
 
     private var instance: (any PluginInstance)?
-    /// Hears of the end of the instance.
+    /// Receives the end of the instance.
     private var connection: DeliveryAnswer?
     /// The completion has been handed over.
     private var completion: DeliveryAnswer?
@@ -93,7 +93,7 @@ struct PluginSink: SinkComponent, BoundComponent {
       return failure
     }
 
-    /// In version 1 the values of its parameters stood behind each event. They are evaluated anew.
+    /// Version 1 stored the values of its parameters after each event. They are evaluated again.
     func formerEvents(_ state: inout StateReader) throws(StateFault) -> [OwnedEvent]? {
       guard state.version == 1 else { return nil }
       var events: [OwnedEvent] = []
@@ -115,7 +115,7 @@ struct PluginSink: SinkComponent, BoundComponent {
     // MARK: To the instance
 
     var room: Int {
-      // What comes next must be what was asked for.
+      // The next event must be the requested one.
       instance == nil || asking?.isFollowed == false ? 0 : max(pace.window, repeated) - given.count
     }
 
@@ -163,7 +163,7 @@ struct PluginSink: SinkComponent, BoundComponent {
     func take(_ answers: [PluginAnswer]) {
       guard instance != nil else { return }
       if let completion, answers.contains(where: { $0.number == first }) { return completion.put(.answered()) }
-      // What is known of the events of one batch goes together.
+      // Outcomes of the events of one batch are reported together.
       var (done, refused): ([Int], [DeliveryOutcome.Refused]) = ([], [])
       var batch: DeliveryAnswer?
       func report(next: DeliveryAnswer?) {
@@ -180,7 +180,7 @@ struct PluginSink: SinkComponent, BoundComponent {
         case .again(let message):
           report(next: nil)
           next.answer.put(.down(message))
-          // They get new numbers, and what the instance says of the old ones counts no more.
+          // The events get new numbers, and answers to the old numbers are ignored.
           first += given.count
           given = []
           inputs = []

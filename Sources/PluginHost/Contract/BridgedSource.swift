@@ -4,7 +4,7 @@ import PipelineCore
 import PipelineTesting
 import Transport
 
-/// A source of a shared library behind the line protocol.
+/// A source of a shared library, run through the line protocol.
 final class BridgedSource: SourceDelivery, PluginSourceReceiver, @unchecked Sendable {
   private struct Shared {
     var credit = 0
@@ -66,7 +66,7 @@ final class BridgedSource: SourceDelivery, PluginSourceReceiver, @unchecked Send
 
   // MARK: On the thread of the source
 
-  /// Waits until an event more may be sent; false: none may ever be.
+  /// Waits until another event may be sent; false: none may be sent any more.
   private func awaitCredit() -> Bool {
     shared.wait(until: nil) { shared -> Bool? in
       if shared.isClosed { return false }

@@ -20,7 +20,7 @@ extension Check {
     return .ok("")
   }
 
-  /// Checks that the process goes on after it has refused these parameters.
+  /// Checks that the process continues after it has refused these parameters.
   static func refused(_ trial: ContractTrial, _ why: String) throws(ContractBreach) -> Verdict {
     let program = try trial.program()
     defer { program.kill() }
@@ -176,7 +176,7 @@ extension Check {
     return .ok("\(steps.count) inputs, up to \(most) at once")
   }
 
-  /// Outcomes of events, a number of which wait at once, with pings between them.
+  /// Outcomes of events while several wait at once, with pings between them.
   private static func run(
     _ trial: ContractTrial, _ steps: [TestedStep], atOnce most: Int
   ) throws(ContractBreach) -> [TestedAnswer.Outcome] {
@@ -188,7 +188,7 @@ extension Check {
       if program.unansweredCount >= most {
         if trial.spec.kind == .sink { program.flush(instance) }
         try program.awaitAnswers()
-        // A sink that asks for a pause is another check's.
+        // Pauses of sinks are the subject of another check.
         if instance.takesNoMore { break }
       }
       answers.append(program.input(instance, step, now: trial.time(1_767_225_600_000_000_000)))
@@ -200,7 +200,7 @@ extension Check {
     return instance.skipsUntilAgain ? [] : outcomes(answers)
   }
 
-  /// Up to the one with which the output completes.
+  /// Up to the input that completes the output.
   private static func outcomes(_ answers: [TestedAnswer]) -> [TestedAnswer.Outcome] {
     let end = answers.firstIndex(where: \.finishes).map { $0 + 1 } ?? answers.count
     return answers[..<end].map(\.outcome.withoutTimers)

@@ -23,7 +23,7 @@ extension Check {
     return .ok("")
   }
 
-  /// Inputs are under way when the output completes: nothing of them may come out, and the other instances of the process go on.
+  /// Inputs are pending when the output completes: they must produce nothing, and the other instances of the process continue.
   static func finish(_ trial: ContractTrial) throws(ContractBreach) -> Verdict {
     let expected = try trial.reference()
     guard expected.hasFinished else { return .notApplicable("it completes with its input") }
@@ -42,7 +42,7 @@ extension Check {
     if !trial.varies {
       try trial.compare(
         expected.outcomes.map(\.withoutTimers), answers.map(\.outcome.withoutTimers), "with further inputs under way",
-        help: "The output completes with the same input, whatever waits behind it")
+        help: "The output completes with the same input, whatever waits after it")
     }
     program.close(one)
     let found = try trial.ask(program, other, expected.steps)
@@ -63,8 +63,8 @@ extension Check {
     let expected = try trial.reference()
     if expected.hasFinished, expected.steps.isEmpty { return .notApplicable("its output completes when it is opened") }
     let instants = instants(expected.openCount, most: 40)
-    // Most of the time goes into starting processes. Each has a few instances, one after the other: that they share nothing is what
-    // 'instances' is about, and 'kill' opens each saved state in a process of its own.
+    // Most of the time is spent on starting processes. Each runs a few instances, one after the other; that they share nothing is the subject of
+    // 'instances', and 'kill' opens each saved state in a process of its own.
     var (program, other) = (try trial.program(), try trial.program())
     defer {
       program.kill()
@@ -103,7 +103,7 @@ extension Check {
 
   private static let instancesOfProcess = 8
 
-  /// Places between `count` inputs, evenly.
+  /// Indexes between `count` inputs, evenly spaced.
   private static func instants(_ count: Int, most: Int) -> [Int] {
     guard count + 1 > most else { return Array(0...count) }
     return (0..<most).map { $0 * count / (most - 1) }
@@ -134,7 +134,7 @@ extension Check {
         for (step, now) in expected.steps[cut...].prefix(3) {
           _ = program.input(instance, step, now: trial.time(now))
         }
-        // Some are read perhaps, and some answered.
+        // Some may have been read, and some answered.
         if cut % 2 == 1 { try program.run(for: .milliseconds(2)) }
       }
       let program = try trial.program()

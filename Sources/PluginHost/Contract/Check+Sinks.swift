@@ -46,7 +46,7 @@ extension Check {
         if instance.skipsUntilAgain { return .notApplicable("it asks for a pause") }
         left = program.unansweredSteps
       }
-      // In the same directory, where its unfinished work is.
+      // In the same directory, which holds its unfinished work.
       let program = try trial.program()
       defer { program.kill() }
       let instance = try trial.open(program)
@@ -70,7 +70,7 @@ extension Check {
     for _ in 0..<3 {
       let left = answers.filter { $0.retry != nil }.map(\.step)
       guard !left.isEmpty else { break }
-      // Ignored until the frame with 'again'; an answer to it would be one to nothing.
+      // The sink must ignore inputs until the frame with 'again', and must not answer them.
       instance.skipsUntilAgain = false
       answers = left.enumerated().map { index, step in
         program.input(

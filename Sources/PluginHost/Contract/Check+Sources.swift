@@ -90,7 +90,7 @@ extension Check {
     }
     program.stop(instance)
     try program.run(for: .milliseconds(100))
-    // An end before that is a breach that the program finds.
+    // `program` reports an earlier end as a breach.
     if let first = instance.unacknowledged.min() { program.acknowledge(instance, [first], failed: true) }
     try finish(trial, program, instance)
     return .ok(Printable.count(instance.tokens.count, "token"))
@@ -116,7 +116,7 @@ extension Check {
     guard !places.isEmpty else {
       throw ContractBreach(
         expected: "positions: the spec says \"recovery\": \"position\"", came: "\(events.count) events without one",
-        help: "Send {\"from\":N,\"event\":...,\"position\":P}; opened with P, go on behind this event")
+        help: "Send {\"from\":N,\"event\":...,\"position\":P}; opened with P, continue after this event")
     }
     for index in places {
       let program = try trial.program()
@@ -131,7 +131,7 @@ extension Check {
         guard found != expected else { continue }
         throw ContractBreach(
           expected:
-            "\(Printable.cut(expected.description, limit: 160)) as event \(offset + 1) behind the position \(events[index].position ?? "")",
+            "\(Printable.cut(expected.description, limit: 160)) as event \(offset + 1) after the position \(events[index].position ?? "")",
           came: found.map { Printable.cut($0.description, limit: 160) } ?? "nothing",
           help: "A position has all that is needed to continue after the event that it came with")
       }
@@ -141,7 +141,7 @@ extension Check {
   }
 
   static func sourceStop(_ trial: ContractTrial) throws(ContractBreach) -> Verdict {
-    // Before any credit; in the middle; with events under way.
+    // Before any credit, in the middle, and with unacknowledged events.
     for credit in [0, 1, 1000] {
       let program = try trial.program()
       defer { program.kill() }

@@ -2,12 +2,12 @@ import Glibc
 
 /// A violation of the contract by a plugin.
 package struct ContractBreach: Error, Sendable {
-  /// Each without a full stop.
+  /// Sentences without a full stop.
   package var expected: String
   package var came: String
   /// Advice for its author.
   package var help: String
-  /// Whether its process has ended by itself.
+  /// Whether the process has ended by itself.
   var isEnd = false
 
   init(expected: String, came: String, help: String, isEnd: Bool = false) {

@@ -6,7 +6,7 @@ struct ContractCase: Sendable {
   /// "example 'a headline'".
   var label: String
   var spec: PluginComponentSpec
-  /// JSON, as `open` has it.
+  /// JSON, as in the frame `open`.
   var parameters: String
   /// Events with the results of expressions and templates.
   var inputs: [TestedStep]
@@ -42,7 +42,7 @@ struct ContractCase: Sendable {
 
   private static func entry(_ spec: PluginComponentSpec, _ maker: CaptureMaker) -> CatalogueEntry {
     var plain = spec
-    // Pure functions are asked like the others.
+    // Pure functions are called through the same protocol.
     plain.form = .stream
     let component = plain
     return switch spec.kind {
@@ -99,7 +99,7 @@ struct ContractCase: Sendable {
     return .event(String(decoding: buffer.bytes, as: UTF8.self))
   }
 
-  /// Nothing is requested while a case is made.
+  /// No request is made while a case is built.
   private final class NoHTTP: HTTPClient {
     private final class Nothing: Cancellable { func cancel() {} }
     func send(

@@ -44,7 +44,7 @@ package struct ContractSuite {
   package var given: [Given] = []
   /// JSON texts of events that come first; nil: made from the spec.
   package var events: [String]?
-  /// A directory whose files lie in the working directory of each check.
+  /// A directory whose files are copied into the working directory of each check.
   package var files: String?
   /// The components that examples may name beside the plugin.
   package var catalogue: Catalogue

@@ -39,7 +39,7 @@ final class ContractTrial {
     return instance
   }
 
-  /// Why nothing can be tried with these parameters; nil: it opens, or that it does not is a finding of its own.
+  /// Why nothing can be tested with these parameters; nil: the instance opens, or its refusal is a finding of its own.
   var whyNotOpen: String? {
     if let opened { return opened }
     var found: String?
@@ -57,7 +57,7 @@ final class ContractTrial {
   /// The members of `open` for a saved state.
   func restoring(_ state: String) -> String { ",\"stateVersion\":\(spec.stateVersion),\"state\":\(state)" }
 
-  /// Whether a death without a state shows.
+  /// Whether the loss of a process without saved state is visible in the answers.
   var remembers: Bool { !spec.memory.isEmpty || spec.setsTimers }
 
   // MARK: Runs of an operator
@@ -69,7 +69,7 @@ final class ContractTrial {
     /// The output has completed before the input.
     var hasFinished = false
 
-    /// How many inputs have something behind them.
+    /// The number of inputs after which the output is still open.
     var openCount: Int { hasFinished ? max(0, steps.count - 1) : steps.count }
   }
 
@@ -112,10 +112,10 @@ final class ContractTrial {
     return timeline
   }
 
-  /// The time that goes with an input, if the component asks for it.
+  /// The time sent with an input, if the component asks for it.
   func time(_ now: Int64) -> Int64? { spec.hasClock ? now : nil }
 
-  /// Asks the steps one after the other.
+  /// Runs the steps one after the other.
   func ask(
     _ program: TestedProgram, _ instance: TestedInstance, _ steps: some Sequence<(step: TestedStep, now: Int64)>
   ) throws(ContractBreach) -> [TestedAnswer.Outcome] {
@@ -138,7 +138,7 @@ final class ContractTrial {
     }
   }
 
-  /// Small inputs, for many.
+  /// Small inputs, where many are needed.
   var smallInputs: [TestedStep] {
     one.inputs.filter { if case .event(let members) = $0 { members.utf8.count < 500 } else { false } }
   }
@@ -150,7 +150,7 @@ struct Check {
   /// One sentence.
   var title: String
   var kinds: Set<ComponentKind>
-  /// Whether it is made once for a component, and not for each example.
+  /// Whether it runs once for a component, not once for each example.
   var isOfComponent = false
   var run: (ContractTrial) throws(ContractBreach) -> ContractSuite.Finding.Verdict
 
@@ -184,7 +184,8 @@ struct Check {
         "pieces", "Frames that come in pieces, with members that the program does not know.", [.operator, .sink],
         Check.pieces),
       Check(
-        "finish", "What completes its output sends nothing behind it, whatever it was given before.", [.operator],
+        "finish", "An instance that has completed its output sends nothing more, whatever it was given before.",
+        [.operator],
         Check.finish),
       Check("instances", "Two instances in one process share no state.", [.operator], Check.instances),
       Check(
@@ -198,7 +199,7 @@ struct Check {
         "tokens", "A source completes when its tokens are acknowledged, and accepts failed ones.", [.source],
         Check.tokens),
       Check(
-        "position", "A source that is opened with a position goes on behind it, at every one.", [.source],
+        "position", "A source that is opened with a position continues after it; every position is tried.", [.source],
         Check.position),
       Check(
         "stop", "It ends when its input ends, also in the middle of work; a source that is stopped completes.",

@@ -89,7 +89,7 @@ struct MarbleTrial {
       var child = try ChildProgram(suite.rxd, ["test", path], environment: environment, directory: nil)
       child.closeInput()
       while true {
-        // What it has printed before its end is there when its end is seen.
+        // Everything printed before the end can be read once the end is noticed.
         let status = child.wait(wakenBy: -1, writes: false, until: deadline).contains(.end) ? child.status() : nil
         for stream in [ChildProgram.Stream.output, .errors] {
           while let bytes = child.read(stream) { said += bytes }

@@ -4,13 +4,13 @@ import PipelineCore
 import Synchronization
 import Transport
 
-/// A shared library behind the line protocol, so that its faults end a process of its own. States and positions, which are bytes, are texts
+/// Runs a shared library through the line protocol, so that its faults end a separate process. States and positions, which are bytes, are strings
 /// in base64.
 package final class NativeBridge {
   package struct Options {
     /// The contract that the library is offered; nil: that of `hello`.
     package var contract: Int?
-    /// On how many threads at once a pure function is called with each event; all must give the same.
+    /// How many threads call a pure function with each event at once; all must return the same.
     package var threads = 1
     /// Values without a JSON form are written as objects with one member, and read from them: `$timestamp`, `$duration` in nanoseconds,
     /// `$bytes` in base64.
@@ -73,7 +73,7 @@ package final class NativeBridge {
 
   private func take(_ line: UnsafeRawBufferPointer) throws {
     let frame = JSONParser().open(line, checking: .everything)
-    guard frame.is(.jsonMap) else { throw PluginFault("a line is no frame: \(Printable.cut(line, limit: 100))") }
+    guard frame.is(.jsonMap) else { throw PluginFault("a line is not a frame: \(Printable.cut(line, limit: 100))") }
     let to = frame["to"].is(.int) ? Int(frame["to"].asInt) : 0
     if frame["hello"].is(.int) {
       try hello(Int(frame["hello"].asInt))
@@ -162,7 +162,7 @@ package final class NativeBridge {
     output.flush()
   }
 
-  /// What the plugin says is limited where this program is run, and looked at by its test.
+  /// The output of the plugin is limited by whoever runs this program, and inspected by its test.
   private static func unlimited(
     _ log: @escaping @Sendable (Services.Level, String) -> Void, _ meter: PluginMeter
   ) -> PluginLog { PluginLog(most: .max, log, meter) }

@@ -34,7 +34,7 @@ extension Value {
 }
 
 extension PluginParameterType {
-  /// A value as frames have it; nil: it is of another type.
+  /// A value in the form of frames; nil if it is of another type.
   fileprivate func plain(_ value: Value, _ arena: Arena) -> PluginValue? {
     func text() -> String { String(decoding: JSONParser.unescape(value, into: arena).rawBytes, as: UTF8.self) }
     switch self {

@@ -41,7 +41,7 @@ enum TestEvents {
     return events
   }
 
-  /// A value of the type as JSON; nil: any would do.
+  /// A value of the type as JSON; nil: any value is valid.
   private static func sample(_ type: ExpressionType) -> String? {
     switch type {
     case .null: "null"

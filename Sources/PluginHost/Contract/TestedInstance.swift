@@ -21,7 +21,7 @@ final class TestedInstance {
   var credit = 0
   var events: [(event: TestValue, token: Int64?, position: String?)] = []
   var unacknowledged: Set<Int64> = []
-  /// All that were ever sent, in order.
+  /// All events sent so far, in order.
   var tokens: [Int64] = []
   var end: End?
 

@@ -11,11 +11,11 @@ extension TestedProgram {
   func take(from frame: Value, _ shown: String) throws(ContractBreach) {
     let number = frame["from"].is(.int) ? Int(frame["from"].asInt) : -1
     guard let instance = instances[number], instance.spec.kind == .source, instance.isOpen else {
-      // What was on its way when it was closed.
+      // Frames that were under way when it was closed.
       if number > 0, number < nextInstance, instances[number] == nil { return }
       throw Self.wrong(shown, "'from' with the number of an open source")
     }
-    guard instance.end == nil else { throw Self.wrong(shown, "nothing behind the end of a source") }
+    guard instance.end == nil else { throw Self.wrong(shown, "nothing after the end of a source") }
     if !frame["error"].isAbsent {
       instance.end = .failed(frame["error"].text)
       return

@@ -76,7 +76,7 @@ final class TestedProgram {
       {
         ContractBreach(
           expected: "{\"spec\":{...}} within 5 s as the answer to {\"hello\":\(contract)}", came: "nothing",
-          help: "Read standard input line by line, and flush standard output behind each answer")
+          help: "Read standard input line by line, and flush standard output after each answer")
       })
   }
 
@@ -212,7 +212,7 @@ final class TestedProgram {
     while status == nil, monotonicNow() < deadline { try pump(deadline) }
     guard status != nil else {
       throw ContractBreach(
-        expected: "its end within 5 s behind the end of standard input", came: "it runs on",
+        expected: "its end within 5 s after the end of standard input", came: "it runs on",
         help: "Leave the loop when the input ends; rxd sends SIGTERM after 5 s, and SIGKILL 5 s later")
     }
   }
@@ -439,7 +439,7 @@ final class TestedProgram {
     guard behindEnd.remove(id) != nil else { return false }
     guard frame["events"].isAbsent, frame["timers"].isAbsent, frame["finish"].isAbsent else {
       throw ContractBreach(
-        expected: "nothing behind 'finish': what it was given before counts as not taken", came: shown,
+        expected: "nothing after 'finish': what it was given before counts as not taken", came: shown,
         help: "When the output is complete, ignore inputs until 'close', or answer them with {\"id\":N}")
     }
     return true

@@ -1,8 +1,8 @@
 import PipelineCore
 import Transport
 
-/// How many inputs an instance is given at a time: so many that it answers the last of them within a tenth of its time limit. A plugin that
-/// works on what it is given as one batch, and answers behind it, is then far from the limit, however long each event takes.
+/// Limits the inputs given to an instance at a time, so that it answers the last of them within a tenth of its time limit. A plugin that
+/// handles its inputs as one batch, and answers at its end, then stays far from the limit, however long each event takes.
 ///
 /// Begins with one input, doubles while answers come early, and halves when they come late.
 struct AnswerPace {
@@ -10,7 +10,7 @@ struct AnswerPace {
   private(set) var window = 1
   private let most: Int
   private let limit: TimeSpan
-  /// An input whose answer is timed: when it was given, on the monotonic clock, with how many unanswered. The limit is one of real time, also in
+  /// The input whose answer is being timed: when it was given, on the monotonic clock, and how many were unanswered. The limit is real time, even in
   /// tests, where the pipeline's time is virtual.
   private var timed: (number: Int, at: Int64, unanswered: Int)?
 
@@ -42,7 +42,7 @@ struct AnswerPace {
   /// Inputs are given again under new numbers, to the same instance.
   mutating func interrupted() { timed = nil }
 
-  /// The instance is a new one.
+  /// The instance has been replaced.
   mutating func restarted() { self = AnswerPace(most: most, limit: limit) }
 }
 

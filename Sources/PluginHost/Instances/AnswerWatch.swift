@@ -1,6 +1,6 @@
 import PipelineCore
 
-/// Notices that an instance does not answer. A program is killed by its timeout; of a native plugin this can only be logged.
+/// Detects that an instance does not answer. A program is killed at its timeout; a hung native plugin can only be logged.
 struct AnswerWatch {
   /// Wakes for the next check; set while an input is unanswered.
   var wake = Wake.none

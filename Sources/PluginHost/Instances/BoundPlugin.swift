@@ -4,7 +4,7 @@ import PipelineCore
 struct BoundPlugin: Sendable {
   let offered: PluginComponentSpec
   var arguments: PluginArguments
-  /// Nil: a placeholder without a plugin, for reading the common properties of all components of the type.
+  /// Nil in a placeholder, from which the properties common to all plugin components of a kind are read.
   let maker: (any PluginMaker)?
 
   init(_ offered: PluginComponentSpec, _ maker: (any PluginMaker)?) {

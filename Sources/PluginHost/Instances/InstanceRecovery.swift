@@ -1,17 +1,17 @@
 import PipelineCore
 
-/// Decides how to continue after an instance has ended without being asked to.
+/// Decides how to continue after an instance has ended unexpectedly.
 struct InstanceRecovery {
   /// Wakes for the next attempt.
   var wake = Wake.none
-  /// The first inputs of the next instance were also given to one that has ended.
+  /// The first inputs of the next instance were already given to an instance that has ended.
   private(set) var isRepeating = false
-  /// The input that may be at fault, and the number of ends in a row that it may have caused.
+  /// The suspected input, and how many instances in a row it may have ended.
   private var suspect: (number: Int?, ends: Int) = (nil, 0)
 
   private static let ends = 3
 
-  /// Records that the instance has ended. Returns whether the same input has ended three instances in a row: it must not be given to another one.
+  /// Records that the instance has ended. Returns whether the same input has ended three instances in a row, so that no other instance may get it.
   mutating func ended(_ end: PluginEnd) -> Bool {
     isRepeating = end.hadInputs
     guard let number = end.suspect else {

@@ -68,8 +68,8 @@ struct PluginDeclaration {
             .pluginFailed, "the program '\(Printable.cut(run[0]))' is not found",
             at: node["run"]?.location ?? node.location,
             help: run[0].contains("/")
-              ? "A relative path counts from the directory of the pipeline file"
-              : "It is looked for in the directories of PATH"))
+              ? "A relative path is resolved against the directory of the pipeline file"
+              : "The directories of PATH are searched"))
         return nil
       }
       var file = PluginFile(
@@ -87,7 +87,7 @@ struct PluginDeclaration {
     }
   }
 
-  /// A number that the system takes as a limit.
+  /// A number that setrlimit accepts.
   private static func limit(_ node: YAMLNode, _ context: inout DecodingContext) -> Int? {
     guard let count = Int.decode(node, &context) else { return nil }
     guard (0...Int(Int32.max)).contains(count) else {
@@ -101,7 +101,7 @@ struct PluginDeclaration {
     path.hasPrefix("/") ? path : directory + path
   }
 
-  /// The path of a program, looked for as a shell does.
+  /// The path of a program, searched in PATH as a shell does.
   private static func find(_ name: String, _ directory: String) -> String? {
     if name.utf8.contains(UInt8(ascii: "/")) {
       let path = resolve(name, directory)

@@ -18,7 +18,7 @@ package struct PluginFile: Sendable, Hashable {
   package var settings = ProcessSettings()
   /// Further files of the plugin, such as a module that it loads: they count for trust and for the digest.
   package var uses: [String] = []
-  /// The working directory of a program, from which relative paths count; ends with `/`, or is empty: that of rxd.
+  /// The working directory of a program, against which relative paths are resolved; ends with `/`, or is empty for that of rxd.
   package var directory: String
 
   package init(path: String, form: Form, directory: String, settings: ProcessSettings = ProcessSettings()) {
@@ -28,7 +28,7 @@ package struct PluginFile: Sendable, Hashable {
     self.settings = settings
   }
 
-  /// By the name: libraries end in `.so`.
+  /// Decided by the name: libraries end in `.so`.
   package init(path: String, directory: String) {
     self.init(
       path: path, form: path.hasSuffix(".so") ? .native : .program(arguments: []), directory: directory)
@@ -50,7 +50,7 @@ package struct PluginFile: Sendable, Hashable {
   /// The plugin's files, for trust and digest.
   var files: [String] { [path] + (script.map { [$0] } ?? []) + uses }
 
-  /// The file itself, where it is one of the author's: not an interpreter.
+  /// The plugin's own file; nil for an interpreter of the system.
   package var ownFile: String { script ?? path }
 
   /// The same with the files that its spec names.
@@ -69,7 +69,7 @@ package struct PluginFile: Sendable, Hashable {
 
   // MARK: Trust
 
-  /// Why the plugin must not be used, a clause; nil: it may. Each of its files must be a ``TrustedFile``.
+  /// Why the plugin must not be used, as a clause; nil if it may. Each of its files must be a ``TrustedFile``.
   package func refusal() -> String? {
     for file in files {
       do throws(TrustedFile.Refusal) { _ = try TrustedFile(file) } catch { return error.message }
@@ -82,7 +82,7 @@ package struct PluginFile: Sendable, Hashable {
 
   // MARK: Digest
 
-  /// The digest of a library alone, without the further files: of the code that is loaded.
+  /// The digest of the library file alone, that is, of the loaded code.
   var codeDigest: String? { PluginFile(path: path, form: .native, directory: directory).digest() }
 
   /// A hash of the contents of its files, 32 hexadecimal digits and the size; nil: one cannot be read.
@@ -107,7 +107,7 @@ package struct PluginFile: Sendable, Hashable {
     return hex(sums.0) + hex(sums.1) + "-\(size)"
   }
 
-  /// Nil: it cannot be read, has more than 256 MiB, or is no ``TrustedFile``.
+  /// Nil: it cannot be read, has more than 256 MiB, or is not a ``TrustedFile``.
   static func contents(_ path: String) -> [UInt8]? { (try? TrustedFile(path))?.contents() }
 }
 

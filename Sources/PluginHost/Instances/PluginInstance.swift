@@ -11,17 +11,17 @@ struct PluginOpening: Sendable {
   var state: [UInt8]?
   /// The version of the spec that it was saved under.
   var stateVersion = 0
-  /// A source continues behind this position; nil: from the beginning.
+  /// The position after which a source continues; nil: it starts from the beginning.
   var position: [UInt8]?
-  /// The first inputs were also given to a process that has ended: one of them may be at fault.
+  /// The first inputs were already given to a process that has ended; one of them may be at fault.
   var isRepeating = false
   /// Whether time is virtual.
   var isTest = false
-  /// Whether `parameters` tell which expressions and templates the file gives.
+  /// Whether `parameters` include which expressions and templates the file sets.
   var passesGiven = true
 }
 
-/// One input of an operator or a sink. A class, so that handing it on costs one reference.
+/// One input of an operator or a sink. A class, so that passing it on costs one reference.
 final class PluginInput: Sendable {
   enum Kind: Sendable {
     case event
@@ -31,14 +31,14 @@ final class PluginInput: Sendable {
   /// Ascending within an instance.
   let number: Int
   let kind: Kind
-  /// The event; of others, without meaning.
+  /// The event; meaningless for other kinds.
   let event: OwnedEvent
   /// The values of the parameters that are evaluated for an event, in the order of the spec; absent: the parameter is not given.
   let arguments: [OwnedValue]
   /// When the input came, in nanoseconds since 1970, and on the monotonic clock.
   let wallTime: Int64
   let time: Int64
-  /// Whether the instance is asked for its state behind this input.
+  /// Whether the instance must save its state after this input.
   let wantsState: Bool
   /// The first input of a sink after a ``PluginAnswer/Verdict/again(_:)``.
   let isAgain: Bool
@@ -75,7 +75,7 @@ struct PluginAnswer: @unchecked Sendable {
     case done
     /// It goes to the errors output.
     case rejected(String)
-    /// The sink wants this input and all later ones again.
+    /// The sink asks for this input and all later ones again.
     case again(String)
   }
   var number: Int
@@ -85,20 +85,20 @@ struct PluginAnswer: @unchecked Sendable {
   var owner: AnyObject?
   /// Names of timers, and the nanoseconds until they are due; nil: the timer is cancelled.
   var timers: [(name: String, after: Int64?)] = []
-  /// The state that it has saved behind the input.
+  /// The state saved after the input.
   var state: [UInt8]?
-  /// The output of an operator completes behind the events; nothing of later inputs counts.
+  /// The operator's output completes after these events; answers to later inputs are ignored.
   var finishes = false
 }
 
-/// Why an instance has ended without being asked to.
+/// Why an instance has ended unexpectedly.
 struct PluginEnd: Sendable {
   var reason: String
   /// The place in the parameters, such as `server.port`; empty: none.
   var place = ""
-  /// Whether it makes no sense to open it again.
+  /// Whether reopening it is pointless.
   var isFinal = false
-  /// The number of the instance's input that may be at fault: it was the first unanswered one. Nil: none of this instance.
+  /// The number of the suspected input, the first unanswered one; nil if this instance had none.
   var suspect: Int?
   /// Inputs of this instance or of others were unanswered.
   var hadInputs = false
@@ -124,7 +124,7 @@ extension PluginReceiver {
 protocol PluginInstance: AnyObject {
   /// Opens the instance; its answers go to the receiver.
   func open(_ opening: PluginOpening)
-  /// Hands over inputs; never blocks, but in tests.
+  /// Submits inputs; never blocks, except in tests.
   func submit(_ inputs: [PluginInput])
   /// No further input follows for now.
   func flush()
@@ -135,7 +135,7 @@ protocol PluginInstance: AnyObject {
 /// A plugin that has been found, and makes instances of its components.
 protocol PluginMaker: AnyObject, Sendable {
   var file: PluginFile { get }
-  /// Throws why no instance of the component could be made; makes none.
+  /// Throws the reason why no instance of the component could be made. Makes none.
   func check(_ component: PluginComponentSpec) throws(PluginFault)
   func makeInstance(
     of component: PluginComponentSpec, _ services: PluginServices, _ receiver: any PluginReceiver
@@ -150,9 +150,9 @@ protocol PluginMaker: AnyObject, Sendable {
   ) throws(PluginFault) -> any PluginRowFunction
 }
 
-/// The way of a source's own thread into the pipeline, or into its replacement.
+/// How a source's own thread passes events to the pipeline, or to its stand-in.
 protocol SourceDelivery: Sendable {
-  /// Hands over one batch with so much memory. Blocks while there is no room. False: the source was stopped, and this was not taken.
+  /// Submits a batch that takes so many bytes. Blocks while there is no room. False: the source was stopped, and the batch was not taken.
   func handOver(bytes: Int, _ body: @escaping @Sendable () -> Void) -> Bool
   func stop()
 }
@@ -177,9 +177,9 @@ struct PluginServices: @unchecked Sendable {
   var executor: Executor
   /// The step that it belongs to.
   var step: StepID
-  /// What rxd says of the plugin.
+  /// Logs what rxd reports about the plugin.
   var log: @Sendable (Services.Level, String) -> Void
-  /// What the plugin says itself.
+  /// The log lines of the plugin itself.
   var said: PluginLog
   var meter: PluginMeter
   /// Runs blocking work of a native one.

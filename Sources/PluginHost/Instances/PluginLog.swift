@@ -2,13 +2,13 @@ import PipelineCore
 import Synchronization
 import Transport
 
-/// What a plugin itself says in the log of rxd, all instances of a step together: at most 20 lines a second, each at most ``longest``
-/// characters. A line says how many were left out, and each is counted as a missed line of the step. Used on any thread.
+/// Limits the lines that a plugin writes to rxd's log, over all instances of a step: at most 20 lines a second, each at most ``longest``
+/// characters. A log line reports how many were dropped, and each counts as a missed line of the step. Used on any thread.
 final class PluginLog: Sendable {
   private struct State {
     var second: Int64 = .min
     var lines = 0
-    /// Left out, and not reported yet.
+    /// Dropped and not reported yet.
     var dropped = 0
   }
   private let state = Mutex(State())
@@ -19,7 +19,7 @@ final class PluginLog: Sendable {
 
   /// - Parameters:
   ///   - most: The lines of a second.
-  ///   - meter: Counts the lines that are left out.
+  ///   - meter: Counts the dropped lines.
   init(
     most: Int = 20, _ write: @escaping @Sendable (Services.Level, String) -> Void, _ meter: PluginMeter
   ) {
@@ -50,12 +50,12 @@ final class PluginLog: Sendable {
   /// When ``flush(_:)`` has something to report, on the monotonic clock; nil: never.
   var due: Int64? { state.withLock { $0.dropped > 0 ? ($0.second &+ 1) &* 1_000_000_000 : nil } }
 
-  /// Reports what was left out in a second that is over.
+  /// Reports the lines dropped in a past second.
   func flush(_ now: Int64 = monotonicNow()) {
     report(state.withLock { $0.second != now / 1_000_000_000 ? Self.taken(&$0) : 0 })
   }
 
-  /// Reports what was left out and has not been reported.
+  /// Reports the dropped lines that are not reported yet.
   func end() { report(state.withLock { Self.taken(&$0) }) }
 
   private static func taken(_ state: inout State) -> Int {

@@ -1,7 +1,7 @@
 import PipelineCore
 
 extension PluginArguments {
-  /// The parameters for the plugin as a value: those that are given or have a default, but for expressions and templates. Durations are
+  /// The parameters for the plugin as a value: those that are set or have a default, except expressions and templates. Durations are
   /// whole nanoseconds if `plain`, sizes bytes.
   func value(_ spec: PluginComponentSpec, plain: Bool, in arena: Arena) -> Value {
     var members: [(key: Value, value: Value)] = []
@@ -69,7 +69,7 @@ struct PerEventArguments {
     }
   }
 
-  /// Whether a value may be of the type, judged by its kind alone.
+  /// Whether a value can be of the type, judged by its kind only.
   private static func fits(_ value: Value, _ type: ExpressionType) -> Bool {
     switch type {
     case .bool: value.is(.bool)
@@ -119,7 +119,7 @@ struct PerEventArguments {
       case .expression(let program, let name, let type):
         let value = program.evaluate(frame.frame)
         if value.isError { return program.failureMessage(value, frame.frame) }
-        if let type, !Self.fits(value, type) { return "'\(name)' is \(value.kindName), and must be \(type.inWords)" }
+        if let type, !Self.fits(value, type) { return "'\(name)' is \(value.kindName), but must be \(type.inWords)" }
         place(index, value)
       case .template(let template):
         buffer.clear()

@@ -34,7 +34,7 @@ struct PluginRow: FusableOperator, PluginComponent {
 
   func makeStep() -> FusedStep { Step(call()) }
 
-  /// What a step calls.
+  /// The function that a step calls.
   fileprivate func call() -> RowCall {
     RowCall(function?.open(offered, arguments) ?? .failure(PluginFault("it is not loaded")), self)
   }
@@ -51,12 +51,12 @@ struct PluginRow: FusableOperator, PluginComponent {
       case .pass: .pass
       case .drop: .drop
       case .failed(let message): refuse(call.failure, message, frame)
-      case .last, .finish: refuse(.pluginRefusal, "the function ends its output, and its spec has no 'finishes'", frame)
+      case .last, .finish: refuse(.pluginRefusal, "the function ends its output, but its spec has no 'finishes'", frame)
       }
     }
   }
 
-  /// The function of one place in a pipeline file, opened once for all of its steps.
+  /// The function used at one location of a pipeline file, opened once for all steps made from it.
   private final class RowFunction: Sendable {
     private let maker: any PluginMaker
     let meter = PluginMeter()
@@ -130,15 +130,15 @@ struct PluginFinishingRow: FusableOperator, PluginComponent {
   }
 }
 
-/// Calls the function of a plugin, or what stands for it in a test.
+/// Calls the function of a plugin, or its stub in a test.
 struct RowCall {
   private var function: (any PluginRowFunction)?
   private let name: String
-  /// Whether it is known that no test stands for the function, or that one does.
+  /// Whether it has been determined if a test stubs the function.
   private var isSettled = false
   private let problem: String
   private let perEvent: PerEventArguments
-  /// Of the last verdict ``RowVerdict/failed(_:)``.
+  /// The reason of the last ``RowVerdict/failed(_:)``.
   private(set) var failure = Diagnostic.Code.pluginRefusal
 
   fileprivate init(_ opened: Result<any PluginRowFunction, PluginFault>, _ component: PluginRow) {
@@ -154,10 +154,10 @@ struct RowCall {
     }
   }
 
-  /// A function that cannot be opened ends the pipeline before there is an event; a test of a step alone has no start.
+  /// A function that cannot be opened ends the pipeline before the first event; a test of a single step has no start.
   var standardPolicy: ErrorPolicy { function == nil ? .fail : .route }
 
-  /// The function has ended its output when it was opened.
+  /// The function ended its output when it was opened.
   var endsAtOnce: Bool { function?.endsAtOnce ?? false }
 
   private mutating func settle(_ frame: EventFrame) {
@@ -189,7 +189,7 @@ struct RowCall {
 
 /// An opened pure function. May be called on several threads at once.
 protocol PluginRowFunction: AnyObject, Sendable {
-  /// It has ended its output when it was opened.
+  /// It ended its output when it was opened.
   var endsAtOnce: Bool { get }
   func call(_ value: inout Value, _ arguments: UnsafePointer<Value>?, _ arena: Arena) -> RowVerdict
 }
@@ -200,7 +200,7 @@ extension PluginRowFunction {
 
 enum RowVerdict {
   case pass, drop
-  /// The event goes on, and the output completes behind it.
+  /// The event passes, and the output completes after it.
   case last
   /// The output completes without the event.
   case finish

@@ -1,14 +1,14 @@
 import Synchronization
 
-/// Filters the inputs of a plugin's sink that has asked for a pause: inputs that the node handed over before it learnt of the pause are
+/// Filters the inputs of a plugin's sink that has asked for a pause: inputs that the node submitted before it learnt of the pause are
 /// dropped. Used on any thread.
 final class RetryPause: Sendable {
   private let isSet = Atomic(false)
 
-  /// The plugin ignores what comes, up to the first input that comes again.
+  /// The plugin ignores all inputs up to the first repeated one.
   func begin() { isSet.store(true, ordering: .releasing) }
 
-  /// The inputs that are for the plugin.
+  /// The inputs that the plugin must get.
   func admit(_ inputs: [PluginInput]) -> ArraySlice<PluginInput> {
     guard isSet.load(ordering: .acquiring) else { return inputs[...] }
     guard let first = inputs.firstIndex(where: \.isAgain) else { return [] }

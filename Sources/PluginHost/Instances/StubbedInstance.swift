@@ -1,11 +1,11 @@
 import PipelineCore
 
-/// An operator of a plugin for which a test has stubs: no plugin is asked. Everything happens in turns.
+/// An operator of a plugin that a test replaces by stubs; the plugin does not run. Everything happens in turns.
 final class StubbedInstance: PluginInstance {
   private let component: String
   private let standIn: any PluginStandIn
   private weak var receiver: (any PluginReceiver)?
-  /// In the order of the inputs; answers are passed on up to the first that is missing.
+  /// In the order of the inputs; answers are passed on up to the first missing one.
   private var waiting: [(number: Int, answer: PluginAnswer?, call: (any Cancellable)?)] = []
   private let executor: Executor
 
@@ -81,7 +81,7 @@ final class StubbedInstance: PluginInstance {
   }
 }
 
-/// A pure function of a plugin for which a test has stubs.
+/// A pure function of a plugin that a test replaces by stubs.
 final class StubbedRow: PluginRowFunction, Sendable {
   private let component: String
   private let standIn: any PluginStandIn

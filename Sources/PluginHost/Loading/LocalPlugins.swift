@@ -3,7 +3,7 @@ import PipelineCore
 
 /// The plugins of this machine: those that pipeline files name, and those of the plugin directories.
 package struct LocalPlugins: PluginProvider {
-  /// Whether plugins whose spec is not known are loaded or started to ask for it, as for running a pipeline; otherwise nothing is.
+  /// Whether plugins whose spec is unknown are loaded or started to get it, as running a pipeline needs; otherwise no plugin is started.
   package var asks: Bool
   /// Every shared library and executable in them is a plugin.
   package var directories: [String]
@@ -39,7 +39,7 @@ package struct LocalPlugins: PluginProvider {
       case .failure(let fault):
         var fault = fault
         if access(declaration.file.ownFile, F_OK) != 0 {
-          fault.help = "A relative path counts from the directory of the pipeline file"
+          fault.help = "A relative path is resolved against the directory of the pipeline file"
         } else if fault.isUnknown {
           fault.help = "Run 'rxd plugin check \(Printable.cut(path))' once; it starts the plugin and keeps its spec"
         }
@@ -104,7 +104,7 @@ package struct LocalPlugins: PluginProvider {
     if let kept {
       let result = read(kept.document, file, digest)
       guard case .success(let plugin) = result, plugin.digest != kept.whole ?? digest else { return result }
-      // One of the files that the spec names has changed, and the spec may have, too.
+      // One of the files that the spec names has changed, so the spec may have changed, too.
     }
     guard asks else {
       return .failure(
@@ -129,7 +129,7 @@ package struct LocalPlugins: PluginProvider {
         NativeLibrary.note(file, digest: digest, as: plugin.digest)
         return keep(result, digest)
       }
-      // The loaded library may have read older versions of its files: then it is loaded again, or the load fails.
+      // If the loaded library may have read older versions of its files, it is loaded again, or the load fails.
       return keep(read(try NativeLibrary.load(file, digest: plugin.digest).document, file, digest), digest)
     } catch {
       return .failure(Fault(message: error.message))
@@ -198,7 +198,7 @@ package struct LoadedPlugin: Sendable {
     }
   }
 
-  /// Why its functions do not fit its spec, a sentence for each; for native plugins.
+  /// Why its functions do not match its spec, one sentence for each mismatch; for native plugins.
   package func problems() -> [String] {
     guard file.form == .native else { return [] }
     do throws(PluginFault) {

@@ -16,7 +16,7 @@ enum SpecStore {
   /// The files that specs name, by the plugin's own file.
   private static let uses = Mutex<[String: [String]]>([:])
 
-  /// The document of the plugin for this digest; nil: unknown. A file that others may have written is not believed.
+  /// The document of the plugin for this digest; nil: unknown. A file that others may have written is not trusted.
   static func entry(_ file: PluginFile, _ digest: String) -> Entry? {
     if let known = known.withLock({ $0[digest] }) { return known }
     for path in places(file, digest) {
@@ -27,7 +27,7 @@ enum SpecStore {
     return nil
   }
 
-  /// Keeps a spec for later runs, where there is a directory for it.
+  /// Stores a spec for later runs, if there is a directory for it.
   static func keep(_ entry: Entry, _ digest: String) {
     known.withLock { $0[digest] = entry }
     guard let directory = directory, makeDirectories(directory) else { return }
@@ -46,7 +46,7 @@ enum SpecStore {
   static func fileBeside(_ file: PluginFile) -> String { file.ownFile + ".spec" }
 
   static func write(_ entry: Entry, _ digest: String, to path: String) throws(PosixError) {
-    // The spec may be written over several lines; as JSON text it has none of its own.
+    // The document may span several lines: between JSON values line breaks are white space.
     let whole = entry.whole.map { "\"whole\":\"\($0)\"," } ?? ""
     var bytes = Array("{\"digest\":\"\(digest)\",\(whole)\"spec\":".utf8)
     bytes += entry.document

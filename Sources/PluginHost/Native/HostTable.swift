@@ -2,7 +2,7 @@ import CPlugin
 import Glibc
 import PipelineCore
 
-/// The functions of ``rxd_host``. Each is called by plugins, on any thread, with values of its own call.
+/// The functions of ``rxd_host``. Plugins call each of them on any thread, with values that belong to the current call.
 enum HostTable {
   /// Lives as long as the process.
   nonisolated(unsafe) static let pointer: UnsafePointer<rxd_host> = {

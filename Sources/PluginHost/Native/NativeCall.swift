@@ -5,7 +5,7 @@ import PipelineCore
 extension NativeHandle {
   /// Hands inputs to the plugin.
   ///
-  /// - Parameter pause: begins if a sink asks for one.
+  /// - Parameter pause: Begins if the sink asks for a pause.
   /// - Returns: The answers and, after a failure, the reason; then it must not be called again.
   func run(_ inputs: [PluginInput], pausing pause: RetryPause) -> (answers: [PluginAnswer], fault: PluginFault?) {
     let answers = NativeAnswers(inputs)
@@ -32,14 +32,14 @@ extension NativeHandle {
       return (answers.all(), nil)
     case Int32(RXD_RETRY.rawValue) where component.process == nil:
       let found = answers.all(again: scope.takeFailure().message)
-      // A sink that has delivered all of them and asks for a pause gets none of them again, so it must not wait for one.
+      // A sink that has delivered every input and asks for a pause gets no input again, so it must not wait for one.
       if case .again? = found.last?.verdict { pause.begin() }
       return (found, nil)
     default: return (answers.answered(), scope.takeFailure())
     }
   }
 
-  /// Calls `body` with the inputs as the plugin gets them.
+  /// Calls `body` with the inputs in the form that the plugin receives.
   private static func withBatch(
     _ inputs: [PluginInput], _ arena: Arena, _ body: (UnsafePointer<rxd_batch>) -> Int32
   ) -> Int32 {
@@ -82,10 +82,10 @@ final class NativeAnswers {
   var state: [UInt8]?
   private let inputs: [PluginInput]
   private var answers: [PluginAnswer]
-  /// The input of the last call: events that are sent for an earlier input count for this one.
+  /// The input of the last call; events sent for an earlier input are attributed to it.
   private var reached = 0
   private var isAnswered: [Bool]
-  /// The input with which the output completes: later ones count as not taken.
+  /// The input that completes the output; later inputs count as not taken.
   private var last: Int?
 
   init(_ inputs: [PluginInput]) {
@@ -109,7 +109,7 @@ final class NativeAnswers {
 
   func set(_ name: String, _ after: Int64?) { answers[reached].timers.append((name, after)) }
 
-  /// The output completes behind what was sent for the input and for earlier ones. The first call counts.
+  /// The output completes after everything that was sent for this input and earlier ones. Only the first call counts.
   func finish(_ index: Int) {
     guard last == nil else { return }
     let index = max(reached, min(index, inputs.count - 1))
@@ -121,7 +121,7 @@ final class NativeAnswers {
 
   var hasFinished: Bool { last != nil }
 
-  /// Whether what is made of the input counts.
+  /// Whether events made from this input count.
   private func isTaken(_ index: Int) -> Bool { last.map { index <= $0 } ?? true }
 
   func delivered(_ count: Int) {
@@ -136,7 +136,7 @@ final class NativeAnswers {
     return answers
   }
 
-  /// The answers of answered inputs; the first unanswered input, if there is one, is wanted again.
+  /// The answers so far; the first unanswered input, if there is one, must be given again.
   func all(again message: String) -> [PluginAnswer] {
     guard let first = isAnswered.firstIndex(of: false) else { return answers }
     var found = answers.indices.filter { isAnswered[$0] }.map { answers[$0] }

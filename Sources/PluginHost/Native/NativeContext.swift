@@ -18,7 +18,7 @@ final class NativeContext: Sendable {
 
   func log(_ level: Services.Level, _ message: @autoclosure () -> String) { log.say(level, message()) }
 
-  /// Reports lines that were left out.
+  /// Reports how many lines were dropped.
   func flushLog() { log.flush() }
 
   func count(_ name: String, _ by: Int64) { meter.count(name, by) }
@@ -28,7 +28,7 @@ final class NativeContext: Sendable {
 final class NativeHandle: @unchecked Sendable {
   let component: rxd_component
   let context: NativeContext
-  /// Nil: of a pure function, which has nothing to bring to an end.
+  /// Nil for a pure function, which needs no cleanup.
   private let life: PluginLife?
   private(set) var pointer: UnsafeMutableRawPointer?
   /// The output of an operator completes before the first input.
@@ -86,7 +86,7 @@ final class NativeHandle: @unchecked Sendable {
 
   private static func withText<Result>(_ bytes: [UInt8]?, _ body: (rxd_text) -> Result) -> Result {
     guard let bytes else { return body(.none) }
-    // An empty array may have no address, which would mean that there is none.
+    // An empty array may have a null address, which would mean that there is no array.
     return (bytes + [0]).withUnsafeBytes { body(rxd_text(UnsafeRawBufferPointer(rebasing: $0.dropLast()))) }
   }
 

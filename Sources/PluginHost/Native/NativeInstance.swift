@@ -6,9 +6,9 @@ final class NativeInstance: PluginInstance, @unchecked Sendable {
   private let services: PluginServices
   private weak var receiver: (any PluginReceiver)?
   private let make: @Sendable (PluginOpening) throws(PluginFault) -> NativeHandle
-  /// Used by the worker alone.
+  /// Used by the worker only.
   private var handle: NativeHandle?
-  /// Used by the worker alone: the output has completed, and what was handed over behind it is not taken.
+  /// The output has completed, so inputs submitted after that are ignored. Used by the worker only.
   private var hasFinished = false
   private let pause = RetryPause()
   private let isClosed = Atomic(false)
@@ -69,7 +69,7 @@ final class NativeInstance: PluginInstance, @unchecked Sendable {
   private func run(_ inputs: [PluginInput]) {
     guard let handle, !isClosed.load(ordering: .acquiring) else { return }
     var rest = pause.admit(inputs)
-    // A state is asked for behind an input, so that one ends a call.
+    // A state is requested after an input, so that input is the last of a call.
     while !rest.isEmpty, !pause.isOn, !hasFinished, self.handle != nil {
       let end = rest.firstIndex(where: \.wantsState).map { $0 + 1 } ?? rest.endIndex
       call(handle, Array(rest[..<end]))

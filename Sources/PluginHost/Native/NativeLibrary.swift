@@ -3,7 +3,7 @@ import Glibc
 import PipelineCore
 import Synchronization
 
-/// A loaded shared library. It stays loaded: its functions may be on a stack, and its values in a state.
+/// A loaded shared library. It is never unloaded: its functions may be on a stack, and its values in a state.
 final class NativeLibrary: @unchecked Sendable {
   /// The document with its specs.
   let document: [UInt8]
@@ -22,7 +22,7 @@ final class NativeLibrary: @unchecked Sendable {
     loaded.withLock { $0[file.path]?.byDigest[digest] != nil }
   }
 
-  /// The library that was loaded by `digest` is known by another one, too: with the files that its spec names.
+  /// The library loaded under `digest` is also known under a second digest, which includes the files that its spec names.
   static func note(_ file: PluginFile, digest: String, as whole: String) {
     loaded.withLock { loaded in
       let library = loaded[file.path]?.byDigest[digest]
@@ -30,12 +30,12 @@ final class NativeLibrary: @unchecked Sendable {
     }
   }
 
-  /// Loads a library once in a process. A file that has taken its place is loaded beside it: the old one stays, and pipelines that
-  /// were compiled with it go on with it.
+  /// Loads a library once in a process. A file that replaces it is loaded beside it; the old library stays loaded, and pipelines that
+  /// were compiled with it keep using it.
   ///
   /// - Parameters:
   ///   - digest: of the library and of the files that it uses.
-  ///   - contract: the one that is offered to it; with another than ours, it is loaded for this call.
+  ///   - contract: the version offered to the library; if it is not our own, the library is loaded for this call only.
   static func load(
     _ file: PluginFile, digest: String, contract: Int = PluginSpec.contract
   ) throws(PluginFault) -> NativeLibrary {
@@ -45,13 +45,13 @@ final class NativeLibrary: @unchecked Sendable {
       if let known = versions.byDigest[digest] { return known }
       var status = stat()
       let isThere = stat(file.path, &status) == 0
-      // The loader would give the old library again, with pages of the new file in it.
+      // dlopen would return the old library, with pages of the new file mapped into it.
       if isThere, let old = versions.mapped.first(where: { $0.device == status.st_dev && $0.inode == status.st_ino }) {
         return .failure(
           PluginFault(
             old.code == file.codeDigest
               ? "a file that it uses has changed since it was loaded; restart rxd, or put a copy of the library in its place with 'install'"
-              : "its file was written over while it is loaded, which changes code that runs; restart rxd, and put the next version in its place with 'mv' or 'install'"
+              : "its file was written over while it is loaded, which changes running code; restart rxd, and put the next version in its place with 'mv' or 'install'"
           ))
       }
       let result: Result<NativeLibrary, PluginFault>
@@ -66,7 +66,7 @@ final class NativeLibrary: @unchecked Sendable {
     return try result.get()
   }
 
-  /// Another name of the same file: the loader compares the names that it was given before it looks at files.
+  /// Uses another name of the same file, because the loader compares names before files.
   private static func alias(_ path: String, _ version: Int) -> String {
     guard let slash = path.lastIndex(of: "/") else { return String(repeating: "./", count: version + 1) + path }
     return path[...slash] + String(repeating: "./", count: version) + path[path.index(after: slash)...]
@@ -78,11 +78,11 @@ final class NativeLibrary: @unchecked Sendable {
       throw PluginFault("it cannot be loaded: \(problem.map { String(cString: $0) } ?? "no reason was given")")
     }
     guard let magic = rx_symbol(library, "rxd_plugin_magic") else {
-      throw PluginFault("it is no plugin: it does not export 'rxd_plugin_magic'")
+      throw PluginFault("it is not a plugin: it does not export 'rxd_plugin_magic'")
     }
     try Self.check(magic.assumingMemoryBound(to: rxd_magic.self).pointee)
     guard let symbol = rx_symbol(library, "rxd_plugin_init") else {
-      throw PluginFault("it is no plugin: it does not export 'rxd_plugin_init'")
+      throw PluginFault("it is not a plugin: it does not export 'rxd_plugin_init'")
     }
     let start = unsafeBitCast(
       symbol,
@@ -114,7 +114,7 @@ final class NativeLibrary: @unchecked Sendable {
   private static func check(_ magic: rxd_magic) throws(PluginFault) {
     let name = withUnsafeBytes(of: magic.name) { Array($0) }
     guard name.starts(with: Array("rxdplug".utf8)) else {
-      throw PluginFault("it is no plugin: 'rxd_plugin_magic' is not that of rxd_plugin.h")
+      throw PluginFault("it is not a plugin: 'rxd_plugin_magic' is not that of rxd_plugin.h")
     }
     guard Int(magic.contract) <= PluginSpec.contract, magic.contract >= 1 else {
       throw PluginFault("it was compiled for contract \(magic.contract), and this rxd knows \(PluginSpec.contract)")
@@ -124,7 +124,9 @@ final class NativeLibrary: @unchecked Sendable {
         "its pointers have \(magic.pointer_bytes) bytes, and those of this rxd have \(MemoryLayout<Int>.size)")
     }
     let isLittle = UInt16(1).littleEndian == 1
-    guard (magic.little_endian == 1) == isLittle else { throw PluginFault("its byte order is another one") }
+    guard (magic.little_endian == 1) == isLittle else {
+      throw PluginFault("its byte order differs from that of this machine")
+    }
     guard magic.batch_format == 1 else {
       throw PluginFault("its batches have format \(magic.batch_format), and this rxd knows 1")
     }
@@ -132,21 +134,21 @@ final class NativeLibrary: @unchecked Sendable {
 
   // MARK: Components
 
-  /// The functions of a component; those that it does not have are null.
+  /// The functions of a component; missing ones are null.
   private func component(_ spec: PluginComponentSpec) throws(PluginFault) -> rxd_component {
     let base = UnsafeRawPointer(plugin.components)
     for index in 0..<Int(plugin.component_count) {
       guard let start = base.map({ $0 + index * plugin.component_size }) else { break }
-      // Newer plugins have more, older ones less.
+      // Newer plugins have larger tables, older ones smaller.
       let size = min(Int(start.loadUnaligned(as: UInt32.self)), plugin.component_size, MemoryLayout<rxd_component>.size)
       var component = rxd_component()
       withUnsafeMutableBytes(of: &component) { $0.copyMemory(from: UnsafeRawBufferPointer(start: start, count: size)) }
       if component.name.string == spec.name, component.kind.string == spec.kind.rawValue { return component }
     }
-    throw PluginFault("its spec has the \(spec.kind.rawValue) '\(spec.name)', and its table of functions has not")
+    throw PluginFault("its spec has the \(spec.kind.rawValue) '\(spec.name)', but its table of functions does not")
   }
 
-  /// Why the functions do not fit the spec; nil: they do.
+  /// Why the functions do not match the spec; nil if they do.
   func problem(_ spec: PluginComponentSpec) -> String? {
     do throws(PluginFault) {
       let component = try component(spec)
@@ -157,7 +159,7 @@ final class NativeLibrary: @unchecked Sendable {
         default: spec.form == .row ? component.row == nil ? "row" : nil : component.process == nil ? "process" : nil
         }
       if let missing { return "the \(spec.kind.rawValue) '\(spec.name)' has no function '\(missing)'" }
-      if spec.stateVersion > 0, component.save == nil { return "'\(spec.name)' has state and no function 'save'" }
+      if spec.stateVersion > 0, component.save == nil { return "'\(spec.name)' has state but no function 'save'" }
       return nil
     } catch { return error.message }
   }

@@ -8,7 +8,7 @@ struct NativeScope {
   /// `arena`: lives longer than the scope.
   init(_ arena: Arena) { raw = rxd_scope(arena: Unmanaged.passUnretained(arena).toOpaque(), failure: nil) }
 
-  /// Calls `body` with the scope as the plugin gets it.
+  /// Calls `body` with the pointer to the scope that the plugin receives.
   @inline(__always)
   mutating func withPointer<Result>(_ body: (UnsafeMutablePointer<rxd_scope>) -> Result) -> Result {
     withUnsafeMutablePointer(to: &raw, body)
@@ -22,7 +22,7 @@ struct NativeScope {
     return PluginFault(said.message, at: said.place)
   }
 
-  /// Frees the message of a plugin that called `fail` and then did not fail.
+  /// Frees the message of a plugin that called `fail` but then returned success.
   mutating func end() { if raw.failure != nil { _ = takeFailure() } }
 
   final class Message {
@@ -54,7 +54,7 @@ extension rxd_text {
 }
 
 extension Value {
-  /// As a plugin sees it: the same two words.
+  /// The value as plugins see it: the same two words.
   @inline(__always) var raw: rxd_value { rxd_value(word: (payload, head)) }
 }
 

@@ -14,9 +14,9 @@ final class NativeSource: PluginSourceInstance, @unchecked Sendable {
     var acks: [rxd_ack] = []
     var isStopping = false
     var isClosed = false
-    /// Whether the stop has ended a wait.
+    /// Whether a wait was ended by the stop.
     var isStopKnown = false
-    /// How many events of those that were handed over are not acknowledged.
+    /// The number of submitted events that are not acknowledged yet.
     var unacknowledged = 0
     /// When it was closed, on the monotonic clock.
     var closedAt: Int64 = 0
@@ -24,7 +24,7 @@ final class NativeSource: PluginSourceInstance, @unchecked Sendable {
   private let shared = Guarded(Shared())
   private let awake: WakeEvent?
 
-  // On the thread alone.
+  // Used by the source's thread only.
   private var raw: UnsafeMutablePointer<rxd_source>
   private var rawScope: UnsafeMutablePointer<rxd_scope>
   private var arena = Arena()
@@ -59,7 +59,7 @@ final class NativeSource: PluginSourceInstance, @unchecked Sendable {
     do throws(PosixError) {
       _ = try OwnThread("rxd plugin", stackBytes: 8 << 20) { [self] in run(opening) }
     } catch {
-      end(.died("no thread for the plugin: \(error.message)"))
+      end(.died("the plugin cannot get a thread: \(error.message)"))
     }
   }
 
@@ -78,7 +78,7 @@ final class NativeSource: PluginSourceInstance, @unchecked Sendable {
     awake?.wake()
   }
 
-  /// Its thread has come to its end, and with it the instance.
+  /// Its thread has ended, and the instance with it.
   func release() { queue.stop() }
 
   func close() {
@@ -93,7 +93,7 @@ final class NativeSource: PluginSourceInstance, @unchecked Sendable {
   }
 
   private func end(_ end: PluginSourceEnd) {
-    // Behind the events that came before.
+    // Follows the events that were queued before it.
     _ = queue.handOver(bytes: 0) { [self] in receiver?.ended(end, of: self) }
   }
 
@@ -110,7 +110,7 @@ final class NativeSource: PluginSourceInstance, @unchecked Sendable {
     rawScope.pointee.arena = Unmanaged.passUnretained(arena).toOpaque()
     let status = handle.component.run?(handle.pointer, rawScope, raw) ?? Int32(RXD_FAILED.rawValue)
     if status == 0 || status == Int32(RXD_STOP.rawValue) {
-      // Events that it has added and not handed over.
+      // Events that it has added but not submitted.
       _ = flush()
       end(.complete)
     } else {
@@ -126,7 +126,7 @@ final class NativeSource: PluginSourceInstance, @unchecked Sendable {
 
   var scope: UnsafeMutablePointer<rxd_scope> { rawScope }
   var isStopping: Bool { shared.withLock { $0.isStopping } }
-  /// 0: the source goes on; 1: it must stop; 2: it must stop, and no acknowledgement follows.
+  /// 0: the source continues; 1: it must stop; 2: it must stop, and no acknowledgement follows.
   var stopping: Int32 { shared.withLock { Self.isOver($0) ? 2 : $0.isStopping ? 1 : 0 } }
 
   /// Whether no further acknowledgement follows.
@@ -139,7 +139,7 @@ final class NativeSource: PluginSourceInstance, @unchecked Sendable {
   func add(_ value: Value, _ token: UInt64) -> Int32 {
     var value = value
     if batch.events.count >= Self.largestBatch {
-      // It lives in the memory that goes with the full batch.
+      // It points into memory that is released with the full batch.
       let owned = OwnedValue(value)
       if flush() != 0 { return Int32(RXD_STOP.rawValue) }
       value = arena.copy(owned.value)

@@ -8,11 +8,11 @@ import Transport
 protocol FrameHandler: AnyObject {
   /// One frame, an object; it lives as long as `block`. Returns why the program broke the contract, or nil.
   func take(_ frame: Value, _ block: LineBlock) -> String?
-  /// All complete frames that were there have been taken.
+  /// All complete frames received so far have been handled.
   func tookAll()
-  /// The program has ended, or was killed, without being asked to. `isFinal`: it makes no sense to start it again.
+  /// The program has ended, or was killed, unexpectedly. `isFinal`: restarting it is pointless.
   func ended(_ reason: String, isFinal: Bool)
-  /// The time since which an input is unanswered, on the monotonic clock; nil: none is.
+  /// Since when an input has been unanswered, on the monotonic clock; nil if none is.
   var waitingSince: Int64? { get }
 }
 
@@ -28,13 +28,13 @@ final class PluginProcess: @unchecked Sendable {
   private struct Shared {
     var outgoing: [UInt8] = []
     var isClosing = false
-    /// When it is closed at the latest, on the monotonic clock.
+    /// The deadline for closing it, on the monotonic clock.
     var closing: Int64?
   }
   private let shared = Mutex(Shared())
   private let awake: WakeEvent?
 
-  // The rest belongs to the thread.
+  // Everything below is used by the thread only.
   private var child: ChildProgram?
   private var writing: [UInt8] = []
   private var written = 0
@@ -43,10 +43,10 @@ final class PluginProcess: @unchecked Sendable {
   private let json = JSONParser()
   private(set) var spec: [UInt8]?
   private var startedAt: Int64 = 0
-  /// When the pipes were closed for it to end; 0: they are not.
+  /// When the pipes were closed to end it; 0: they are open.
   private var closedAt: Int64 = 0
   private var isDone = false
-  /// Nil: it ends because it was asked to.
+  /// Nil: it ends on request.
   private var fault: (reason: String, isFinal: Bool)?
   private var lastPing: (number: Int, at: Int64)?
   private var pings = 0
@@ -55,7 +55,7 @@ final class PluginProcess: @unchecked Sendable {
   /// From the start of the program to its end.
   private var life: PluginLife?
 
-  /// The most bytes of a frame, both ways.
+  /// The most bytes of a frame, in both directions.
   static let frameLimit = 16 << 20
   private static let second: Int64 = 1_000_000_000
   private static let startTimeout = 5 * second
@@ -95,7 +95,7 @@ final class PluginProcess: @unchecked Sendable {
     awake?.wake()
   }
 
-  /// Ends it when this time has passed, if nothing else does before.
+  /// Ends it after this time, unless it ends before.
   func close(within nanoseconds: Int64) {
     shared.withLock { $0.closing = monotonicNow() &+ nanoseconds }
     awake?.wake()
@@ -103,7 +103,7 @@ final class PluginProcess: @unchecked Sendable {
 
   // MARK: On the thread
 
-  /// Starts the program. Throws why it cannot.
+  /// Starts the program. Throws the reason if it cannot be started.
   func start() throws(PluginFault) {
     guard case .program(let arguments, _) = file.form else { throw PluginFault("it is no program") }
     if let refusal = file.refusal() { throw PluginFault(refusal) }
@@ -161,7 +161,7 @@ final class PluginProcess: @unchecked Sendable {
     if ready.contains(.output) { _ = read() }
     if ready.contains(.errors) { _ = child?.readErrors(&errors, log) }
     if ready.contains(.end), let status = child?.status() {
-      // It may have answered before its end.
+      // It may have sent answers before it ended.
       while read() {}
       over(describeEnd(status))
     } else {
@@ -206,7 +206,7 @@ final class PluginProcess: @unchecked Sendable {
     if let end = child?.write(writing, from: written) {
       written = end
     } else {
-      // It reads no more: its end says why.
+      // It no longer reads; its exit status tells why.
       written = writing.count
       child?.closeInput()
     }
@@ -238,7 +238,7 @@ final class PluginProcess: @unchecked Sendable {
     let frame = json.open(line, checking: .everything)
     guard frame.is(.jsonMap) else {
       return fail(
-        "it has sent a line that is no JSON object (its standard output belongs to rxd; messages go to standard error): \(Printable.cut(line, limit: 200))"
+        "it has sent a line that is not a JSON object (its standard output belongs to rxd; messages go to standard error): \(Printable.cut(line, limit: 200))"
       )
     }
     if frame["log"].is(.string) {
@@ -266,7 +266,7 @@ final class PluginProcess: @unchecked Sendable {
     spec = found
   }
 
-  /// Whether it has broken the contract and its end has not been said yet.
+  /// Whether it has broken the contract and its end is not reported yet.
   var isEnding: Bool { fault != nil && !isDone }
 
   // MARK: The end
@@ -306,7 +306,7 @@ final class PluginProcess: @unchecked Sendable {
     child = nil
   }
 
-  /// Kills it and waits for its end; for a thread that runs nothing any more.
+  /// Kills it and waits for its end; for when its thread no longer runs.
   func destroy() {
     guard let child = child.take() else { return }
     let ended = child.process

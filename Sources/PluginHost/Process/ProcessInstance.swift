@@ -11,7 +11,7 @@ final class ProcessInstance: PluginInstance, @unchecked Sendable {
   private let finished = Atomic(false)
   // In turns.
   private var program: SharedProgram?
-  /// Its first inputs were also given to a process that has ended.
+  /// Its first inputs were already given to a process that has ended.
   private var isRepeating = false
   let pause = RetryPause()
 
@@ -34,10 +34,10 @@ final class ProcessInstance: PluginInstance, @unchecked Sendable {
 
   // MARK: From the node
 
-  /// Nobody waits for its answers any more.
+  /// Its answers are no longer needed.
   var isOver: Bool { isClosed || hasFinished }
   var isClosed: Bool { closed.load(ordering: .acquiring) }
-  /// Its output has completed: what it answers behind that does not count.
+  /// Its output has completed, so later answers are ignored.
   var hasFinished: Bool { finished.load(ordering: .acquiring) }
 
   func open(_ opening: PluginOpening) {

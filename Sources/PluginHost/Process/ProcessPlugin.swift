@@ -4,7 +4,7 @@ import Synchronization
 /// A plugin that is a program: each step that uses it has its own process.
 final class ProcessPlugin: PluginMaker {
   let file: PluginFile
-  /// The document with its specs, as the pipeline file was checked with.
+  /// The document with its specs that the pipeline file was checked against.
   let document: [UInt8]
   /// How many programs run, for one pipeline file.
   private let running = Atomic(0)
@@ -143,7 +143,7 @@ struct FrameWriter: @unchecked Sendable {
     buffer.append("{\"id\":\(id),\"to\":\(instance),\"save\":true}\n")
   }
 
-  /// Nothing more comes for now to the instance.
+  /// The instance gets no further input for now.
   mutating func appendFlush(_ instance: Int) { buffer.append("{\"flush\":\(instance)}\n") }
 
   private func append(_ value: Value) { _ = JSONWriter.append(value, to: buffer) }

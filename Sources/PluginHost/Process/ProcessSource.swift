@@ -49,7 +49,7 @@ final class ProcessSource: PluginSourceInstance, FrameHandler, @unchecked Sendab
         } catch { end(.refused(error.message, place: "")) }
       }
     } catch {
-      end(.died("no thread for the plugin: \(error.message)"))
+      end(.died("the plugin cannot get a thread: \(error.message)"))
     }
   }
 
@@ -80,7 +80,7 @@ final class ProcessSource: PluginSourceInstance, FrameHandler, @unchecked Sendab
     if isNew { process.send("{\"to\":1,\"stop\":true}\n") }
   }
 
-  /// How long the program waits for a next acknowledgement once nothing else comes.
+  /// How long the program waits for the next acknowledgement after everything else has ended.
   private static let patience: Int64 = 5_000_000_000
 
   func release() {
@@ -99,7 +99,7 @@ final class ProcessSource: PluginSourceInstance, FrameHandler, @unchecked Sendab
   }
 
   func close() {
-    // Acknowledgements may come only now, when the state is on the disk.
+    // Acknowledgements may arrive as late as now, when the state is on the disk.
     shared.withLock { $0.isReleased = false }
     if !releases() { process.close(within: Self.patience) }
   }
@@ -110,7 +110,7 @@ final class ProcessSource: PluginSourceInstance, FrameHandler, @unchecked Sendab
   }
 
   private func end(_ end: PluginSourceEnd) {
-    // Behind the events that came before.
+    // Follows the events that were queued before it.
     services.executor.postBatch { [self] in
       if !shared.withLock({ $0.isClosed }) { receiver?.ended(end, of: self) }
     }
@@ -118,7 +118,7 @@ final class ProcessSource: PluginSourceInstance, FrameHandler, @unchecked Sendab
 
   // MARK: On the thread of the program
 
-  /// A source may be silent without a limit.
+  /// A source may be silent for any time.
   var waitingSince: Int64? { nil }
 
   func take(_ frame: Value, _ block: LineBlock) -> String? {
@@ -129,8 +129,8 @@ final class ProcessSource: PluginSourceInstance, FrameHandler, @unchecked Sendab
       }
       return nil
     }
-    guard !frame["from"].isAbsent else { return "it has sent a frame that the contract does not have" }
-    if isComplete { return "it has sent something behind its end" }
+    guard !frame["from"].isAbsent else { return "it has sent a frame that the contract does not define" }
+    if isComplete { return "it has sent something after its end" }
     let before = batch.events.count
     let event = frame["event"]
     if !event.isAbsent { batch.events.append(event) }
@@ -191,7 +191,7 @@ final class ProcessSource: PluginSourceInstance, FrameHandler, @unchecked Sendab
     let (events, tokens) = (batch.events.count, batch.tokens.count)
     batch = PluginSourceBatch()
     shared.withLock { $0.unacknowledged += tokens }
-    // Waits while the input is paused; credit bounds how much does.
+    // Waits while the input is paused; the credit bounds how many events wait.
     let charge = MemoryCharge(bytes, of: services.memory)
     services.executor.postBatch { [self] in
       receiver?.take(sent, of: self)

@@ -18,7 +18,7 @@ final class SharedProgram: FrameHandler, @unchecked Sendable {
   private struct Awaited {
     enum Kind {
       case input
-      /// The state behind the input.
+      /// The state after the input.
       case state
       /// The input could not be handed over.
       case failed(String)
@@ -34,11 +34,11 @@ final class SharedProgram: FrameHandler, @unchecked Sendable {
     var lastInstance = 0
     var lastID = 0
     var awaited = Deque<Awaited>()
-    /// Inputs that are held back while one is looked for that ends the program.
+    /// Inputs held back while the one that ends the program is searched for.
     var waiting = Deque<(instance: ProcessInstance, input: PluginInput)>()
     /// The number of next inputs that may have ended the last process: they are handed over one at a time.
     var suspects = 0
-    /// When the first of the awaited was handed over, or the last answer came.
+    /// When the first unanswered input was submitted, or the last answer came.
     var since: Int64 = 0
     var isOver = false
     var writer = FrameWriter()
@@ -83,13 +83,13 @@ final class SharedProgram: FrameHandler, @unchecked Sendable {
         } catch { cannotStart(error.message) }
       }
     } catch {
-      ended("no thread for the plugin: \(error.message)", isFinal: false)
+      ended("the plugin cannot get a thread: \(error.message)", isFinal: false)
     }
   }
 
   private func cannotStart(_ reason: String) { ended(reason, isFinal: true) }
 
-  /// Opens an instance; false: the program comes to its end.
+  /// Opens an instance; false: the program is ending.
   func join(_ instance: ProcessInstance, _ opening: PluginOpening) -> Bool {
     shared.withLock { shared in
       guard !shared.isOver else { return false }
@@ -103,7 +103,7 @@ final class SharedProgram: FrameHandler, @unchecked Sendable {
     }
   }
 
-  /// - Parameter areSuspects: They were given to a process that has ended.
+  /// - Parameter areSuspects: They were already given to a process that has ended.
   func submit(_ inputs: ArraySlice<PluginInput>, of instance: ProcessInstance, areSuspects: Bool) {
     let failed = shared.withLock { shared -> Deliveries in
       guard !shared.isOver, !instance.isOver else { return Deliveries() }
@@ -155,7 +155,7 @@ final class SharedProgram: FrameHandler, @unchecked Sendable {
     }
   }
 
-  /// Nothing more comes for the instance. The program ends with the turn in which it has none any more.
+  /// The instance gets no further input. The program ends with the turn in which its last instance ends.
   func leave(_ instance: ProcessInstance) {
     let isEmpty = shared.withLock { shared -> Bool in
       guard shared.instances.removeValue(forKey: instance.number) != nil, !shared.isOver else { return false }
@@ -167,12 +167,12 @@ final class SharedProgram: FrameHandler, @unchecked Sendable {
       return shared.instances.isEmpty
     }
     guard isEmpty else { return }
-    // An inner signal that takes the place of another opens its instance in the same turn.
+    // An inner signal that replaces another one opens its instance in the same turn.
     let leaving = Leaving(self)
     services.executor.post { leaving.isOver() }
   }
 
-  /// Ends the program if it has no instance, also where no turn comes any more.
+  /// Ends the program if it has no instance, even if no further turn runs.
   private final class Leaving: Sendable {
     private let program: SharedProgram
     init(_ program: SharedProgram) { self.program = program }
@@ -193,7 +193,7 @@ final class SharedProgram: FrameHandler, @unchecked Sendable {
 
   // MARK: Under the lock
 
-  /// Nothing that waits is handed to the instance any more.
+  /// Waiting inputs are no longer submitted to the instance.
   private func drop(waitingFor instance: ProcessInstance, _ shared: inout Shared) {
     guard !shared.waiting.isEmpty else { return }
     let before = shared.waiting.count
@@ -229,7 +229,7 @@ final class SharedProgram: FrameHandler, @unchecked Sendable {
     shared.awaited.append(Awaited(id: shared.lastID, instance: instance, number: input.number, kind: .state))
   }
 
-  /// The first for which somebody waits.
+  /// The first input whose answer is needed.
   private static func first(_ shared: Shared) -> Awaited? { shared.awaited.first { !$0.instance.isOver } }
 
   private func countAnswer(_ shared: inout Shared) {
@@ -249,12 +249,12 @@ final class SharedProgram: FrameHandler, @unchecked Sendable {
 
   // MARK: Answers
 
-  /// Answers on their way to their nodes, those of an instance together.
+  /// Answers on their way to their nodes, grouped by instance.
   private struct Deliveries {
     var parts: [(instance: ProcessInstance, answers: [PluginAnswer])] = []
 
     mutating func add(_ answer: PluginAnswer, _ instance: ProcessInstance) {
-      // No copy of the last part may be alive here: appending would then copy all of its answers.
+      // No copy of the last part may exist here: appending would then copy all of its answers.
       if parts.last?.instance === instance {
         parts[parts.count - 1].answers.append(answer)
       } else {
@@ -279,15 +279,15 @@ final class SharedProgram: FrameHandler, @unchecked Sendable {
     if id.is(.int) { return answer(Int(id.asInt), frame, block) }
     let through = frame["through"]
     if through.is(.int) { return answer(through: Int(through.asInt)) }
-    return "it has sent a frame that the contract does not have"
+    return "it has sent a frame that the contract does not define"
   }
 
   private func take(opened: Value, _ frame: Value) -> String? {
-    guard opened.is(.int) else { return "'opened' is no number of an instance" }
+    guard opened.is(.int) else { return "'opened' is not the number of an instance" }
     let number = Int(opened.asInt)
     let (instance, isKnown) = shared.withLock { ($0.instances[number], (1...max(1, $0.lastInstance)).contains(number)) }
-    guard isKnown else { return "it has opened \(number), which it was not asked for" }
-    // An instance that has been closed since needs no answer.
+    guard isKnown else { return "it has opened \(number), which was not requested" }
+    // The instance has been closed meanwhile and needs no answer.
     guard let instance else { return nil }
     instance.isOpeningAnswered = true
     guard frame["error"].is(.string) else {
@@ -308,12 +308,12 @@ final class SharedProgram: FrameHandler, @unchecked Sendable {
   private func answer(_ id: Int, _ frame: Value, _ block: LineBlock) -> String? {
     let awaited = shared.withLock { shared -> Awaited? in
       takeFailed(&shared, &complete)
-      // For one of an instance that is closed or has finished nobody waits, so the plugin need not answer.
+      // Inputs of a closed or finished instance need no answer.
       while let first = shared.awaited.first, first.id < id, first.instance.isOver {
         shared.awaited.removeFirst()
         takeFailed(&shared, &complete)
       }
-      // It stays the first until the frame is found to be right.
+      // It stays first in the queue until the frame has proved valid.
       guard let first = shared.awaited.first, first.id == id else { return nil }
       return first
     }
@@ -358,7 +358,7 @@ final class SharedProgram: FrameHandler, @unchecked Sendable {
   private func noteLate(_ frame: Value) {
     guard !hasNotedLate, !frame["events"].isAbsent else { return }
     hasNotedLate = true
-    services.log(.warning, "the plugin has sent events behind the end of its output; they are dropped")
+    services.log(.warning, "the plugin has sent events after the end of its output; they are dropped")
   }
 
   private func answer(through id: Int) -> String? {

@@ -49,7 +49,7 @@ package final class DatabaseWriter: @unchecked Sendable {
       try database.execute("PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON")
       if let create = options.create { try database.execute(create) }
       guard let statement = try database.prepareOne(options.sql) else {
-        return .impossible("the statement '\(options.sql)' is not one")
+        return .impossible("'\(options.sql)' is not a single statement")
       }
       (self.database, self.statement) = (database, statement)
       return nil

@@ -70,7 +70,7 @@ private final class DatabaseRun: Cancellable, Sendable {
     }
     // The query is first compiled alone, because the text put around it later could complete a partial statement.
     guard var statement = try database.prepareOne(query.sql), statement.onlyReads, !statement.columnNames.isEmpty else {
-      return refused("'query' is no single statement that reads")
+      return refused("'query' is not a single statement that only reads")
     }
     var columns = statement.columnNames
     for (index, name) in columns.enumerated() where columns[..<index].contains(name) {
@@ -120,10 +120,10 @@ private final class DatabaseRun: Cancellable, Sendable {
         statement.bind(place, value)
         unused.remove(name)
       } else {
-        return "'query' has the parameter ':\(name)', and 'bind' does not"
+        return "'query' has the parameter ':\(name)', but 'bind' does not"
       }
     }
-    return unused.min().map { "'bind' has '\($0)', and 'query' has no parameter ':\($0)'" }
+    return unused.min().map { "'bind' has '\($0)', but 'query' has no parameter ':\($0)'" }
   }
 
   private func read(

@@ -245,7 +245,7 @@ extension DeliverySink {
     let known = Set(named)
     guard known.count == named.count, named.allSatisfy(batch.isOpen) else {
       let fault =
-        "the outcome of a delivery names an event twice, or one that the batch of \(batch.items.count) has not"
+        "the outcome of a delivery names an event twice, or one that is not in the batch of \(batch.items.count)"
       log(.error, fault)
       return act(on: .again(fault), batch)
     }

@@ -299,7 +299,7 @@ package struct HostMetrics: Sendable {
   private func cgroup(_ found: inout Samples) throws(HostFailure) {
     let top = root + "/sys/fs/cgroup"
     guard access(top + "/cgroup.controllers", R_OK) == 0 else {
-      throw HostFailure(message: "\(top) is no tree of control groups (version 2): \(PosixError.text(errno))")
+      throw HostFailure(message: "\(top) is not a tree of control groups (version 2): \(PosixError.text(errno))")
     }
     var left = Self.mostGroups
     group(top, "", 0, &left, &found)

@@ -249,7 +249,7 @@ extension ChildProgram {
       }
       throw ProgramFailure(
         .arguments,
-        "cannot be started: its arguments and variables have \(size) bytes, more than the system takes (\(PosixError.text(error.code)))"
+        "cannot be started: its arguments and variables have \(size) bytes, more than the system accepts (\(PosixError.text(error.code)))"
       )
     }
   }

@@ -232,13 +232,13 @@ struct BlockReading {
     case .unfinished:
       throw PosixError(
         "decompress", file.name, code: EINVAL,
-        detail: "it ends in the middle, behind \(content.offset) bytes of its content")
+        detail: "it ends in the middle, after \(content.offset) bytes of its content")
     case .damaged:
       throw PosixError(
         "decompress", file.name, code: EINVAL,
         detail: content.offset == 0
-          ? "it is damaged, or not in the format that is expected"
-          : "it is damaged behind \(content.offset) bytes of its content")
+          ? "it is damaged, or not in the expected format"
+          : "it is damaged after \(content.offset) bytes of its content")
     }
   }
 

@@ -272,7 +272,7 @@ final class CurlExchange: HTTPStream, @unchecked Sendable {
     guard inHeaders else { return true }  // Ignores trailers.
     guard !text.contains(where: { $0 == 0 || $0 == 13 }),
       let colon = text.firstIndex(of: UInt8(ascii: ":"))
-    else { return malformed("a header line that is none") }
+    else { return malformed("an invalid header line") }
     let name = String(decoding: text[..<colon], as: UTF8.self)
     var value = text[(colon + 1)...]
     while let first = value.first, first == 32 || first == 9 { value = value.dropFirst() }

@@ -84,7 +84,7 @@ enum CurlOutcome {
     case CURLE_SSL_CONNECT_ERROR, CURLE_PEER_FAILED_VERIFICATION, CURLE_SSL_CERTPROBLEM,
       CURLE_SSL_CIPHER, CURLE_SSL_CACERT_BADFILE, CURLE_SSL_ISSUER_ERROR, CURLE_USE_SSL_FAILED,
       CURLE_SSL_INVALIDCERTSTATUS, CURLE_SSL_CRL_BADFILE, CURLE_SSL_CLIENTCERT:
-      return HTTPFailure(.tls, "cannot speak TLS with \(peer): \(reason)")
+      return HTTPFailure(.tls, "cannot establish TLS with \(peer): \(reason)")
     default:
       return HTTPFailure(.protocolError, "the exchange with \(peer) failed: \(reason)")
     }

@@ -28,7 +28,7 @@ final class AcceptGate: ChannelInboundHandler {
     guard let error = error as? IOError, AcceptShortage.isShortage(error.errnoCode) else {
       // The channel closes itself after such an error.
       let reason = (error as? IOError).map { PosixError.text($0.errnoCode) } ?? HTTPSyntax.printable("\(error)")
-      notify(.fault("connections are accepted no more: \(reason)"))
+      notify(.fault("no more connections are accepted: \(reason)"))
       return context.fireErrorCaught(error)
     }
     if let notice = shortage.failed(error.errnoCode) { notify(notice) }

@@ -313,7 +313,7 @@ extension HTTPServer.Options {
     case EADDRNOTAVAIL:
       HTTPServerFailure(
         kind: .noSuchAddress,
-        message: "cannot listen on \(place): \(host) is no address of this machine")
+        message: "cannot listen on \(place): \(host) is not an address of this machine")
     default:
       HTTPServerFailure(
         kind: .other, message: "cannot listen on \(place): \(PosixError.text(error.errnoCode))")

@@ -48,7 +48,7 @@ extension PageAccess {
     if host == "*" { return nil }
     let isAddress = host.hasPrefix("[") && host.hasSuffix("]")
     let kind = HostSyntax.kind(isAddress ? String(host.dropFirst().dropLast()) : host)
-    return kind == nil || isAddress != (kind == .version6) ? "'\(Printable.cut(host))' is no name of a host" : nil
+    return kind == nil || isAddress != (kind == .version6) ? "'\(Printable.cut(host))' is not a host name" : nil
   }
 
   package static func validate(hosts: [String], _ context: inout DecodingContext) {

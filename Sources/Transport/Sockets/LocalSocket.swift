@@ -91,7 +91,7 @@ package final class LocalSocket: Sendable {
     var status = stat()
     guard lstat(path, &status) == 0 else { return }
     guard status.st_mode & S_IFMT == S_IFSOCK else {
-      throw .failed(PosixError("make the socket", path, code: EEXIST, detail: "there is a file that is no socket"))
+      throw .failed(PosixError("make the socket", path, code: EEXIST, detail: "there is a file that is not a socket"))
     }
     switch liveness(path, isDatagram) {
     // A full queue of connections shows a live process, and so does a socket of the other kind.

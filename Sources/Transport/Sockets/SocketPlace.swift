@@ -155,7 +155,7 @@ package final class BoundSocket: Sendable {
       switch code {
       case EADDRINUSE: "another program listens there; choose another one"
       case EACCES, EPERM: "ports below 1024 are not for this user; let systemd open it, or choose another one"
-      case EADDRNOTAVAIL: "\(host) is no address of this machine"
+      case EADDRNOTAVAIL: "\(host) is not an address of this machine"
       default: PosixError.text(code)
       }
     return SocketFailure(message: "cannot listen on \(place): \(reason)")

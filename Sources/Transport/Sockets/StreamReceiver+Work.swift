@@ -239,7 +239,7 @@ extension StreamReceiver {
         session?.close()
         Glibc.close(descriptor)
         owner.counted.withLock { $0.broken += 1 }
-        notify(.lost(peer: sender.peer.text, reason: "its decoder cannot be made"))
+        notify(.lost(peer: sender.peer.text, reason: "its decoder cannot be created"))
         return
       }
       connections[tag] = Connection(descriptor, sender, session, BlockDecoding(decoder), options, now: now)

@@ -450,17 +450,17 @@ final class ClientConnection: ChannelInboundHandler, @unchecked Sendable {
       return fail(WebSocketHandshake.needsLibrary, isFinal: true)
     }
     guard list("Sec-WebSocket-Accept") == accept else {
-      return fail("\(target.text) answers another handshake: Sec-WebSocket-Accept is wrong")
+      return fail("\(target.text) answers with a wrong Sec-WebSocket-Accept")
     }
     guard list("Sec-WebSocket-Extensions").isEmpty else {
-      return fail("\(target.text) wants an extension that was not offered")
+      return fail("\(target.text) asks for an extension that was not offered")
     }
     let chosen = list("Sec-WebSocket-Protocol")
     guard chosen.isEmpty || way.options.subprotocols.contains(chosen) else {
-      return fail("\(target.text) wants the subprotocol '\(HTTPSyntax.printable(chosen))', which was not offered")
+      return fail("\(target.text) chose the subprotocol '\(HTTPSyntax.printable(chosen))', which was not offered")
     }
     if chosen.isEmpty, !way.options.subprotocols.isEmpty {
-      return fail("\(target.text) speaks none of the subprotocols that were offered", isFinal: true)
+      return fail("\(target.text) supports none of the offered subprotocols", isFinal: true)
     }
     guard way.attempt.succeed() else {
       context?.close(promise: nil)

@@ -80,7 +80,7 @@ extension ServerRequest {
     }
     let key = list("sec-websocket-key")
     guard WebSocketHandshake.isKey(key), !head.isOld, body.count == 0 else {
-      reply.reply(ServerAnswer(400, error: "this is no opening handshake of a WebSocket"))
+      reply.reply(ServerAnswer(400, error: "this is not the opening handshake of a WebSocket"))
       return false
     }
     guard let accept = WebSocketHandshake.accept(key) else {

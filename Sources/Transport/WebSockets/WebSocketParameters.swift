@@ -199,7 +199,8 @@ package struct WebSocketServing: Sendable {
   package func accept(_ request: ServerRequest, _ session: WebSocketSession) -> Bool {
     let chosen = subprotocols.first(where: request.webSocketProtocols.contains)
     if chosen == nil, !subprotocols.isEmpty {
-      request.reply.reply(ServerAnswer(400, error: "the client offers none of the subprotocols that are spoken here"))
+      request.reply.reply(
+        ServerAnswer(400, error: "the client offers none of the subprotocols that this server supports"))
       return false
     }
     return request.acceptWebSocket(session, subprotocol: chosen)
@@ -220,7 +221,7 @@ extension DecodingContext {
     }
     for name in socket.subprotocols where !HostSyntax.isToken(name) {
       badValue(
-        at: location(of: "subprotocols"), "'\(Printable.cut(name))' is no name of a subprotocol",
+        at: location(of: "subprotocols"), "'\(Printable.cut(name))' is not the name of a subprotocol",
         help: "Write one such as mqtt, without spaces and commas")
     }
     PageAccess.validate(origins: socket.origins, &self)

@@ -305,7 +305,7 @@ package final class WebSocketSession: UpgradedSpeaker, @unchecked Sendable {
 
   /// Ends the connection because its unfinished message takes the room of others.
   func giveUpUnfinished() {
-    let reason = "its message of \(unfinished) bytes or more takes the room of the others"
+    let reason = "its message of \(unfinished) bytes or more leaves no room for the others"
     reader.stop()
     noteUnfinished(0)
     end = end ?? End(code: WebSocketCode.tryAgainLater, message: reason, isClean: false)

@@ -157,7 +157,7 @@ struct PlaceOfWriter {
     _ file: FileDescriptor, _ status: FileDescriptor.Status, _ path: String, to end: Int64
   ) -> FileWriter.Resumption {
     if status.size < end {
-      return .lost("\(path) has \(status.size) bytes, and had \(end) at the last checkpoint; lines may be repeated")
+      return .lost("\(path) has \(status.size) bytes, but had \(end) at the last checkpoint; lines may be repeated")
     }
     if status.size == end { return .exact }
     if uninterrupted({ ftruncate(file.number, off_t(end)) }) != 0 {

@@ -24,7 +24,7 @@ struct LiveRanking {
       return Double(now.subtractingReportingOverflow(time).partialValue) / 1e9
     }
     if let refusal = rates.now.refusal {
-      add(98, "The last reload did not lead to the new files: \(refusal)")
+      add(98, "The last reload was rejected: \(refusal)")
     }
     for pipeline in rates.now.pipelines {
       if ["failed", "restarting"].contains(pipeline.state) {

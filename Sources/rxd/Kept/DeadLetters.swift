@@ -90,7 +90,7 @@ final class DeadLetters: Sendable {
       if dropped > 0 {
         counts.add(dropped, .dropped, of: pipeline)
         log.write(
-          .warning, pipeline, "the oldest \(dropped) rejected events were dropped, for \(folder)/\(name) was full")
+          .warning, pipeline, "the oldest \(dropped) rejected events were dropped, because \(folder)/\(name) was full")
       }
     case .failed(let name, let lines, let error):
       let pipeline = String(name.dropLast(".ndjson".count))

@@ -127,7 +127,7 @@ struct ExportedState {
       throw Fault(message: "its format is \(format), and this version of rxd reads \(Self.format)")
     }
     guard let identity = UInt64(try reader.text("identity"), radix: 16) else {
-      throw Fault(message: "'identity' is no number")
+      throw Fault(message: "'identity' is not a number")
     }
     pipeline = try reader.text("pipeline")
     let lastRow = try reader.number("last_row")

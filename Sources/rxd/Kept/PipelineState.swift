@@ -47,7 +47,7 @@ struct PipelineState {
     if let report {
       lines.append("state: \(Printable.count(report.bytes, "byte")), taken at \(StoredTime.text(report.savedAt))")
     } else {
-      lines.append("state: none, so a start begins anew")
+      lines.append("state: none, so the pipeline starts from the beginning")
     }
     let positions = report?.steps.flatMap { step in step.positions.map { (step.name, $0) } } ?? []
     if !positions.isEmpty {

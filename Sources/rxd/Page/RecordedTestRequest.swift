@@ -19,7 +19,7 @@ struct RecordedTestRequest: Sendable {
       return !busy
     }
     func refuse(_ status: Int, _ message: String) { request.answer(status, .object([("error", .string(message))])) }
-    guard isFree else { return refuse(429, "another test is being made; try again") }
+    guard isFree else { return refuse(429, "another test is being recorded; try again") }
     let own = RecordedTestRequest(body: request.body, plan: plan)
     do throws(PosixError) {
       _ = try OwnThread("rxd test", stackBytes: 8 << 20) {

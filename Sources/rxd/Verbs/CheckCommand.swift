@@ -138,10 +138,10 @@ struct CheckSettings {
   /// Rewrites the files, and shows the changed lines, on standard error if the report is for a program.
   private func makeFixes(_ paths: [String], _ front: PipelineLoader) throws {
     if !input.environment.set.isEmpty {
-      throw ValidationError("--fix rewrites files, and --set puts values in their place.")
+      throw ValidationError("--fix rewrites files, and --set replaces values in them: leave one of them out.")
     }
     if paths.contains(where: { $0 == "-" || $0.hasPrefix("/dev/") || $0.hasPrefix("/proc/") }) {
-      throw ValidationError("--fix rewrites files, and standard input is none.")
+      throw ValidationError("--fix rewrites files, so it cannot be used with standard input.")
     }
     for path in paths {
       var fixes = FixedFile(front.load(path), front)

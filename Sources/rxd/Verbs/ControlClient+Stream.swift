@@ -78,7 +78,7 @@ extension ControlClient {
       if body.isOver { break }
     }
     guard status > 0 else {
-      throw Failure(message: "the process at \(path) has ended, or is no rxd: it sent no answer")
+      throw Failure(message: "the process at \(path) has ended, or is not rxd: it sent no answer")
     }
     return Answer(status: status, body: status == 200 ? [] : head)
   }

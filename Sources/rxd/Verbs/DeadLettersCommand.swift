@@ -126,7 +126,7 @@ struct DeadLettersVerb: ParsableCommand {
 
     @Argument(help: "The pipeline.")
     var name: String
-    @Option(help: ArgumentHelp("The newest ones only, at most as many.", valueName: "count"))
+    @Option(help: ArgumentHelp("Only the newest dead letters, at most this many.", valueName: "count"))
     var limit: Int?
     @Option(help: ArgumentHelp("Those of this code only: RX504.", valueName: "code"))
     var code: String?

@@ -54,7 +54,7 @@ struct Describe: ParsableCommand {
       throw ExitStatus.usage
     }
     if format == .markdown {
-      Console.printError("\(Printable.quote(name)) is no component: --format markdown is for components")
+      Console.printError("\(Printable.quote(name)) is not a component: --format markdown is for components")
       throw ExitStatus.usage
     }
     var pages = entries.map(Self.page) + words.map(Self.page)

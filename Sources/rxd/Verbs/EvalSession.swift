@@ -59,7 +59,7 @@ final class EvalSession {
   func run() {
     Console.print("\(Version.line): one expression a line; :help for help, control-D ends.")
     if !events.isEmpty {
-      Console.print("\(Printable.count(events.count, "event")); 'event' is the first, :next goes on.")
+      Console.print("\(Printable.count(events.count, "event")); 'event' is the first, :next shows the next one.")
     }
     open()
     defer {
@@ -122,8 +122,8 @@ final class EvalSession {
   private static let commands: [(name: String, form: String, help: String)] = [
     (":help", ":help", "shows this"),
     (":event", ":event [JSON]", "shows the current event, or sets it; so does 'event = JSON or expression'"),
-    (":load", ":load FILE", "takes the events of a file, one a line"),
-    (":next", ":next", "goes on to the next event of the file"),
+    (":load", ":load FILE", "reads the events of a file, one a line"),
+    (":next", ":next", "moves to the next event of the file"),
     (":type", ":type EXPRESSION", "prints the type"),
     (":explain", ":explain EXPRESSION", "prints the fields that are read, and the program"),
     (":describe", ":describe NAME", "describes a function"), (":quit", ":quit", "ends; so does control-D"),
@@ -150,7 +150,7 @@ final class EvalSession {
       Console.print(Printable.count(events.count, "event"))
     case ":next":
       guard place + 1 < events.count else {
-        Console.note(events.isEmpty ? "There are no events; :load FILE takes some." : "That was the last event.")
+        Console.note(events.isEmpty ? "There are no events; :load FILE reads some." : "That was the last event.")
         return
       }
       place += 1

@@ -34,7 +34,7 @@ struct Format: ParsableCommand {
   func validate() throws {
     if check, write { throw ValidationError("'--check' writes nothing: leave out one of '--check' and '--write'.") }
     if write, files.contains(where: { $0 == "-" || $0 == "/dev/stdin" }) {
-      throw ValidationError("'--write' rewrites files, and standard input is none.")
+      throw ValidationError("'--write' rewrites files, so it cannot be used with standard input.")
     }
   }
 

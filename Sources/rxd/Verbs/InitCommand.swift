@@ -53,7 +53,7 @@ struct Initialize: ParsableCommand {
       sketch.format = try chosen(decode, among: PipelineSketch.formats, "--decode", "What is a line?", usual: usual)
         .name
     } else if decode != nil {
-      throw ValidationError("--decode has no meaning for '\(sketch.source.name)', whose events have one form.")
+      throw ValidationError("--decode has no effect on '\(sketch.source.name)', whose events have one form.")
     }
     sketch.steps = try chosenSteps()
     sketch.sink = try chosen(to, among: PipelineSketch.sinks, "--to", "Where does it go?")
@@ -112,7 +112,7 @@ struct Initialize: ParsableCommand {
   private static func unknown(_ name: String, _ choices: [PipelineSketch.Choice], _ option: String) -> String {
     let names = choices.map(\.name)
     let near = Suggestion.nearest(to: name, among: names).map { "did you mean '\($0)'?" }
-    return "\(option) does not know '\(Printable.cut(name))': " + (near ?? "it can be \(Suggestion.list(names)).")
+    return "\(option) cannot be '\(Printable.cut(name))': " + (near ?? "it can be \(Suggestion.list(names)).")
   }
 
   /// Asks until the answer is one of the choices; without a terminal, the usual one.

@@ -114,7 +114,7 @@ struct InputSettings {
     }
     if selection.paths.count > FileSelection.limit {
       throw ValidationError(
-        "\(selection.paths.count) files are more than the \(FileSelection.limit) that one process takes.")
+        "\(selection.paths.count) files are more than the \(FileSelection.limit) that one process accepts.")
     }
     return selection
   }

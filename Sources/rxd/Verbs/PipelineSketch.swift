@@ -14,7 +14,8 @@ struct PipelineSketch {
     Choice(name: "stdin", help: "lines from standard input"),
     Choice(name: "file", help: "a file, once", value: ("Which file?", "events.ndjson")),
     Choice(name: "follow", help: "a file as it grows", value: ("Which file?", "/var/log/app.log")),
-    Choice(name: "http", help: "a URL, asked every ten seconds", value: ("Which URL?", "http://127.0.0.1:8080/status")),
+    Choice(
+      name: "http", help: "a URL, polled every ten seconds", value: ("Which URL?", "http://127.0.0.1:8080/status")),
     Choice(name: "httpServer", help: "requests to this machine", value: ("Which address?", "127.0.0.1:8080")),
     Choice(
       name: "exec", help: "the output of a program, every ten seconds", value: ("Which program?", "cat /proc/loadavg")),

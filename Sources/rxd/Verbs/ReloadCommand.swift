@@ -201,7 +201,7 @@ struct ControlClient {
     let parts = String(decoding: bytes.prefix(64), as: UTF8.self).split(separator: " ")
     guard let head = bytes.firstRange(of: Array("\r\n\r\n".utf8)), parts.count > 1, parts[0] == "HTTP/1.1",
       let status = Int(parts[1])
-    else { throw Failure(message: "the process at \(path) has ended, or is no rxd: it sent no answer") }
+    else { throw Failure(message: "the process at \(path) has ended, or is not rxd: it sent no answer") }
     return Answer(status: status, body: Array(bytes[head.upperBound...]))
   }
 }

@@ -68,7 +68,7 @@ struct Run: ParsableCommand {
   var stats = false
 
   @Option(
-    help: ArgumentHelp("The form of --stats: text or json; default is text. (RXD_STATS_FORMAT)", valueName: "form"))
+    help: ArgumentHelp("The format of --stats: text or json; default is text. (RXD_STATS_FORMAT)", valueName: "form"))
   var statsFormat: StatisticsReport.Form?
 
   @OptionGroup(title: "Trying out") var trial: TrialOptions

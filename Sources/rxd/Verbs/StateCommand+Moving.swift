@@ -14,7 +14,7 @@ extension StateVerb {
 
     @Argument(help: "The pipeline.")
     var name: String
-    @Argument(help: "Its new name, under which nothing may be kept.")
+    @Argument(help: "Its new name, under which nothing may be stored yet.")
     var newName: String
     @OptionGroup var directory: StateDirectoryOptions
 
@@ -27,7 +27,7 @@ extension StateVerb {
       try StateFolder.locked(folder.path) {
         guard folder.allFiles(newName).isEmpty else {
           Console.printError(
-            "'\(newName)' keeps something already; 'rxd state export' saves that, 'rxd state delete' removes it")
+            "'\(newName)' has stored data already; 'rxd state export' saves it, 'rxd state delete' removes it")
           throw ExitStatus.failure
         }
         // Opening and closing the store merges its log: a store that was closed properly is one file.

@@ -136,13 +136,13 @@ struct StateVerb: ParsableCommand {
   struct Import: ParsableCommand {
     static let configuration = CommandConfiguration(
       abstract: "Replaces all that one pipeline keeps by an exported document.",
-      discussion: "The state directory is made if there is none.")
+      discussion: "The state directory is created if it does not exist.")
 
     @Argument(help: "The pipeline.")
     var name: String
     @Argument(help: "The document, or - for standard input.", completion: .file(extensions: ["json"]))
     var file: String
-    @Flag(help: "Replace the present state without a question.")
+    @Flag(help: "Replace the present state without asking.")
     var yes = false
     @OptionGroup var directory: StateDirectoryOptions
 
@@ -179,7 +179,7 @@ struct StateVerb: ParsableCommand {
 
   struct Reset: ParsableCommand {
     static let configuration = CommandConfiguration(
-      abstract: "Lets a pipeline, or one step of it, begin anew.",
+      abstract: "Resets a pipeline, or one step of it, to its initial state.",
       discussion: """
         Without --step and --outbox the whole state goes, with the positions of sources: files are read again from their \
         starts. Events to deliver and dead letters stay.
@@ -196,7 +196,7 @@ struct StateVerb: ParsableCommand {
     @OptionGroup var directory: StateDirectoryOptions
 
     func validate() throws {
-      if step != nil, outbox != nil { throw ValidationError("--step and --outbox do not go together.") }
+      if step != nil, outbox != nil { throw ValidationError("--step and --outbox cannot be combined.") }
     }
 
     func run() throws {
@@ -248,7 +248,7 @@ struct StateVerb: ParsableCommand {
       guard let left else {
         let known = report?.steps.map(\.name).joined(separator: ", ") ?? ""
         Console.printError(
-          "'\(name)' keeps nothing of a step '\(step)'" + (known.isEmpty ? "" : "; it does of: \(known)"))
+          "'\(name)' has no state of a step '\(step)'" + (known.isEmpty ? "" : "; it has state of: \(known)"))
         throw ExitStatus.noInput
       }
       try StateFolder.confirm("This removes what '\(step)' keeps.", yes)
@@ -259,7 +259,7 @@ struct StateVerb: ParsableCommand {
     private func removeState(_ folder: StateFolder) throws {
       let old = try StateFolder.exits { () throws(StoreRefusal) in try PipelineState(name, folder) }
       guard old.stateBytes > 0 else {
-        Console.print("'\(name)' has no state; it begins anew anyway")
+        Console.print("'\(name)' has no state to reset")
         return
       }
       try StateFolder.confirm("This removes the state of '\(name)', with the positions of its sources.", yes)

@@ -52,7 +52,7 @@ struct Test: ParsableCommand {
       throw ValidationError("--coverage-min is a percentage, from 0 to 100.")
     }
     if update, !input.environment.set.isEmpty {
-      throw ValidationError("--update rewrites files, and --set puts values in their place.")
+      throw ValidationError("--update rewrites files, and --set replaces values in them: leave one of them out.")
     }
   }
 

@@ -35,7 +35,7 @@ struct TrialOptions: ParsableArguments {
 
   @Option(
     help: ArgumentHelp(
-      "The form of --print: ndjson, text, lines, json, csv, logfmt or bytes; default is ndjson.", valueName: "form"))
+      "The format of --print: ndjson, text, lines, json, csv, logfmt or bytes; default is ndjson.", valueName: "form"))
   var format: EncoderFormat?
 
   var settings: TrialSettings {
@@ -62,11 +62,11 @@ struct TrialSettings {
     }
     if trial.isOnce, keepsState {
       throw ValidationError(
-        "--once begins at the beginning of everything, and a state directory keeps where to go on: leave one of them out."
+        "--once reads everything from the beginning, and a state directory continues where the last run ended: leave one of them out."
       )
     }
     if format != nil, printed.isEmpty {
-      throw ValidationError("--format is the form of --print: name a signal by --print.")
+      throw ValidationError("--format requires --print SIGNAL.")
     }
     trial.format = format ?? .ndjson
     trial.printed = Set(printed).count

@@ -9,7 +9,7 @@ import Transport
 struct UIVerb: ParsableCommand {
   static let configuration = CommandConfiguration(
     commandName: "ui",
-    abstract: "Opens the way to the live page of a running process.",
+    abstract: "Makes the live page of a running process available in a browser.",
     discussion: """
       A process that was started with --ui or --ui-listen serves the page itself: an address is printed. For any other one, this \
       verb serves the page on a port of 127.0.0.1 until it ends, and asks the process over its control socket, so that a \

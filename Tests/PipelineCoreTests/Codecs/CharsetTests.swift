@@ -154,7 +154,7 @@ import Testing
       (.syslog, "{\"a\":1}\n", "JSON documents, one a line: write 'decode: ndjson'"),
       (.text, "h\0e\0l\0l\0o\0\n\0", "UTF-16: write 'charset: utf-16le'"),
       (.text, "\0h\0e\0l\0l\0o\0\n", "UTF-16: write 'charset: utf-16be'"),
-      (.text, "\u{1}\u{2}\u{3}\0ab\u{4}cdefghijkl", "is no text: write 'decode: bytes'"),
+      (.text, "\u{1}\u{2}\u{3}\0ab\u{4}cdefghijkl", "is not text: write 'decode: bytes'"),
     ])
   func theFormatOfTheInput(_ format: DecoderFormat, _ input: String, _ advice: String) throws {
     #expect(

@@ -46,7 +46,7 @@ import Testing
         1,"x,y",
         "q""r","[1,""z""]",""
         true,,
-        !the event has a key that the first event had not; name the columns under 'columns'
+        !the event has a key that the first event did not have; name the columns under 'columns'
         !a value of kind int cannot be written in this format
         !the value is an error
 

@@ -123,7 +123,7 @@ import Testing
       ])
     #expect(
       "\(RejectReason.malformed(.container, expected: "F or P", at: 13))"
-        == "no line of a container: F or P is expected at byte 13")
+        == "not a line of a container: expected F or P at byte 13")
   }
 
   @Test func aLineThatIsTooLongIsRejectedWithItsFurtherPieces() throws {

@@ -53,25 +53,25 @@ import Testing
   }
 
   @Test(arguments: [
-    ("", ""), ("x", "'<' and a priority is expected at byte 0"),
-    ("<", "a priority from 0 to 191 is expected at byte 1"),
-    ("<192>1 - - - - - -", "a priority from 0 to 191 is expected at byte 1"),
-    ("<01>1 - - - - - -", "a priority from 0 to 191 is expected at byte 1"),
-    ("<1", "'>' behind the priority is expected at byte 2"),
-    ("<1234>", "'>' behind the priority is expected at byte 4"),
-    ("<1>no date", "a date such as 'Oct 11 22:14:15' is expected at byte 3"),
-    ("<1>Oct 32 22:14:15 h a: b", "a date such as 'Oct 11 22:14:15' is expected at byte 3"),
-    ("<1>1 2003-13-01T00:00:00Z - - - - -", "a time as in RFC 3339, or '-' is expected at byte 5"),
-    ("<1>1 - \u{7}", "a host name, or '-' is expected at byte 7"),
-    ("<1>1 - - - - -", "the kind of the message, or '-' is expected at byte 14"),
-    ("<1>1 - - - - - x", "'[' or '-' is expected at byte 15"),
-    ("<1>1 - - - - - [", "the name of an element is expected at byte 16"),
-    ("<1>1 - - - - - [a b]", "'=' and a value is expected at byte 19"),
-    ("<1>1 - - - - - [a b=\"1]\"]", "'\\' before ']' is expected at byte 22"),
-    ("<1>1 - - - - - [a][a]", "a name that no earlier element has is expected at byte 19"),
-    ("<1>1 - - - - - -x", "a space before the message is expected at byte 16"),
+    ("", ""), ("x", "expected '<' and a priority at byte 0"),
+    ("<", "expected a priority from 0 to 191 at byte 1"),
+    ("<192>1 - - - - - -", "expected a priority from 0 to 191 at byte 1"),
+    ("<01>1 - - - - - -", "expected a priority from 0 to 191 at byte 1"),
+    ("<1", "expected '>' behind the priority at byte 2"),
+    ("<1234>", "expected '>' behind the priority at byte 4"),
+    ("<1>no date", "expected a date such as 'Oct 11 22:14:15' at byte 3"),
+    ("<1>Oct 32 22:14:15 h a: b", "expected a date such as 'Oct 11 22:14:15' at byte 3"),
+    ("<1>1 2003-13-01T00:00:00Z - - - - -", "expected a time as in RFC 3339, or '-' at byte 5"),
+    ("<1>1 - \u{7}", "expected a host name, or '-' at byte 7"),
+    ("<1>1 - - - - -", "expected the kind of the message, or '-' at byte 14"),
+    ("<1>1 - - - - - x", "expected '[' or '-' at byte 15"),
+    ("<1>1 - - - - - [", "expected the name of an element at byte 16"),
+    ("<1>1 - - - - - [a b]", "expected '=' and a value at byte 19"),
+    ("<1>1 - - - - - [a b=\"1]\"]", "expected '\\' before ']' at byte 22"),
+    ("<1>1 - - - - - [a][a]", "expected a name that no earlier element has at byte 19"),
+    ("<1>1 - - - - - -x", "expected a space before the message at byte 16"),
   ]) func refusesWithThePlace(_ message: String, _ reason: String) throws {
-    #expect(try self.reason(message) == (reason.isEmpty ? "" : "no syslog message: " + reason))
+    #expect(try self.reason(message) == (reason.isEmpty ? "" : "not a syslog message: " + reason))
   }
 
   /// Messages of devices: known parts are decoded, and `guessed` names the guessed members.

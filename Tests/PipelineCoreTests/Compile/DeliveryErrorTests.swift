@@ -137,7 +137,7 @@ import Testing
     ),
     (
       "sources: { a: { file: a.log } }\nsinks: { out: { from: a, chain: [ { flattenMap: { signal: { from: { values: [1], delivery: bestEffort } } } } ], discard: {} } }",
-      "p.yaml:2:92: error[RX339]: 'values' starts an inner signal, whose events belong to the event it is made for",
+      "p.yaml:2:92: error[RX339]: 'values' starts an inner signal, whose events belong to the event that started it",
       "Remove 'delivery', or write it at the source of that event"
     ),
     (

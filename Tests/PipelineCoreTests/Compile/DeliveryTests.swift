@@ -401,7 +401,7 @@ import Testing
     let plan = try #require(Self.check(yaml, catalogue).plan)
     #expect(
       plan.deliveryPaths(hasStateDirectory: true).map(\.line) == [
-        "a -> out: best effort: what 'forgetful' keeps goes with the process (p.yaml:5: its state cannot be saved)"
+        "a -> out: best effort: what 'forgetful' keeps is lost with the process (p.yaml:5: its state cannot be saved)"
       ])
     let refused = Self.check("require: atLeastOnce\n" + yaml, catalogue).diagnostics
     #expect(refused.map(\.code.name) == ["RX305"] && refused.first?.location?.line == 6)

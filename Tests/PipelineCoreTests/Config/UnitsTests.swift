@@ -39,7 +39,7 @@ import Testing
       "99999999999999999999s", "'99999999999999999999s' is not a duration",
       "Write for example 300ms, 5s or 1h30m"
     ),
-    ("0.5ns", "0.5ns is no whole number of nanoseconds", "Write for example 300ms, 5s or 1h30m"),
+    ("0.5ns", "0.5ns is not a whole number of nanoseconds", "Write for example 300ms, 5s or 1h30m"),
   ])
   func badDurations(_ text: String, _ message: String, _ help: String) {
     let failure = Units.duration(LocatedText(text)).failure

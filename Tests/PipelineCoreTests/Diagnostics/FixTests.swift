@@ -93,7 +93,7 @@ import Testing
         "sources: { s: { sqlite: { path: a.db, query: SELECT 1 } } }\nsinks: { out: { from: s, \(more) } }"
       ).diagnostics.map { "\($0.code.name) \($0.severity.rawValue): \($0.message)" }
     }
-    #expect(warnings("stdout: {}") == ["RX369 warning: there is no file 'a.db', and the source does not make it"])
+    #expect(warnings("stdout: {}") == ["RX369 warning: there is no file 'a.db', and the source does not create it"])
     #expect(warnings("stdout: {}", isMissing: false) == [])
   }
 }

@@ -8,7 +8,7 @@ import Testing
       ("", "RX401 0+0 the expression is empty"),
       ("event.a >== 1", "RX401 8+3 there is no operator '>==' | Comparison has"),
       ("event.a <== 1", "RX401 8+3 there is no operator '<==' | Comparison has"),
-      ("event.a = 1", "RX401 8+1 a single '=' is no operator | Compare with '=='"),
+      ("event.a = 1", "RX401 8+1 a single '=' is not an operator | Compare with '=='"),
       ("event.a === 1", "RX401 8+3 there is no operator '==='"),
       ("event.a and event.b", "RX401 8+3 expected an operator or the end, found 'and' | Write '&&'"),
       ("'abc", "RX401 0+1 this string has no closing quote"),
@@ -16,7 +16,7 @@ import Testing
       ("1 +", "RX401 3+0 expected a value, found the end"),
       ("a ? b", "RX401 2+1 '?' has no ':'"),
       (#"'\d'"#, "RX402 1+2 there is no such escape sequence | For a pattern write a raw string"),
-      ("300ms", "RX402 0+5 '300ms' is no number | Write duration('300ms')"),
+      ("300ms", "RX402 0+5 '300ms' is not a number | Write duration('300ms')"),
       ("99999999999999999999", "RX402 0+20 this number is too large"),
       ("for", "RX404 0+3 'for' is a reserved word"),
       ("has(event)", "RX405 0+10 has() takes one selection"),
@@ -44,9 +44,9 @@ import Testing
       ("{'a': 1}.b", "RX414 9+1 there is no field 'b' | Did you mean 'a'?"),
       ("event.a.matches('(')", "RX416 16+3 the pattern does not compile"),
       ("{1.5: 2}", "RX417 1+3 a double cannot be the key of a map"),
-      ("{'a': 1, 'a': 2}", "RX417 9+3 the map has this key already"),
-      ("timestamp('yesterday')", "RX418 10+11 this is no timestamp"),
-      ("duration('1 day')", "RX418 9+7 this is no duration"),
+      ("{'a': 1, 'a': 2}", "RX417 9+3 the map already has this key"),
+      ("timestamp('yesterday')", "RX418 10+11 this is not a timestamp"),
+      ("duration('1 day')", "RX418 9+7 this is not a duration"),
       ("event.x / 2", "RX421 0+11 this is whole-number division whenever event.x is a whole number"),
     ] as [(String, String)])
   func message(_ expression: String, _ expected: String) {
@@ -73,7 +73,7 @@ import Testing
 
   @Test func expectedTypes() {
     #expect(
-      diagnose("1 + 1", expecting: .bool).first?.hasPrefix("RX415 0+5 a bool is needed here, and this is an int")
+      diagnose("1 + 1", expecting: .bool).first?.hasPrefix("RX415 0+5 a bool is needed here, but this is an int")
         == true
     )
     #expect(diagnose("event.a", expecting: .bool).isEmpty)

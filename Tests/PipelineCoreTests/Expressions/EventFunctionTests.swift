@@ -58,7 +58,7 @@ import Testing
     ("parseTime('2026-10-25 02:30', '%F %R', 'Europe/Berlin')", "\"2026-10-25T00:30:00Z\""),
     (
       "parseTime('2026-07-01 12:00 CEST', '%F %R')",
-      "error: the text goes on behind the time, at byte 16: '2026-07-01 12:00 CEST' (parseTime('2026-07-01 12:00 CEST', '%F %R'))"
+      "error: the text continues after the time, at byte 16: '2026-07-01 12:00 CEST' (parseTime('2026-07-01 12:00 CEST', '%F %R'))"
     ),
     ("parseTime('2026-07-01 12:00 PDT', '%F %R %Z')", "\"2026-07-01T19:00:00Z\""),
     ("parseTime('2026-07-01 12:00 Europe/Berlin', '%F %R %Z')", "\"2026-07-01T10:00:00Z\""),
@@ -147,7 +147,7 @@ import Testing
     ("formatTime(now, '%F', 'Europe/Berlim')", "RX418 22+15 there is no such time zone"),
     ("parseKv(event, '', '=')", "RX418 15+2 a separator is empty"),
     ("parseCsv(event, {'delimeter': ';'})", "RX418 16+18 there is no option 'delimeter'; did you mean 'delimiter'"),
-    ("uuid.v5('dsn', event)", "RX418 8+5 this is no namespace of UUIDs"),
+    ("uuid.v5('dsn', event)", "RX418 8+5 this is not a namespace of UUIDs"),
   ])
   func constantsAreChecked(_ expression: String, _ expected: String) {
     let got = diagnose(expression.replacing("now", with: "timestamp(0)"))

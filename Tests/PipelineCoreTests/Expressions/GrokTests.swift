@@ -76,22 +76,22 @@ import Testing
 
   /// What cannot be done is an error that names it.
   @Test(arguments: [
-    (#"grok(event, r'(a)\1')"#, "a reference to a group, is not possible"),
+    (#"grok(event, r'(a)\1')"#, "a reference to a group, is not supported"),
     ("grok(event, '(?=abc)')", "'(?=...)' can look at one character only"),
     ("grok(event, '(?<=id=)x')", "'(?<=...)' can look at one character only"),
     ("grok(event, '(?>a|ab)c')", "this '(?>' would match something else as a plain group"),
     ("grok(event, '(?>[a-z]+)a')", "this '(?>' would match something else as a plain group"),
-    ("grok(event, '(?(1)a|b)')", "a condition, is not possible"),
+    ("grok(event, '(?(1)a|b)')", "a condition, is not supported"),
     (#"grok(event, r'a\Z')"#, "'\\Z' is not possible"),
     (#"grok(event, r'\p{Greek}')"#, "no class of characters 'Greek'"),
-    ("grok(event, '[a[bc]]')", "'[' in a class is ambiguous"), ("grok(event, '[a-z&&[^b]]')", "'&&'"),
+    ("grok(event, '[a[bc]]')", "'[' inside a class is ambiguous"), ("grok(event, '[a-z&&[^b]]')", "'&&'"),
     ("grok(event, '%{WORD:a} %{WORD:a.b}')", "the field 'a.b' is part of another field"),
     ("grok(event, '%{WORD:[a]b}')", "'[a]b' cannot be the name of a field"),
     ("grok(event, '%{A}', {'A': '%{B}', 'B': '%{A}'})", "is part of itself: A, B, A"),
     ("grok(event, '%{A}', {'A': '('})", "in the grok pattern 'A': missing )"),
     ("grok(event, '%{A:x}', {'A b': 'y'})", "'A b' cannot be the name of a grok pattern"),
     ("grok(event, '%{WORD:a:integer}')", "a grok field cannot be of type 'integer'"),
-    ("grok(event, '%{WORD')", "'%{' is not closed"), ("grok(event, 'a{2,1}')", "the wrong way round"),
+    ("grok(event, '%{WORD')", "'%{' is not closed"), ("grok(event, 'a{2,1}')", "in the wrong order"),
   ])
   func namesWhatIsNotPossible(_ expression: String, _ expected: String) {
     let got = diagnose(expression)

@@ -251,12 +251,12 @@ import Testing
     ("f: { value: now }", "RX411: there is nothing called 'now' here"),
     ("f: { parameters: { x: int }, value: x + 'a' }", "RX413: '+' is not defined for int and string"),
     (
-      "f: { parameters: { x: int }, value: x, returns: string }", "RX415: 'f' returns a string, and its value is an int"
+      "f: { parameters: { x: int }, value: x, returns: string }", "RX415: 'f' returns a string, but its value is an int"
     ),
     ("f: { parameters: { n: int }, value: f(n - 1) }", "RX367: the function 'f' calls itself"),
     (
       "f: { value: g() }\ng: { value: h() }\nh: { value: f() }",
-      "RX367: the function 'f' calls itself, by way of 'g' and 'h'"
+      "RX367: the function 'f' calls itself, through 'g' and 'h'"
     ),
     (
       "f: { value: 1, examples: [ f() == 2 ] }",
@@ -267,7 +267,7 @@ import Testing
       "f: { parameters: { x: int }, value: 1 / x, examples: [ f(0) == 2 ] }",
       "RX368: the example fails: division by zero (1 / x)"
     ),
-    ("f: { value: 1, examples: [ f() ] }", "RX415: a bool is needed here, and this is an int"),
+    ("f: { value: 1, examples: [ f() ] }", "RX415: a bool is needed here, but this is an int"),
     ("f: { value: 1, examples: [ f() == event.a ] }", "RX411: there is nothing called 'event' here"),
     ("f: { value: 1 }\nf: { value: 2 }", "RX119: the key 'f' is defined twice"),
   ]) func aDefinitionIsRefused(_ functions: String, _ expected: String) {

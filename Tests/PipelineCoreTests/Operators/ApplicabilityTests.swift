@@ -268,7 +268,7 @@ import Testing
     ),
     (
       "sources: { a: { stdin: { charset: shift_jis, decode: { lines: { invalidUTF8: bytes } } } } }\nsinks: { o: { from: a, discard: {} } }",
-      "'invalidUTF8: bytes' has no effect with 'charset: shift_jis': what is no text in it is rejected"
+      "'invalidUTF8: bytes' has no effect with 'charset: shift_jis': bytes that are invalid in it are rejected"
     ),
     (
       "sources: { a: { stdin: {} } }\nsinks: { o: { from: a, tcp: { address: 1, encode: { csv: { header: false } } } } }",

@@ -231,6 +231,27 @@ import Testing
     return SignalHistory(entries)
   }()
 
+  /// The file allows less than the disk has: what the policy says of a full outbox holds from the start, and what is dropped is counted.
+  @Test(arguments: OutboxLimit.Policy.allCases) func aSmallerLimitHoldsFromTheStart(_ policy: OutboxLimit.Policy) throws
+  {
+    func plan(_ settings: String) throws -> Plan {
+      try PipelineRun.compile(
+        "sources: { a: { scripted: {} } }\nsinks: { out: { from: a, probe: {}, \(settings) } }")
+    }
+    let first = Run(try plan("buffer: 16MiB"), ["a": Self.large], isDurable: true)
+    first.advanceWithoutSink()
+    func events(_ store: MemoryStore) -> Int { store.disk.rows.values.reduce(0) { $0 + $1.events } }
+    #expect(events(first.store) == 40)
+    let smaller = try plan("buffer: 1MiB, whenFull: \(policy.rawValue)")
+    let script = SignalHistory([.init(at: .seconds(9), .complete)])
+    let next = Run(smaller, ["a": script], isDurable: true, on: first.store.disk)
+    next.advanceWithoutSink()
+    let step = try #require(next.execution.statistics.steps.first { $0.step == smaller.sinks[0].step })
+    #expect(events(next.store) + Int(step.dropped) == 40)
+    #expect(policy == .dropOldest ? events(next.store) <= 11 : step.dropped == 0, "\(events(next.store))")
+    #expect(next.executor.isInputPaused == (policy == .block))
+  }
+
   /// A sink that takes nothing has at most `buffer` waiting, in memory or on the disk. What is dropped is counted.
   @Test(arguments: OutboxLimit.Policy.allCases, [64 << 10, 8 << 20])
   func fullOutboxes(_ policy: OutboxLimit.Policy, _ memory: Int) throws {

@@ -138,7 +138,7 @@ import Testing
       tests: [ { name: x, inputs: { a: "1" }, expect: { s: "1" } } ]
       """
     #expect(
-      complaints(text) == ["'s' is cold: it is made anew for each reference, so there is no one signal to look at"])
+      complaints(text) == ["'s' is cold: it is created for each reference, so there is no single signal to observe"])
   }
 
   @Test func subscriptionsAreMarked() throws {

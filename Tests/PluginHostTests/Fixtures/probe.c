@@ -155,6 +155,10 @@ static int write_probe(void *instance, rxd_scope *scope, const rxd_batch *batch,
     host->fail(scope, RXD_TEXT_OF("not now"), (rxd_text){0});
     return RXD_RETRY;
   }
+  if (strcmp(self->mode, "never") == 0) {
+    host->fail(scope, RXD_TEXT_OF("not now"), (rxd_text){0});
+    return RXD_RETRY;
+  }
   if (strcmp(self->mode, "fail") == 0) {
     host->fail(scope, RXD_TEXT_OF("it cannot"), RXD_TEXT_OF("mode"));
     return RXD_FAILED;

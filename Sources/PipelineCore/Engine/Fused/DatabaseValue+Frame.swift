@@ -19,7 +19,7 @@ extension DatabaseValue {
       self = .int(number)
     case .double:
       // SQLite would store NULL.
-      if value.asDouble.isNaN { throw Refusal(message: "is no number (NaN), which SQLite cannot store") }
+      if value.asDouble.isNaN { throw Refusal(message: "is not a number (NaN), which SQLite cannot store") }
       self = .real(value.asDouble)
     case .string: self = .text(Array(JSONParser.unescape(value, into: frame.frame.arena).rawBytes))
     case .bytes: self = .blob(Array(value.rawBytes))

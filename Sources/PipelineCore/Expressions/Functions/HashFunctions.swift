@@ -181,7 +181,7 @@ extension FunctionRegistry {
     let fault: FunctionOverload.Prepare = { constants in
       guard let name = constants[0], name.is(.string), namespace(name) == nil else { return .none }
       return .fault(
-        0, message: "this is no namespace of UUIDs", help: "Write 'dns', 'url', 'oid', 'x500' or a UUID.")
+        0, message: "this is not a namespace of UUIDs", help: "Write 'dns', 'url', 'oid', 'x500' or a UUID.")
     }
     return FunctionSpec(
       "uuid.v\(version)",

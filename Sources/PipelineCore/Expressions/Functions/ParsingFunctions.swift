@@ -59,7 +59,7 @@ extension FunctionRegistry {
         ("parseKv('user: ann; role: \"a; b\"', ';', ':')", "{'user': 'ann', 'role': 'a; b'}"),
       ],
       details:
-        "The second argument stands between pairs, the third between key and value; white space around both is left out. A value between double quotes may hold either. A key without value is `true`. Of equal keys the first counts."
+        "The second argument separates pairs, the third key and value; white space around both is left out. A value between double quotes may hold either. A key without value is `true`. Of equal keys the first counts."
     ),
     FunctionSpec(
       "parseUrl", "The parts of a URL: scheme, user, password, host, port, path, query, fragment.",

@@ -10,7 +10,7 @@ extension StoppedEvent {
     if conditions.count == 1, let condition = conditions.first, let result = condition.result {
       return "\(Printable.cut(condition.text, limit: 200)) is \(result)"
     }
-    return Self.reasons[plan.steps[step.number].keyword] ?? "the file makes the step leave such events out"
+    return Self.reasons[plan.steps[step.number].keyword] ?? "the step leaves such events out, as the file says"
   }
 
   /// The reasons why steps without a condition drop an event.
@@ -18,8 +18,8 @@ extension StoppedEvent {
     "distinct": "an equal one came before it", "distinctUntilChanged": "it equals the one before it",
     "ignore": "it equals an ignored value", "skip": "it is one of the first, which are skipped",
     "skipUntil": "it came before the event that the step waits for",
-    "skipWhile": "it came before the first that is to pass",
-    "take": "the signal had sent as many as it is to send", "takeLast": "the step keeps no events",
+    "skipWhile": "it came before the first event that may pass",
+    "take": "the signal had already sent all the events that it may send", "takeLast": "the step keeps no events",
     "takeWhile": "the signal had ended", "takeUntil": "the signal ended with it",
     "rateLimit": "it is over the limit", "throttle": "another event had passed within the quiet time",
     "sample": "the signal ended before it was sampled", "gate": "the gate was closed",

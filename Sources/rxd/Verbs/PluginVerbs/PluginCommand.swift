@@ -7,7 +7,7 @@ import PluginHost
 /// `rxd plugin`: the commands for plugins.
 struct PluginVerb: ParsableCommand {
   static let configuration = CommandConfiguration(
-    commandName: "plugin", abstract: "Lists, describes, checks, tests and begins plugins.",
+    commandName: "plugin", abstract: "Lists, describes, checks, tests and creates plugins.",
     discussion: """
       A plugin is a shared library or a program that adds sources, operators and sinks. Pipeline files name it under \
       'plugins:', or it is in the plugin directory. Its spec is kept by the digest of its file, so that 'rxd check' \

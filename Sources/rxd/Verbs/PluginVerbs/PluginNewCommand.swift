@@ -7,7 +7,7 @@ import Transport
 struct PluginNew: ParsableCommand {
   static let configuration = CommandConfiguration(
     commandName: "new", abstract: "Writes a working plugin to begin with, with a pipeline that tests it.",
-    discussion: "Makes the directory NAME in the working directory; an existing one is not touched.")
+    discussion: "Creates the directory NAME in the working directory; an existing one is not touched.")
 
   enum Language: String, CaseIterable, ExpressibleByArgument { case c, python, rust, shell, swift }
 
@@ -20,14 +20,15 @@ struct PluginNew: ParsableCommand {
       valueName: "package"))
   var package: String?
 
-  @Argument(help: ArgumentHelp("The name: letters, digits and '-', begins with a small letter.", valueName: "name"))
+  @Argument(
+    help: ArgumentHelp("The name: letters, digits and '-', begins with a lower-case letter.", valueName: "name"))
   var name: String
 
   func validate() throws {
     let isFine = name.utf8.allSatisfy { (0x61...0x7A).contains($0 | 0x20) || (0x30...0x39).contains($0) || $0 == 0x2D }
     guard isFine, let first = name.utf8.first, (0x61...0x7A).contains(first), name.utf8.count <= 40 else {
       throw ValidationError(
-        "'\(name)' cannot be the name of a plugin: use letters, digits and '-', a small letter first.")
+        "'\(name)' cannot be the name of a plugin: use letters, digits and '-', beginning with a lower-case letter.")
     }
   }
 
