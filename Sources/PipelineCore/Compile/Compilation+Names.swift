@@ -18,7 +18,9 @@ extension Compilation {
     checkExamples()
     if let setting = file.defaults.first { unfinished("defaults", setting.name.location) }
     for source in file.sources { refuseOptions(source.node.options, known: Self.sourceOptions) }
-    for signal in file.signals { refuseOptions(signal.node.options, known: ["description", "cold", "share"]) }
+    for signal in file.signals {
+      refuseOptions(signal.node.options, known: ["description", "cold", "share"] + EventTimeStep.options)
+    }
     for command in file.commands { refuseOptions(command.node.options, known: ["description"]) }
     for sink in file.sinks { refuseOptions(sink.node.component.options, known: Self.sinkOptions) }
   }
@@ -57,7 +59,8 @@ extension Compilation {
     return sharing ?? Sharing()
   }
 
-  static let sourceOptions = ["description", "onError", "cold", "share", "schema", "delivery", "whenLate"]
+  static let sourceOptions =
+    ["description", "onError", "cold", "share", "schema", "delivery", "whenLate"] + EventTimeStep.options
 
   private func isCold(_ options: [OptionNode]) -> Bool {
     guard let option = options["cold"] else { return false }

@@ -53,6 +53,8 @@ public final class Execution {
   package var acknowledgesOnDisk = false
   /// The sinks whose destinations are down.
   package let troubles = SinkTroubles()
+  /// Whether events of live sources may be only so far ahead of the clock: not where the clock is an arbitrary one. Set before the launch.
+  package var boundsEventTime = true
   /// The counters of edges and steps.
   let meters: Meters
   /// Commits state and outbox; nil: nothing is kept.
@@ -547,7 +549,11 @@ public final class Execution {
     var replacement: (any SourceComponent)?
     if let sourceOverride {
       let owner = plan.steps[nodeContext.step.number].owner
-      if let index = plan.index(ofNamed: owner), plan.named[index].body === nodeContext.plan {
+      if let index = plan.index(ofNamed: owner),
+        plan.named[index].kind == .source
+          ? plan.named[index].ownSource === nodeContext.plan
+          : plan.named[index].body === nodeContext.plan
+      {
         replacement = sourceOverride(owner)
       }
     }
