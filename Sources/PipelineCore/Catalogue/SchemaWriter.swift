@@ -369,6 +369,20 @@ package struct SchemaWriter {
             ("description", .string("How many bytes of waiting events the sink may have on disk. Default: 1GiB.")),
           ])
         )
+      case "time":
+        return (
+          key, Self.described(Self.reference("expression"), "When an event happened: gives the events event time.")
+        )
+      case "lateness":
+        return (key, Self.described(Self.reference("duration"), "How far events may be out of order, by their 'time'."))
+      case "idle":
+        return (
+          key, Self.described(Self.reference("duration"), "After how long without events it holds up no window.")
+        )
+      case "maxAhead":
+        return (
+          key, Self.described(Self.reference("duration"), "How far ahead of the clock the 'time' of an event may be.")
+        )
       case "cold": return (key, Self.reference("boolean"))
       case "schema": return (key, Self.reference("eventSchema"))
       case "description", "name": return (key, Self.reference("text"))

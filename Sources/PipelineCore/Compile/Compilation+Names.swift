@@ -23,7 +23,8 @@ extension Compilation {
     }
     for source in file.sources { take(source.name, "source", source.node.options, known: Self.sourceOptions) }
     for signal in file.signals {
-      take(signal.name, "signal", signal.node.options, known: ["description", "cold", "share"])
+      take(
+        signal.name, "signal", signal.node.options, known: ["description", "cold", "share"] + EventTimeStep.options)
     }
     for command in file.commands { take(command.name, "command", command.node.options, known: ["description"]) }
     for sink in file.sinks { take(sink.name, "sink", sink.node.component.options, known: Self.sinkOptions) }
@@ -63,7 +64,8 @@ extension Compilation {
     return sharing ?? Sharing()
   }
 
-  static let sourceOptions = ["description", "onError", "cold", "share", "schema", "delivery", "whenLate"]
+  static let sourceOptions =
+    ["description", "onError", "cold", "share", "schema", "delivery", "whenLate"] + EventTimeStep.options
 
   private func isCold(_ options: [OptionNode]) -> Bool {
     guard let option = options["cold"] else { return false }

@@ -190,6 +190,7 @@ final class Compilation: SignalCompiler {
       origin = source(component, context)
     case .combining(let combining): origin = self.combining(combining, context)
     }
+    if let made = origin { origin = timed(made, node.options, context) }
     // The chain is compiled even if its origin is faulty, so that its errors are reported.
     let placeholder = SignalPlan(.input, step: StepID(0), type: .dyn)
     let chain = chain(node.chain, origin ?? placeholder, context)
@@ -212,7 +213,7 @@ final class Compilation: SignalCompiler {
     // A faulty schema counts as unknown, so that it causes no further errors.
     var type = declared.map { EventType($0 ?? .dyn) } ?? source.outputType
     if type.text != nil { type.text = textOrigin(node) }
-    return SignalPlan(SourceWork(source, segment), step: step, type: type)
+    return timed(SignalPlan(SourceWork(source, segment), step: step, type: type), node.options, context)
   }
 
   /// The location of a source that reads texts, and the change that makes it read JSON.
@@ -263,11 +264,21 @@ final class Compilation: SignalCompiler {
     isWhole = bind(&combining, types, segment, context, step, component.location) && isWhole
     guard !failed, isWhole else { return nil }
     var type = combining.outputType(types)
+    type.time = time(behind: combining, types, component)
     if entry.makesTuple {
       type.tuple = node.inputs.enumerated().map { $1.name?.value ?? "@\($0)" }
       type.elements = types.map(\.type)
     }
     return SignalPlan(OperatorWork(combining, segment), inputs: inputs, step: step, type: type)
+  }
+
+  private static func entry(_ option: OptionNode, at location: SourceLocation) -> YAMLEntry {
+    YAMLEntry(
+      key: YAMLScalar(
+        text: LocatedText(
+          text: Array(option.key.value.utf8), source: option.key.location.text,
+          offsets: (0...Int32(option.key.value.utf8.count)).map { Int32(location.offset) + $0 }),
+        location: option.key.location), value: option.value)
   }
 
   /// A combining key as a component: its parameters are the keys of its long form besides the inputs.
@@ -277,12 +288,7 @@ final class Compilation: SignalCompiler {
       return ComponentNode(keyword: keyword, location: node.location)
     }
     let entries = node.arguments.map {
-      YAMLEntry(
-        key: YAMLScalar(
-          text: LocatedText(
-            text: Array($0.key.value.utf8), source: $0.key.location.text,
-            offsets: (0...Int32($0.key.value.utf8.count)).map { Int32(node.location.offset) + $0 }),
-          location: $0.key.location), value: $0.value)
+      Self.entry($0, at: node.location)
     }
     return ComponentNode(
       keyword: keyword, arguments: YAMLNode(.mapping(entries), at: node.location),
@@ -339,12 +345,18 @@ final class Compilation: SignalCompiler {
           open = segment
         }
         parts[parts.count - 1].steps.append(.init(id: step, component: row))
+        let time = time(behind: row, [type], node)
         type = passing(type, row.outputType([type]), step)
+        type.time = time
         if entry.changesValue { open = nil }
       case .operator(var component):
         if isWhole { settleLateness(of: component, node, step) }
         closeRun()
         open = nil
+        if var giving = component as? EventTimeStep {
+          giving.isLive = pace(of: result) != .unbounded
+          component = giving
+        }
         let segment = makeSegment(position == 0 ? projection : nil)
         var context = context
         context.settling = result.settling
@@ -356,7 +368,9 @@ final class Compilation: SignalCompiler {
         }
         let paces = ([result] + component.innerPlans).map { pace(of: $0) }
         for remark in component.remarks(paces, node.keyword.location) { diagnostics.report(remark) }
-        let output = passing(type, component.outputType([type]), step)
+        let time = time(behind: component, [type], node, inGroup: input.origin == .input)
+        var output = passing(type, component.outputType([type]), step)
+        output.time = time
         let inputs = [result] + component.furtherInputs
         result = SignalPlan(OperatorWork(component, segment), inputs: inputs, step: step, type: output)
         type = output
@@ -365,6 +379,40 @@ final class Compilation: SignalCompiler {
     }
     closeRun()
     return failed ? nil : result
+  }
+
+  /// The event time of what a step sends.
+  private func time(
+    behind component: any OperatorComponent, _ inputs: [EventType], _ node: ComponentNode, inGroup: Bool = false
+  ) -> EventType.Time {
+    let lost = inputs.map(\.time).first { $0 != .given && $0 != .none }
+    switch Timing.of(component) {
+    case .begins: return .given
+    // The chains of groups share their clocks, and a node of its own has none to share.
+    case .passes where !inGroup: return inputs.first?.time ?? .none
+    case .all where inputs.allSatisfy(\.isTimed), .inTurn where inputs.allSatisfy(\.isTimed): return .given
+    case .passes, .all, .inTurn, .ends:
+      return inputs.contains(where: \.isTimed) ? .ended(at: node.keyword.value, node.keyword.location) : lost ?? .none
+    }
+  }
+
+  /// The signal with the event time that its options give: `time` and what belongs to it.
+  private func timed(_ signal: SignalPlan, _ options: [OptionNode], _ context: SignalContext) -> SignalPlan? {
+    let given = options.filter { EventTimeStep.options.contains($0.key.value) && !$0.value.isPlaceholder }
+    guard let first = given.first else { return signal }
+    guard given.contains(where: { $0.key.value == "time" }) else {
+      diagnostics.report(
+        Diagnostic(
+          .missingParameter, "'\(first.key.value)' belongs to the event time of a signal, but 'time' is missing",
+          at: first.key.location, help: "Add e.g. 'time: timestamp(event.at)'"))
+      return nil
+    }
+    let location = first.key.location
+    let step = ComponentNode(
+      keyword: Located(EventTimeStep.spec.name, at: location),
+      arguments: YAMLNode(
+        .mapping(given.map { Self.entry($0, at: location) }), at: location), location: location)
+    return chain([step], signal, context)
   }
 
   /// The `onError` of a step.

@@ -296,6 +296,19 @@ package struct CodeExample: Sendable {
     "RX367": file(
       "functions: { down: { parameters: { n: int }, value: \"n < 1 ? 0 : down(n - 1)\" } }\n" + sound,
       "functions: { down: { parameters: { n: int }, value: \"n < 1 ? 0 : n - 1\" } }\n" + sound),
+    "RX643": file(
+      """
+      sources:
+        s: { stdin: { decode: json }, time: event.at }
+      sinks:
+        out: { from: s, chain: [ { takeLast: 100 }, { window: 1m } ], stdout: { encode: json } }
+      """,
+      """
+      sources:
+        s: { stdin: { decode: json }, time: event.at }
+      sinks:
+        out: { from: s, chain: [ { window: 1m } ], stdout: { encode: json } }
+      """),
     "RX368": file(
       "functions: { twice: { parameters: { n: int }, value: n * 2, examples: [ twice(2) == 5 ] } }\n" + sound,
       "functions: { twice: { parameters: { n: int }, value: n * 2, examples: [ twice(2) == 4 ] } }\n" + sound),

@@ -41,6 +41,8 @@ public final class SignalPlan: Sendable {
   /// Its first step; of a reference, that of the signal it names.
   package let step: StepID
   package let type: EventType
+  /// Whether its events have event time.
+  let isTimed: Bool
   /// The edge of the plan over which its events go. Set when the plan is made, never after.
   nonisolated(unsafe) var edge = EdgeID.none
   /// The key of a reference in a saved state; unique in the plan.
@@ -59,6 +61,7 @@ public final class SignalPlan: Sendable {
     source = nil
     self.step = step
     self.type = type
+    isTimed = type.isTimed
     self.reference = reference
     self.settling = settling
   }
@@ -71,6 +74,7 @@ public final class SignalPlan: Sendable {
     source = steps[0].component as? any SourceDeclaration
     self.step = step
     self.type = type
+    isTimed = type.isTimed
     reference = ""
     let upstream = (inputs + steps.flatMap(\.inner)).map(\.settling).max() ?? 0
     settling = upstream + (steps.contains { ($0.component as? any OperatorDeclaration)?.settles == true } ? 1 : 0)

@@ -39,6 +39,8 @@ struct StepCounters {
   var keptEvents = 0
   var hasKept = false
   var hasKeys = false
+  /// The watermark that the step sent last; unknown: none.
+  var watermark = EventTime.unknown
   /// The groups of a `groupBy` that share one run, so that no edge counts them.
   var groups = 0
   /// The number of observers of the edges into the step.

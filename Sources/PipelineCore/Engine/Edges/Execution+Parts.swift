@@ -11,6 +11,8 @@ extension Execution {
     package var keepsStateOnFailure = false
     /// A hash of the values and files that the pipeline file refers to, comparable within one process.
     package var insertedValues = 0
+    /// Whether events of live sources may be only so far ahead of the clock: not where the clock is an arbitrary one.
+    package var boundsEventTime = true
     /// Nothing opens and nothing starts: see ``Execution/dryRun(_:services:clock:restoring:)``.
     package internal(set) var isDryRun = false
     /// Whether every event that a sink takes is tracked until the sink has acknowledged it (``SinkAudit``). The default is true in debug builds.

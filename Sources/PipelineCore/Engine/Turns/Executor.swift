@@ -53,6 +53,18 @@ public final class Executor: @unchecked Sendable {
   package let arena = Arena()
   /// The turn's instant on the monotonic clock.
   public private(set) var now: Instant
+  /// The event time of the event on its way, in nanoseconds since 1970; unknown: it has none. Between events it is unknown.
+  @exclusivity(unchecked) final var eventTime = EventTime.unknown
+
+  /// Calls `body`, in which events have this event time.
+  @inline(__always)
+  final func withEventTime<R>(_ time: Int64, _ body: () -> R) -> R {
+    let outer = eventTime
+    eventTime = time
+    defer { eventTime = outer }
+    return body()
+  }
+
   /// The turn's wall-clock time, in nanoseconds since 1970.
   public private(set) var wallTime: Int64 {
     get { time.pointee }
