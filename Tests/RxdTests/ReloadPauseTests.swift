@@ -5,8 +5,8 @@ import Testing
 /// A reload of a busy pipeline holds up nobody: no client waits for what the old version waits for, and every answer comes.
 @Suite(.timeLimit(.minutes(10)))
 struct ReloadPauseTests {
-  /// Far below the 5 s after which a reload gives something up, and far above what a loaded machine needs.
-  private static let limit = 2000
+  /// What the log says of a reload that has waited in vain, for an answer or for a sink.
+  private static let waits = ["have not come in time", "given up"]
 
   private static let sinks = [
     "discard: {}", "file: 'DIR/out'", "file: { path: 'DIR/out', sync: batch }", "file: 'DIR/{{ string(event.n) }}.out'",
@@ -78,8 +78,8 @@ struct ReloadPauseTests {
     for number in 1...4 {
       try folder.write("a.yaml", text(number))
       process.send(SIGHUP)
-      let line = try process.errorLine(with: "reloaded in")
-      #expect(try #require(line.split(separator: " ").compactMap { Int($0) }.first) < Self.limit, "\(line)")
+      let lines = try process.errorLines(to: "reloaded in")
+      #expect(!lines.contains { line in Self.waits.contains { line.contains($0) } }, "\(lines)")
     }
     // What a batch still waits for is sent at the end.
     for client in clients { client.askToEnd() }

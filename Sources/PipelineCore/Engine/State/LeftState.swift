@@ -31,35 +31,5 @@ package struct StepSettingsID: Sendable, Equatable {
   private let fingerprint: UInt64
   private let values: Int
 
-  fileprivate init(_ fingerprint: UInt64, _ values: Int) { (self.fingerprint, self.values) = (fingerprint, values) }
-}
-
-extension Execution {
-  /// The state from which another execution in this process can continue; nil: there is none, or only that of an older commit.
-  package var leftState: LeftState? { savedState.map { LeftState($0, saved.estates) } }
-
-  /// Leaves to the next execution what a sink has. Called while the state is taken, by a sink that then saves nothing.
-  package func leave(_ estate: any SinkEstate, of step: StepID) { saved.estates[plan.steps[step.number].key] = estate }
-
-  /// Whether the execution before has left something of this sink.
-  package func hasEstate(of step: StepID) -> Bool { names(of: step).contains { restored.inherited[$0] != nil } }
-
-  /// What the execution before has left of this sink; nil: nothing, or it was taken before.
-  package func takeEstate(of step: StepID) -> (any SinkEstate)? {
-    for name in names(of: step) { if let estate = restored.inherited.removeValue(forKey: name) { return estate } }
-    return nil
-  }
-
-  /// The key of a step, then those that it had before.
-  private func names(of step: StepID) -> [String] {
-    [plan.steps[step.number].key] + plan.steps[step.number].formerKeys
-  }
-
-  /// The settings of a step.
-  package func settings(of step: StepID) -> StepSettingsID {
-    StepSettingsID(plan.steps[step.number].fingerprint, settings.insertedValues)
-  }
-
-  /// Whether the saved state lacks events that nobody sends again: only the next version in this process has them.
-  var leavesUnsaved: Bool { saved.estates.values.contains { $0.unsaved > 0 } }
+  init(_ fingerprint: UInt64, _ values: Int) { (self.fingerprint, self.values) = (fingerprint, values) }
 }

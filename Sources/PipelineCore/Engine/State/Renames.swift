@@ -1,25 +1,3 @@
-/// `movedFrom` beside a named source, signal, command or sink: the name under which an earlier version of the file has it.
-package struct FormerName: Sendable {
-  /// The name now, and before.
-  package var name: String
-  package var former: String
-  package var isSink: Bool
-  /// `source`, `signal`, `command`, `sink`.
-  package var kind: String
-  /// The location of the former name.
-  package var location: SourceLocation
-
-  /// The saved state has nothing of either name.
-  package var isUnknown: Diagnostic {
-    Diagnostic(
-      .stateRefused, "the saved state has no \(kind) '\(former)', so '\(name)' starts empty", at: location,
-      help: "Name the \(kind) as it was called when the state was saved, or remove 'movedFrom'")
-  }
-
-  /// The prefix of the keys of the steps of such a part.
-  static func prefix(_ name: String, isSink: Bool) -> String { isSink ? "sinks.\(name)/" : "\(name)/" }
-}
-
 /// What a saved state has under other names than the plan.
 struct Renames {
   /// Those that apply: the state has the former name and not the new one.
@@ -30,15 +8,18 @@ struct Renames {
   private let signals: [String: String]
   private let sinks: [String: String]
 
-  init(_ plan: Plan, _ contents: StateContents) {
-    let references = Set(plan.formerNames.isEmpty ? [] : contents.entries.lazy.filter { !$0.isStep }.map(\.name))
+  /// - Parameters:
+  ///   - former: The former names in the plan.
+  ///   - known: The sources, signals and commands of the state.
+  ///   - references: Its references.
+  init(_ former: [FormerName], signals known: Set<String>, references: Set<String>) {
     func has(_ name: String, _ isSink: Bool) -> Bool {
-      isSink ? references.contains("sinks.\(name)") : contents.definitions[name] != nil
+      isSink ? references.contains("sinks.\(name)") : known.contains(name)
     }
-    let open = plan.formerNames.filter { !has($0.name, $0.isSink) }
+    let open = former.filter { !has($0.name, $0.isSink) }
     all = open.filter { has($0.former, $0.isSink) }
     unknown = open.filter { !has($0.former, $0.isSink) }
-    signals = Dictionary(all.filter { !$0.isSink }.map { ($0.former, $0.name) }) { first, _ in first }
+    self.signals = Dictionary(all.filter { !$0.isSink }.map { ($0.former, $0.name) }) { first, _ in first }
     sinks = Dictionary(all.filter(\.isSink).map { ($0.former, $0.name) }) { first, _ in first }
   }
 

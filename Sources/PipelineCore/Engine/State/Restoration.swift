@@ -83,7 +83,10 @@ final class Restoration {
     lastTimer = context.lastTimer
     lastSubscription = contents.lastSubscription
     entries = contents.entries
-    let renames = Renames(plan, contents)
+    let isSame = plan.formerNames.isEmpty
+    let renames = Renames(
+      plan.formerNames, signals: isSame ? [] : Set(contents.definitions.keys),
+      references: isSame ? [] : Set(contents.entries.filter { !$0.isStep }.map(\.name)))
     renamed = renames.all
     let former = renames.formerSignals
     for (index, definition) in SignalDefinitions.all(plan, formerNames: former).enumerated() {
