@@ -31,6 +31,27 @@ extension Collection where Element == DeliveryItem {
   var events: Int { reduce(0) { $0 + $1.events } }
 }
 
+/// Knows the frames of messages in a block.
+package protocol MessageFraming: AnyObject {
+  /// A message without its frame.
+  func message(in framed: UnsafeRawBufferPointer) -> UnsafeRawBufferPointer
+  /// Whether a message is the event as JSON.
+  var messagesAreJSON: Bool { get }
+}
+
+extension MessageFraming {
+  /// The event of a message without its frame, for the errors output: the event itself if the message is JSON, otherwise its text. Valid until the
+  /// end of the turn.
+  func event(of message: UnsafeRawBufferPointer, in arena: Arena) -> Event {
+    let bytes = arena.copy(message)
+    if messagesAreJSON {
+      let value = JSONParser().parse(bytes, into: arena)
+      if !value.isError { return Event(value) }
+    }
+    return Event(UTF8Text.isValid(bytes) ? .string(bytes) : .bytes(bytes))
+  }
+}
+
 /// Framed messages of one turn, one for each event.
 final class DeliveryBlock {
   let bytes: [UInt8]
@@ -39,9 +60,9 @@ final class DeliveryBlock {
   /// How many messages have been answered for: they pass in order.
   var first = 0
   /// Whose frames they have.
-  let framer: any StreamConnector
+  let framer: any MessageFraming
 
-  init(_ bytes: [UInt8], _ ends: [Int], framer: any StreamConnector) {
+  init(_ bytes: [UInt8], _ ends: [Int], framer: any MessageFraming) {
     self.bytes = bytes
     self.ends = ends
     self.framer = framer

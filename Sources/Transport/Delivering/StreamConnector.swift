@@ -5,17 +5,13 @@ import PipelineCore
 ///
 /// The outcomes of all blocks come to the answer of ``DeliveryConnector/open(_:)``, in the order of the messages: ``DeliveryOutcome/passed(_:)`` and
 /// ``DeliveryOutcome/refusedNext(_:)``.
-package protocol StreamConnector: DeliveryConnector {
+package protocol StreamConnector: DeliveryConnector, MessageFraming {
   /// Prepares what can be wrong before the first event. Returns why nothing can ever be sent.
   func start() -> SignalFailure?
   /// Appends the message of an event, with its frame. Appends nothing if it throws.
   func append(_ event: Event, to block: OutputBuffer) throws(DeliveryRefusal)
   /// The same for a message that an earlier version has encoded.
   func append(message: UnsafeRawBufferPointer, to block: OutputBuffer) throws(DeliveryRefusal)
-  /// A message without its frame.
-  func message(in framed: UnsafeRawBufferPointer) -> UnsafeRawBufferPointer
-  /// Whether a message is the event as JSON.
-  var messagesAreJSON: Bool { get }
   /// Sends blocks behind those under way.
   func send(_ blocks: [SentBlock])
   /// Goes on with the connection of a version with the same parameters. False: it cannot.
@@ -36,17 +32,6 @@ extension StreamConnector {
   }
   package func deliver(_ batch: DeliveryBatch, _ answer: DeliveryAnswer) { send(batch.blocks) }
   package func close(handsOver: Bool) { if !handsOver { _ = end() } }
-
-  /// The event of a message without its frame, for the errors output: the event itself if the message is JSON, otherwise its text. Valid until the
-  /// end of the turn.
-  func event(of message: UnsafeRawBufferPointer, in arena: Arena) -> Event {
-    let bytes = arena.copy(message)
-    if messagesAreJSON {
-      let value = JSONParser().parse(bytes, into: arena)
-      if !value.isError { return Event(value) }
-    }
-    return Event(UTF8Text.isValid(bytes) ? .string(bytes) : .bytes(bytes))
-  }
 }
 
 /// The block of the running turn.
