@@ -7,7 +7,7 @@ import Testing
 @Suite struct MessageCutterTests {
   /// What a stream is cut into when it comes in pieces that end at `cuts`: messages and refusals in order, with places.
   private func cut(
-    _ bytes: [UInt8], _ framing: BlockFraming, limit: Int = 20, cuts: [Int] = [], ends: Bool = true
+    _ bytes: [UInt8], _ framing: MessageFraming, limit: Int = 20, cuts: [Int] = [], ends: Bool = true
   ) -> [String] {
     var cutter = MessageCutter(framing, limit: limit)
     var found: [String] = []
@@ -31,7 +31,7 @@ import Testing
     return found
   }
 
-  private func cut(_ text: String, _ framing: BlockFraming, limit: Int = 20) -> [String] {
+  private func cut(_ text: String, _ framing: MessageFraming, limit: Int = 20) -> [String] {
     cut(Array(text.utf8), framing, limit: limit)
   }
 
@@ -82,13 +82,13 @@ import Testing
     #expect(cut("<1>a\n6 <2>b\nc\n<3>d\r\n\0<4>", .syslog) == ["0:<1>a", "7:<2>b\nc", "14:<3>d", "21:<4>"])
   }
 
-  private static let framings: [BlockFraming] = [
+  private static let framings: [MessageFraming] = [
     .lines, .nul, .length(bytes: 2, isLittle: false), .length(bytes: 4, isLittle: true), .octets, .fixed(3), .whole,
     .syslog,
   ]
 
   /// However the stream comes, the messages are the same; and no stream traps.
-  @Test(arguments: framings) func anyCutGivesTheSameMessages(_ framing: BlockFraming) {
+  @Test(arguments: framings) func anyCutGivesTheSameMessages(_ framing: MessageFraming) {
     var dice = SplitMix(11)
     let alphabet: [UInt8] = [0, 0, 1, 2, 3, 10, 10, 13, 32, 32, 0x30, 0x31, 0x32, 0x33, 0x3C, 65, 66, 255]
     for _ in 0..<3000 {
