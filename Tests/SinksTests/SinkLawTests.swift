@@ -50,10 +50,10 @@ import Testing
 
   /// Sinks with a queue of their own. A new one that has to wait for its destination stands on the kit.
   private static let apart: Set<String> = [
-    // Blocks of bytes, in the order in which they come.
-    "file", "stdout", "stderr", "exec", "tcp", "udp", "unix", "syslog", "journald",
+    // Files have a writer.
+    "file", "stdout", "stderr",
     // To whoever is connected.
-    "sse", "webSocket", "prometheusExporter",
+    "sse", "prometheusExporter",
     // Nothing waits in them.
     "discard", "reply",
   ]
