@@ -372,7 +372,7 @@ import Testing
     ("{ url: 'http://h.example/', proxy: 'http://169.254.1.1:1' }", "link-local"),
     ("'http://[::ffff:169.254.169.254]/'", "link-local"), ("'http://0.0.0.0/'", "link-local"),
     ("{ url: 'http://h.example/', headers: { Content-Length: '5' } }", "cannot be set"),
-    ("{ url: 'http://h.example/', headers: { 'X Y': a } }", "no header name"),
+    ("{ url: 'http://h.example/', headers: { 'X Y': a } }", "not a valid header name"),
     ("{ url: 'http://h.example/', headers: { 'X': \"a\\nb\" } }", "line break"),
     ("{ url: 'http://h.example/', headers: { authorization: a }, auth: { bearer: b } }", "'auth' sets"),
   ])
