@@ -23,7 +23,7 @@ TESTS_AT_ONCE ?= 3
 # Each a package of its own, with a Makefile.
 PLUGINS := $(patsubst %/Makefile,%,$(wildcard Plugins/*/Makefile Plugins/examples/*/Makefile))
 
-.PHONY: run test test-some test-plugins test-unit pictures build build-release build-tests packages test-packages bench-packages bench bench-check fuzz faults fmt lint docs check-docs install uninstall clean
+.PHONY: run test test-some test-program test-beside test-embedding test-plugins test-unit pictures build build-release build-tests packages test-packages bench-packages bench bench-check fuzz faults fmt lint docs check-docs install uninstall clean
 
 ## Installs missing packages, builds, and shows search as you type, without internet. Optimising takes four times as long as the rest of a build.
 run: packages
@@ -44,16 +44,23 @@ test: test-packages packages
 	RXD=$(CURDIR)/$(RXD) SWT_EXPERIMENTAL_MAXIMUM_PARALLELIZATION_WIDTH=$(TESTS_AT_ONCE) \
 	  scripts/repeat-failures $(AS_USER) $(SWIFT_TESTS)
 	[ "$$(id -u)" -ne 0 ] || scripts/repeat-failures $(SWIFT_TESTS) --filter '$(ROOT_TESTS)'
-	$(MAKE) --no-print-directory test-unit
-	Tests/Embedding/run
-	Tests/Connector/run
+	$(MAKE) --no-print-directory -j 2 test-program test-beside
+
+# What runs the program from outside, and mostly waits. What needs the processor runs beside it, and gives way.
+test-program: test-unit
 	Tests/Faults/run --self-test
 	Tests/Faults/run hup/both-http --rounds 200 --rxd $(RXD)
 	Tests/Faults/run --quick --rxd $(RXD) kill/file-file kill/durable-http kill/server-delay-file term/file-http \
 	  mutate/killed syscalls/kill
 	Tests/Page/run --rxd $(RXD)
+test-beside:
+	nice -n 10 $(MAKE) --no-print-directory test-embedding test-plugins lint check-docs
 	python3 -B -m unittest discover -s Benchmarks/bench -t Benchmarks
-	$(MAKE) --no-print-directory test-plugins lint check-docs
+
+## Builds packages that depend on rxd, and runs their programs.
+test-embedding: test-packages
+	Tests/Embedding/run
+	Tests/Connector/run
 
 ## Builds, and runs the tests whose suites or names match FILTER, a regular expression. After a changed line it takes less than a minute.
 test-some: packages build-tests

@@ -10,6 +10,13 @@ import { showWhy } from "./why.js";
 
 const conditions = { blocked: "makes its sources wait", waiting: "waits for the pipeline", busy: "takes more than half a core", "": "keeps up" };
 
+/** How far the event time of a step's events has come, and what holds it back. */
+function watermark(now) {
+  if (now.watermark_idle) return "idle, holds nothing up";
+  const time = new Date((now.watermark ?? 0) / 1e6).toISOString();
+  return now.watermark_held_by ? `${time}, held back by ${now.watermark_held_by}` : time;
+}
+
 export class Drawer {
   /** `close`: called when the person closes it; `save`: called with the drawer to save what was seen as a test. */
   constructor(place, close, save) {
@@ -119,6 +126,7 @@ export class Drawer {
       ["holds", number(held(this.now), "event"), held(this.now) > 0],
       ["remembers", number(now.keys ?? 0, "key"), now.keys !== undefined],
       ["keeps", bytes(now.kept_bytes ?? 0), now.kept_bytes !== undefined],
+      ["event time", watermark(now), now.watermark !== undefined || now.watermark_idle],
       ["timers", `${count(now.timers ?? 0)}, the next due in ${span(Math.max(0, now.next_timer_nanoseconds ?? 0))}`, now.timers > 0],
       ["inner signals", count(now.inner ?? 0), now.inner > 0],
       ["queue", queue(now.queue), now.queue],

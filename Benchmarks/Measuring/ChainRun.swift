@@ -28,7 +28,7 @@ package struct ChainRun {
       services: Services(
         http: NoHTTP(), log: { _, _, _ in }, deadLetter: { _ in }, random: { 4 }))
     let task = Repeated.Task(events, count, turns)
-    execution.sourceOverride = { _ in Repeated(task) }
+    execution.replacements.sources = { _ in Repeated(task) }
     nonisolated(unsafe) let running = execution
     executor.post { running.launch { _ in } }
     time.run(executor, turnLimit: 10_000_000, isDone: { running.outcome != nil })

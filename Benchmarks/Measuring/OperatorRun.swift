@@ -46,7 +46,7 @@ package struct OperatorRun {
       plan: plan, executor: executor,
       services: Services(http: NoHTTP(), log: { _, _, _ in }, deadLetter: { _ in }, random: { 4 }))
     let task = Numbers.Task(count, turns)
-    execution.sourceOverride = { _ in task.source() }
+    execution.replacements.sources = { _ in task.source() }
     nonisolated(unsafe) let running = execution
     executor.post { running.launch { _ in } }
     time.run(executor, turnLimit: 100_000_000, isDone: { running.outcome != nil })

@@ -41,7 +41,7 @@ extension Figures {
     order: """
       in inner_in made out kept dropped superseded undecided rejected failed held restored holding nanoseconds \
       timed_events bytes position lag_bytes lag_nanoseconds latency inner timers next_timer_nanoseconds timers_due \
-      dead_letters retries keys kept_events kept_bytes state_bytes pauses_input paused_nanoseconds waits \
+      watermark watermark_idle watermark_held_by dead_letters retries keys kept_events kept_bytes state_bytes pauses_input paused_nanoseconds waits \
       waited_nanoseconds connections trouble plugin queue outbox
       """
   ) { table in
@@ -135,6 +135,20 @@ extension Figures {
     table.add(
       "timers_due", meaning: "nanoseconds until each of the first 16 of them",
       { .json(.array($0.counted.dueTimers.map { .int(Int($0.nanoseconds)) })) }, if: { $0.counted.timers > 0 })
+    table.add(
+      "watermark", meaning: "of event time, in nanoseconds since 1970",
+      { $0.counted.watermark.map { .json(.int(Int($0))) } },
+      .metric(
+        "rxd_component_watermark_seconds", .gauge,
+        "The watermark of the component's events: no earlier event is waited for",
+        read: { $0.counted.watermark.map { .span(TimeSpan(nanoseconds: $0)) } }))
+    table.add(
+      "watermark_idle", meaning: "no event has come for 'idle', so that it holds nothing up",
+      { .flag($0.counted.isIdle) },
+      if: { $0.counted.isIdle })
+    table.add(
+      "watermark_held_by", meaning: "the step with the smallest watermark, for which it waits",
+      { $0.counted.watermarkHeldBy.map { .json(.string($0)) } })
     table.add(
       "keys", { $0.counted.keys.map { .number($0) } },
       .metric(

@@ -6,11 +6,11 @@ package final class PipelineLaunch: @unchecked Sendable {
     /// The graph is wired and the sources have started.
     case launched
     /// `state`: the state from which the next run can continue, after a failure.
-    case ended(Execution.Outcome, Execution.Counters, state: [UInt8]?)
+    case ended(Execution.Outcome, Execution.Counters, state: LeftState?)
     /// Suspended: the next run continues from the state.
-    case suspended(state: [UInt8], Execution.Counters)
+    case suspended(state: LeftState, Execution.Counters)
     /// Cancelled: no further report comes. `state`: set if it was being suspended.
-    case cancelled(Execution.Counters, state: [UInt8]?)
+    case cancelled(Execution.Counters, state: LeftState?)
   }
 
   package let plan: Plan
@@ -20,7 +20,7 @@ package final class PipelineLaunch: @unchecked Sendable {
   private let execution: Execution
   /// The sinks whose destinations are down; may be read on any thread.
   package let troubles: SinkTroubles
-  private var state: [UInt8]?
+  private var state: LeftState?
   private let isMoved: Bool
   private let commits: Bool
   /// Called in the turn of the launch, before anything is wired. Set before ``start(_:)``.
@@ -39,12 +39,14 @@ package final class PipelineLaunch: @unchecked Sendable {
 
   /// - Parameters:
   ///   - state: the state of an earlier run, from which this run continues.
+  ///   - values: a hash of the values and files that the plan's file refers to.
   ///   - isMoved: whether this run immediately replaces the earlier one, as in a reload.
   ///   - isRestarted: whether another run follows a failure.
   ///   - delivery: how its state is kept; nil: no state is kept.
   ///   - placement: where its work runs.
   package init(
-    _ plan: Plan, loop: Loop, services: Services, restoring state: [UInt8]? = nil, isMoved: Bool = false,
+    _ plan: Plan, loop: Loop, services: Services, restoring state: LeftState? = nil, values: Int = 0,
+    isMoved: Bool = false,
     isRestarted: Bool = false, delivery: DeliveryOptions? = nil, placement: Placement = .auto
   ) {
     self.plan = plan
@@ -56,7 +58,8 @@ package final class PipelineLaunch: @unchecked Sendable {
     executor.graceOfTimers = Executor.grace
     execution = Execution(plan: plan, executor: executor, services: services)
     troubles = execution.troubles
-    execution.keepsStateOnFailure = isRestarted
+    execution.settings.keepsStateOnFailure = isRestarted
+    execution.settings.insertedValues = values
     execution.reading.placement = placement
     if let delivery { execution.commit(with: delivery) }
   }
@@ -67,7 +70,9 @@ package final class PipelineLaunch: @unchecked Sendable {
     executor.post { [self] in
       if execution.outcome != nil { return }
       prepare(execution)
-      execution.launch(restoring: state.take(), isMoved: isMoved) { [unowned self] outcome in
+      let state = state.take()
+      execution.launch(restoring: state?.bytes, estates: state?.estates ?? [:], isMoved: isMoved) {
+        [unowned self] outcome in
         noteRestored()
         whenCommitted { [unowned self] in
           if outcome == .completed, let state = leftState {
@@ -82,12 +87,21 @@ package final class PipelineLaunch: @unchecked Sendable {
       }
       noteRestored()
       if execution.outcome == nil { report(.launched) }
+      for move in execution.renamed {
+        execution.services.log(
+          .info, plan.name, "the \(move.kind) '\(move.name)' goes on from what '\(move.former)' kept")
+      }
       for refusal in execution.refusals { execution.services.log(.warning, plan.name, refusal.line) }
     }
   }
 
   /// The state to continue from; nil: there is none, or only that of an older commit.
-  private var leftState: [UInt8]? { execution.hasLostEvents ? nil : execution.savedState }
+  private var leftState: LeftState? {
+    guard execution.hasLostEvents else { return execution.leftState }
+    // The sources read again what these have.
+    execution.leftState?.discard()
+    return nil
+  }
 
   /// Calls `report` in this turn or, if state is kept, in a turn after the last commit.
   private func whenCommitted(_ report: @escaping @Sendable () -> Void) {
@@ -112,19 +126,30 @@ package final class PipelineLaunch: @unchecked Sendable {
 
   /// Ends the run so that another one, of `plan`, can continue from its state; in a reload, at once.
   package func suspend(for plan: Plan, isReload: Bool) {
-    let sinks = Set(plan.sinks.map { "\($0.name) \($0.keyword)" })
+    let names = plan.sinks.flatMap { sink in
+      [sink.name, plan.formerName(ofSink: sink.name)].compactMap { name in name.map { "\($0) \(sink.keyword)" } }
+    }
+    let sinks = Set(names)
     executor.post { [self] in
       execution.suspend(for: isReload ? plan : nil) { sinks.contains("\($0.name) \($0.keyword)") }
     }
   }
 
-  /// Passes a copy of the current state to `done`, in a turn; nil: the run has ended or is about to.
+  /// Passes a copy of the current state to `done`, in a turn, without the events that sinks hold; nil: the run has ended or is about to.
   package func snapshot(_ done: @escaping @Sendable ([UInt8]?) -> Void) {
-    executor.post { [self] in done(execution.outcome == nil ? execution.saveState() : nil) }
+    executor.post { [self] in done(execution.outcome == nil ? execution.saveState { _ in false } : nil) }
   }
 
   /// Suspends without waiting for outstanding answers.
-  package func freeze() { executor.post { [self] in execution.freeze() } }
+  package func freeze() {
+    executor.post { [self] in
+      if execution.awaitsAnswers {
+        execution.services.log(
+          .warning, plan.name, "answers have not come in time, so the pipeline is suspended without them")
+      }
+      execution.freeze()
+    }
+  }
 
   /// Reports that the wall clock was set.
   package func clockWasSet() {

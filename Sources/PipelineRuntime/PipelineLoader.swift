@@ -32,7 +32,7 @@ package struct PipelineLoader {
     /// The path as given on the command line.
     package var path: String
     package var compiled: FrontEnd.Result
-    /// A hash of the secrets and files that were used, and of the variables that expressions read from `env`;
+    /// A hash of the secrets, files and plugins that were used, and of the variables that expressions read from `env`;
     /// comparable within one process.
     package var values = 0
     /// Whether the file could not be opened, which has its own exit status.
@@ -121,7 +121,10 @@ package struct PipelineLoader {
     front.included = Self.included(used)
     let compiled = front.compile(source)
     if let plan = compiled.plan { used.note(plan, environment) }
-    return Loaded(path: path, compiled, values: used.hash, uses: used.files + compiled.pluginFiles)
+    var values = Hasher()
+    values.combine(used.hash)
+    values.combine(compiled.digests.sorted())
+    return Loaded(path: path, compiled, values: values.finalize(), uses: used.files + compiled.pluginFiles)
   }
 
   /// Compiles the same file with other values of some variables.

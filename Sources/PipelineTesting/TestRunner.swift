@@ -120,11 +120,11 @@ private final class TestRun {
     stubs = stubKinds.compactMap { [executor] kind in
       (given.first { type(of: $0) == kind } ?? kind.none)?.run(executor)
     }
-    execution = Self.execution(plan, executor, stubs, deadLetters)
+    execution = Self.execution(plan, executor, stubs, deadLetters, hasClock: test.wallTime != nil)
   }
 
   private static func execution(
-    _ plan: Plan, _ executor: Executor, _ stubs: [any RunningStubs], _ deadLetters: DeadLetters
+    _ plan: Plan, _ executor: Executor, _ stubs: [any RunningStubs], _ deadLetters: DeadLetters, hasClock: Bool
   ) -> Execution {
     var services = Services(
       http: StubCalls<HTTPRequest>([], executor),
@@ -132,7 +132,9 @@ private final class TestRun {
       deadLetter: { deadLetters.add($0) },
       random: { deadLetters.next() })
     for stubs in stubs { stubs.serve(&services) }
-    return Execution(plan: plan, executor: executor, services: services)
+    let execution = Execution(plan: plan, executor: executor, services: services)
+    execution.settings.boundsEventTime = hasClock
+    return execution
   }
 
   /// The requests so far, in order.
@@ -182,9 +184,9 @@ private final class TestRun {
     let inputs = Dictionary(
       test.inputs.map { (ObjectIdentifier($0.origin), source($0)) }
     ) { first, _ in first }
-    execution.originOverride = { inputs[ObjectIdentifier($0)] }
+    execution.replacements.origins = { inputs[ObjectIdentifier($0)] }
     let keys = Set(test.stubs.map { type(of: $0).key })
-    execution.sourceFilter = { source in
+    execution.replacements.others = { source in
       source.runsOnVirtualTime || source.stub.map(keys.contains) == true ? source : SilentSource()
     }
     var sinks: [String: ProbeSink.Recording] = [:]
@@ -204,9 +206,9 @@ private final class TestRun {
     let plan = plan
     let isAnswering = !replies.isEmpty
     let sending = sending
-    execution.sinkOverride = { name in
+    execution.replacements.sinks = { name in
       var probe = ProbeSink(sinks[name] ?? ProbeSink.Recording())
-      let sink = plan.sinks.first { $0.name == name }?.component
+      let sink = plan.sinks.first { $0.name == name }?.sink
       probe.encoding = sink?.encoding
       probe.sentValue = sink?.sentValue
       if isAnswering && sink?.answersEvents == true || sending.contains(name) { probe.running = sink }
@@ -314,7 +316,7 @@ private final class TestRun {
     coverage?.add(old)
     executor = Executor(clock: time)
     for stubs in stubs { stubs.attach(executor) }
-    execution = Self.execution(plan, executor, stubs, deadLetters)
+    execution = Self.execution(plan, executor, stubs, deadLetters, hasClock: test.wallTime != nil)
     launch(state)
     _ = executor.runOne()
     for stubs in stubs { stubs.forgetOrphans() }

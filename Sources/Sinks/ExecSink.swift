@@ -39,6 +39,8 @@ package struct ExecSink: SinkComponent {
 
       When everything is sent its input ends, and it has `stopTimeout` to end itself; then it gets SIGTERM, and SIGKILL after 5 s. An exit status that \
       is not in `success` is a warning then. A program that closes its input and goes on is ended, and started again.
+      In a reload the program runs on with the events that it has. If the parameters have changed, it gets 2 s to read these; then its input ends, and a program as \
+      the new version says gets the rest.
       """,
     parameters: [
       .init("command", \.command, primary: true, "The program and its arguments."),
@@ -64,10 +66,13 @@ package struct ExecSink: SinkComponent {
       error:
         "A program that is not there ends the pipeline; an event that cannot be encoded goes to the errors output.",
       completion: "Waiting events are sent first; then its input ends, and it is waited for.",
-      disposal:
-        "Waiting events are sent within the time limit for stopping, and a warning counts the rest; then it gets SIGTERM, and SIGKILL after 1 s."
+      disposal: """
+        Waiting events are sent within the time limit for stopping; the rest goes to the errors output. Without a reader these events become dead letters \
+        or, without a state directory, a number in a warning. Then the program gets SIGTERM, and SIGKILL after 1 s.
+        """
     ),
     memory: "Waiting events, up to `queue`, and those that the program has not read.",
+    persistence: .position(version: 1),
     knownAs: ["Telegraf execd, exec", "Logstash pipe", "Benthos subprocess", "rsyslog omprog"],
     useCases: [.init(.writing, "give events to a program", "exec: { command: [logger, -t, shop], encode: text }")],
     seeAlso: ["stdout", "unix"])
@@ -83,14 +88,14 @@ package struct ExecSink: SinkComponent {
     let call = ProgramCall(
       command, shell: shell, environment: environment, directory: directory, maxMemory: maxMemory)
     var options = ProgramSender.Options()
-    options.attempts = restart.attempts
     options.stopTimeout = stopTimeout
     options.restarts = onExit == .restart
     options.success = success
-    var settings = SocketSink.Settings(place: .unix(path: "", isDatagram: false), encode: encode)
+    var settings = MessageConnector.Settings(place: .unix(path: "", isDatagram: false), encode: encode)
     settings.program = (call, options)
+    settings.attempts = restart.attempts
     settings.framing = framing
     settings.queue = queue.bytes
-    return SocketSink(nodeContext, settings)
+    return MessageConnector(settings, nodeContext).sink(nodeContext)
   }
 }

@@ -196,7 +196,7 @@ package struct FileSink: SinkComponent {
   package var encoding: EncodeParameter? { encode }
   package var streamEncoding: EncodeParameter? { mode == .append && !hasManyFiles ? encode : nil }
   package var writesFile: FilePathParameter? { path.literal }
-  // Whatever `sync` says: see `Execution.acknowledgesOnDisk`.
+  // Whatever `sync` says: see `Execution.Settings.acknowledgesOnDisk`.
   package var confirmation: SinkConfirmation { .disk }
 
   package func makeSink(_ nodeContext: NodeContext) -> RunningSink {

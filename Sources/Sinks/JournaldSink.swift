@@ -44,8 +44,11 @@ package struct JournaldSink: SinkComponent {
       empty: "Nothing is sent.",
       error: "A lost connection is reopened, for ever; an event that cannot be encoded goes to the errors output.",
       completion: "Waiting events are sent first.",
-      disposal: "Waiting events are sent within the time limit for stopping; a warning counts the rest."),
-    memory: "Waiting events, up to `queue`.",
+      disposal: """
+        Waiting events are sent within the time limit for stopping; the rest goes to the errors output. Without a \
+        reader these events become dead letters or, without a state directory, a number in a warning.
+        """),
+    memory: "Waiting events, up to `queue`.", persistence: .position(version: 1),
     knownAs: ["systemd-cat", "rsyslog omjournal"],
     useCases: [.init(.writing, "write events to the journal of systemd", "journald: { identifier: shop }")],
     seeAlso: ["syslog", "unix"])
@@ -62,15 +65,16 @@ package struct JournaldSink: SinkComponent {
   package var threads: String? { "encoded on the pipeline thread, sent by a thread of its own" }
 
   package func makeSink(_ nodeContext: NodeContext) -> RunningSink {
-    var settings = SocketSink.Settings(place: .unix(path: socket, isDatagram: true), encode: EncodeParameter(.json))
+    var settings = MessageConnector.Settings(
+      place: .unix(path: socket, isDatagram: true), encode: EncodeParameter(.json))
     settings.maxMessage = maxMessage.bytes
     settings.queue = queue.bytes
-    settings.options.attempts = reconnect.attempts
+    settings.attempts = reconnect.attempts
     settings.options.sendsLargeAsFiles = true
     var encoding = JournalEncoding()
     encoding.priority = priority.number
     encoding.identifier = identifier
     settings.journal = encoding
-    return SocketSink(nodeContext, settings)
+    return MessageConnector(settings, nodeContext).sink(nodeContext)
   }
 }

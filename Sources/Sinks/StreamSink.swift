@@ -65,7 +65,7 @@ class StreamSink: RunningSink {
   override func open() {
     let label = execution.plan.steps[nodeContext.step.number].label
     let services = execution.services
-    if execution.acknowledgesOnDisk { options.sync = options.sync.acknowledging }
+    if execution.settings.acknowledgesOnDisk { options.sync = options.sync.acknowledging }
     do throws(PosixError) {
       let trouble = trouble
       let writer = try FileWriter(target, options: options) { error in
@@ -314,18 +314,9 @@ class StreamSink: RunningSink {
       drained()
       return
     }
-    let executor = executor
     let node = Weak(self)
-    // Closing may wait for the device; another thread does that.
-    do throws(PosixError) {
-      _ = try OwnThread("rxd close") {
-        writer.close()
-        executor.post { node.object?.over() }
-      }
-    } catch {
-      writer.close()
-      over()
-    }
+    // Closing may wait for the device.
+    beside({ writer.close() }, then: { node.object?.over() })
   }
 
   private func over() {

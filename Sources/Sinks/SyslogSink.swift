@@ -119,8 +119,12 @@ package struct SyslogSink: SinkComponent {
       empty: "Nothing is sent.",
       error: "A lost connection is reopened, for ever; an event that cannot be encoded goes to the errors output.",
       completion: "Waiting events are sent first.",
-      disposal: "Waiting events are sent within the time limit for stopping; a warning counts the rest."),
+      disposal: """
+        Waiting events are sent within the time limit for stopping; the rest goes to the errors output. Without a \
+        reader these events become dead letters or, without a state directory, a number in a warning.
+        """),
     memory: "Waiting events, up to `queue`, and those that the receiver's system has not confirmed.",
+    persistence: .position(version: 1),
     knownAs: ["Fluent Bit syslog", "Logstash syslog", "Telegraf syslog"],
     useCases: [
       .init(.writing, "send events to a syslog server", "syslog: { address: '127.0.0.1:514', transport: tcp }"),
@@ -152,15 +156,15 @@ package struct SyslogSink: SinkComponent {
         .network(
           host: target.network?.host ?? "127.0.0.1", port: target.network?.port ?? 0, isDatagram: !isStream)
       }
-    var settings = SocketSink.Settings(place: place, encode: EncodeParameter(.json))
+    var settings = MessageConnector.Settings(place: place, encode: EncodeParameter(.json))
     settings.framing = framing == .octets ? .octets : .lines
     settings.maxMessage = isStream ? .max : UDPSink.largest
     settings.queue = queue.bytes
     settings.options.tls = tls?.value
     settings.options.serverName = serverName
-    settings.options.attempts = reconnect.attempts
+    settings.attempts = reconnect.attempts
     settings.syslog = encodingOfMessages
-    return SocketSink(nodeContext, settings)
+    return MessageConnector(settings, nodeContext).sink(nodeContext)
   }
 
   package var shownEncoder: ShownEncoder? { ShownEncoder(SyslogEncoder(encodingOfMessages)) }

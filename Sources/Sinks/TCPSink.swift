@@ -25,6 +25,9 @@ package struct TCPSink: SinkComponent {
       bytes. If a connection breaks before, the event is sent again on the next one, so a receiver may see it twice. What \
       its program has not yet read when it ends is lost, without a report. With `tls` nothing counts as delivered in the first \
       500 ms of a connection: a server may refuse a client's certificate that late. With `encode: csv` there is no header.
+
+      In a reload the connection goes on. If the parameters have changed, it has 2 s to send what was begun; the rest is sent over a new one, from the start of \
+      a message.
       """,
     parameters: [
       .init("address", \.address, primary: true, required: true, "HOST:PORT, or a port on 127.0.0.1."),
@@ -50,8 +53,12 @@ package struct TCPSink: SinkComponent {
       empty: "Nothing is connected.",
       error: "A lost connection is reopened, for ever; an event that cannot be encoded goes to the errors output.",
       completion: "Waiting events are sent first.",
-      disposal: "Waiting events are sent within the time limit for stopping; a warning counts the rest."),
+      disposal: """
+        Waiting events are sent within the time limit for stopping; the rest goes to the errors output. Without a \
+        reader these events become dead letters or, without a state directory, a number in a warning.
+        """),
     memory: "Waiting events, up to `queue`, and those that the receiver's system has not confirmed.",
+    persistence: .position(version: 1),
     knownAs: ["Vector socket", "Fluent Bit tcp", "Logstash tcp", "Benthos socket"],
     useCases: [.init(.writing, "send lines over TCP", "tcp: 127.0.0.1:5170")],
     seeAlso: ["unix", "udp", "syslog", "http"])
@@ -66,15 +73,15 @@ package struct TCPSink: SinkComponent {
   package var threads: String? { "encoded on the pipeline thread, sent by a thread of its own" }
 
   package func makeSink(_ nodeContext: NodeContext) -> RunningSink {
-    var settings = SocketSink.Settings(
+    var settings = MessageConnector.Settings(
       place: .network(host: address.host, port: address.port, isDatagram: false), encode: encode)
     settings.framing = framing
     settings.queue = queue.bytes
     settings.options.tls = tls?.value
     settings.options.serverName = serverName
     settings.options.connectTimeout = connectTimeout
-    settings.options.attempts = reconnect.attempts
-    return SocketSink(nodeContext, settings)
+    settings.attempts = reconnect.attempts
+    return MessageConnector(settings, nodeContext).sink(nodeContext)
   }
 }
 

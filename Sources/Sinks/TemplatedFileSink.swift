@@ -22,34 +22,51 @@ final class TemplatedFileSink: RunningSink, TimerTarget {
   private var targets: [String: Target] = [:]
   private var openTargets: [Target] = []
   private var closedCount = 0
-  /// The target of the last event, and its full path.
-  private var last: Target?
-  private var lastPath: [UInt8] = []
+  private var latest = Latest()
   /// The targets with events of this turn.
   private var filled: [Target] = []
   private var order: UInt64 = 0
   private var idle = Wake.none
   /// The end of the current period of `rotate`.
   private var boundary = Wake.none
-  /// A turn whose only purpose is a state, and how many there were since the last period.
-  private var forStates = Wake.none
-  private var turnsForStates = 0
+  private var stateTurns = StateTurns()
   private static let mostTurnsForStates = 60
   /// The next number of a file.
   private var nextNumber: UInt64 = 1
   private var restored: (marks: WriterMarks, number: UInt64, files: [Restored])?
   /// The marks by which this sink distinguishes its files from those of other sinks and of its lost executions.
   private lazy var marks = WriterMarks(writer: execution.services.random(), lost: [])
-  /// The number of encoded bytes, now and at the last requested mark.
-  private var encoded: Int64 = 0
-  private var lastMark: Int64 = 0
+  private var bytes = Bytes()
   private let delivery = Delivery()
   private let unsure = Unsure()
-  private var handedOver = 0
-  private var counted = 0
-  private var countedBytes = 0
+  private var counts = Counts()
   private var isOver = false
   private var lastFailure: PosixError?
+
+  /// The target of the last event, and its whole path.
+  private struct Latest {
+    var target: Target?
+    var path: [UInt8] = []
+  }
+
+  /// A turn whose only purpose is a state, and how many there were since the last period.
+  private struct StateTurns {
+    var wake = Wake.none
+    var count = 0
+  }
+
+  /// The number of encoded bytes, now and at the last requested mark.
+  private struct Bytes {
+    var encoded: Int64 = 0
+    var marked: Int64 = 0
+  }
+
+  /// Events that the writer has, and what was counted as delivered.
+  private struct Counts {
+    var handedOver = 0
+    var events = 0
+    var bytes = 0
+  }
 
   static let usualMaxOpenFiles = 64
   static let usualIdleTimeout = TimeSpan.seconds(30)
@@ -92,7 +109,7 @@ final class TemplatedFileSink: RunningSink, TimerTarget {
       marks = restored.marks
       marks.goOn(after: restored.number, at: nextNumber)
     }
-    if execution.acknowledgesOnDisk {
+    if execution.settings.acknowledgesOnDisk {
       options.sync = options.sync.acknowledging
       options.marks = marks
     }
@@ -188,12 +205,12 @@ final class TemplatedFileSink: RunningSink, TimerTarget {
     if !target.file.isOpen(target.opening) || !target.kept.isEmpty {
       target.kept.append(OwnedEvent(event))
     }
-    if target.marks.last.map({ $0.mark < lastMark }) ?? true {
-      target.marks.append((encoded, target.count))
+    if target.marks.last.map({ $0.mark < bytes.marked }) ?? true {
+      target.marks.append((bytes.encoded, target.count))
     }
     target.events += 1
     target.count += Int64(buffer.count - start)
-    encoded += Int64(buffer.count - start)
+    bytes.encoded += Int64(buffer.count - start)
     order += 1
     target.order = order
     target.lastUse = executor.now
@@ -215,9 +232,9 @@ final class TemplatedFileSink: RunningSink, TimerTarget {
 
   /// The target of the rendered path.
   private func target() -> Target {
-    if let last, lastPath.elementsEqual(text.bytes) { return last }
-    lastPath.removeAll(keepingCapacity: true)
-    lastPath.append(contentsOf: text.bytes)
+    if let last = latest.target, latest.path.elementsEqual(text.bytes) { return last }
+    latest.path.removeAll(keepingCapacity: true)
+    latest.path.append(contentsOf: text.bytes)
     let name = String(decoding: text.bytes, as: UTF8.self)
     let found: Target
     if let known = targets[name] {
@@ -232,7 +249,7 @@ final class TemplatedFileSink: RunningSink, TimerTarget {
       closedCount += 1
       forgetOldest()
     }
-    last = found
+    latest.target = found
     return found
   }
 
@@ -267,7 +284,7 @@ final class TemplatedFileSink: RunningSink, TimerTarget {
     }
     for (name, target) in closed.prefix(closedCount - Self.mostClosed) {
       targets[name] = nil
-      if last === target { last = nil }
+      if latest.target === target { latest.target = nil }
       closedCount -= 1
     }
   }
@@ -309,22 +326,22 @@ final class TemplatedFileSink: RunningSink, TimerTarget {
       }
     }
     if isAny { awaitBoundary() }
-    turnsForStates = 0
+    stateTurns.count = 0
     awaitStates()
   }
 
   /// Full files are compressed some checkpoints later; without events, no turns would make checkpoints.
   private func awaitStates() {
-    guard options.marks != nil, options.rotation?.compression != nil, !forStates.isSet,
-      turnsForStates < Self.mostTurnsForStates
+    guard options.marks != nil, options.rotation?.compression != nil, !stateTurns.wake.isSet,
+      stateTurns.count < Self.mostTurnsForStates
     else { return }
-    forStates = executor.schedule(at: executor.now + .seconds(1), self, 2)
+    stateTurns.wake = executor.schedule(at: executor.now + .seconds(1), self, 2)
   }
 
   private func turnForStates() {
-    turnsForStates += 1
+    stateTurns.count += 1
     // The writer may not have renamed them yet.
-    if turnsForStates < 4 || targets.values.contains(where: { $0.file.awaitsStates }) { awaitStates() }
+    if stateTurns.count < 4 || targets.values.contains(where: { $0.file.awaitsStates }) { awaitStates() }
   }
 
   func woke(_ token: Int) {
@@ -334,7 +351,7 @@ final class TemplatedFileSink: RunningSink, TimerTarget {
       if !isOver { endPeriod() }
       return
     case 2:
-      forStates = .none
+      stateTurns.wake = .none
       if !isOver { turnForStates() }
       return
     default: break
@@ -366,7 +383,7 @@ final class TemplatedFileSink: RunningSink, TimerTarget {
     target.events = 0
     target.kept = []
     target.handedOver = target.count
-    handedOver += events
+    counts.handedOver += events
     let receipt = take(events, bytes: buffer.count + kept.reduce(0) { $0 + $1.byteCount })
     guard buffer.count > 0, let writer else {
       // Events may be nothing but empty bytes.
@@ -397,7 +414,7 @@ final class TemplatedFileSink: RunningSink, TimerTarget {
 
   private func refused(_ block: Held, _ error: PosixError) {
     unsure.change(by: -1)
-    handedOver -= block.events.count
+    counts.handedOver -= block.events.count
     if !isOver, block.target.opening == block.opening { closeFile(block.target) }
     for event in block.events {
       event.keep(in: executor.arena)
@@ -410,16 +427,16 @@ final class TemplatedFileSink: RunningSink, TimerTarget {
   override var queued: PipelineStatistics.Queue? {
     let buffered = filled.reduce(0) { $0 + $1.events }
     return PipelineStatistics.Queue(
-      events: max(0, handedOver + buffered - delivery.delivered),
+      events: max(0, counts.handedOver + buffered - delivery.delivered),
       bytes: (writer?.queuedBytes ?? 0) + filled.reduce(0) { $0 + ($1.buffer?.count ?? 0) })
   }
 
   override func countDelivered() {
     let (delivered, written) = (delivery.delivered, delivery.written)
-    countSent(delivered - counted)
-    counted = delivered
-    countBytes(written - countedBytes)
-    countedBytes = written
+    countSent(delivered - counts.events)
+    counts.events = delivered
+    countBytes(written - counts.bytes)
+    counts.bytes = written
   }
 
   override var awaitsAnswers: Bool { unsure.isAny }
@@ -429,8 +446,8 @@ final class TemplatedFileSink: RunningSink, TimerTarget {
   override var placeVersion: Int { 2 }
 
   override var mark: Int64 {
-    lastMark = encoded
-    return encoded
+    bytes.marked = bytes.encoded
+    return bytes.encoded
   }
 
   override func acknowledgeSoon() {
@@ -522,18 +539,9 @@ final class TemplatedFileSink: RunningSink, TimerTarget {
       drained()
       return
     }
-    let executor = executor
     let node = Weak(self)
-    // Closing may wait for the device; another thread does that.
-    do throws(PosixError) {
-      _ = try OwnThread("rxd close") {
-        writer.close()
-        executor.post { node.object?.over() }
-      }
-    } catch {
-      writer.close()
-      executor.post { node.object?.over() }
-    }
+    // Closing may wait for the device.
+    beside({ writer.close() }, then: { node.object?.over() })
   }
 
   private func over() {
@@ -564,14 +572,14 @@ final class TemplatedFileSink: RunningSink, TimerTarget {
     idle = .none
     if boundary.isSet { executor.unschedule(boundary) }
     boundary = .none
-    if forStates.isSet { executor.unschedule(forStates) }
-    forStates = .none
+    if stateTurns.wake.isSet { executor.unschedule(stateTurns.wake) }
+    stateTurns.wake = .none
   }
 
   /// Counts the unwritten events as lost.
   private func countLost() {
-    let left = handedOver - delivery.delivered
-    handedOver = delivery.delivered
+    let left = counts.handedOver - delivery.delivered
+    counts.handedOver = delivery.delivered
     guard left > 0, !isRepeatedLater else { return }
     countUndelivered(left)
     let reason =

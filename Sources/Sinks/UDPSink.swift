@@ -17,7 +17,7 @@ package struct UDPSink: SinkComponent {
     summary: "Sends each event as a UDP datagram.",
     details: """
       An event counts as delivered when the system has taken it. Datagrams may be lost on the way, without a report. One \
-      of more than 65,507 bytes goes to the errors output; those of more than about 1,400 bytes are lost more often.
+      of more than 65,507 bytes, or of more than the system sends, goes to the errors output; those of more than about 1,400 bytes are lost more often.
       """,
     parameters: [
       .init("address", \.address, primary: true, required: true, "HOST:PORT, or a port on 127.0.0.1."),
@@ -29,8 +29,11 @@ package struct UDPSink: SinkComponent {
       empty: "Nothing is sent.",
       error: "An event that cannot be encoded, or is too large, goes to the errors output.",
       completion: "Waiting events are sent first.",
-      disposal: "Waiting events are sent within the time limit for stopping; a warning counts the rest."),
-    memory: "Waiting events, up to `queue`.",
+      disposal: """
+        Waiting events are sent within the time limit for stopping; the rest goes to the errors output. Without a \
+        reader these events become dead letters or, without a state directory, a number in a warning.
+        """),
+    memory: "Waiting events, up to `queue`.", persistence: .position(version: 1),
     knownAs: ["Vector socket", "Logstash udp"],
     useCases: [.init(.writing, "send datagrams", "udp: 127.0.0.1:5170")],
     seeAlso: ["tcp", "unix", "syslog"])
@@ -42,10 +45,10 @@ package struct UDPSink: SinkComponent {
   package var threads: String? { "encoded on the pipeline thread, sent by a thread of its own" }
 
   package func makeSink(_ nodeContext: NodeContext) -> RunningSink {
-    var settings = SocketSink.Settings(
+    var settings = MessageConnector.Settings(
       place: .network(host: address.host, port: address.port, isDatagram: true), encode: encode)
     settings.maxMessage = Self.largest
     settings.queue = queue.bytes
-    return SocketSink(nodeContext, settings)
+    return MessageConnector(settings, nodeContext).sink(nodeContext)
   }
 }

@@ -37,8 +37,12 @@ package struct UnixSink: SinkComponent {
       empty: "Nothing is connected.",
       error: "A lost connection is reopened, for ever; an event that cannot be encoded goes to the errors output.",
       completion: "Waiting events are sent first.",
-      disposal: "Waiting events are sent within the time limit for stopping; a warning counts the rest."),
+      disposal: """
+        Waiting events are sent within the time limit for stopping; the rest goes to the errors output. Without a \
+        reader these events become dead letters or, without a state directory, a number in a warning.
+        """),
     memory: "Waiting events, up to `queue`, and those that the receiver has not read.",
+    persistence: .position(version: 1),
     knownAs: ["Vector socket"],
     useCases: [.init(.writing, "send events to a local program", "unix: /run/app/events.sock")],
     seeAlso: ["tcp", "udp", "syslog"])
@@ -52,11 +56,11 @@ package struct UnixSink: SinkComponent {
   package var threads: String? { "encoded on the pipeline thread, sent by a thread of its own" }
 
   package func makeSink(_ nodeContext: NodeContext) -> RunningSink {
-    var settings = SocketSink.Settings(place: .unix(path: path, isDatagram: kind == .datagram), encode: encode)
+    var settings = MessageConnector.Settings(place: .unix(path: path, isDatagram: kind == .datagram), encode: encode)
     settings.framing = framing
     settings.maxMessage = kind == .datagram ? 64 << 10 : .max
     settings.queue = queue.bytes
-    settings.options.attempts = reconnect.attempts
-    return SocketSink(nodeContext, settings)
+    settings.attempts = reconnect.attempts
+    return MessageConnector(settings, nodeContext).sink(nodeContext)
   }
 }

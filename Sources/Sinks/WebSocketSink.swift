@@ -82,8 +82,12 @@ package struct WebSocketSink: SinkComponent, WebSocketComponent {
         """,
       completion:
         "Waiting events are sent first; connections are closed with the code 1000, those of a server with 1001.",
-      disposal: "Closes its connections; a warning counts the events of a client that were not sent."),
+      disposal: """
+        Closes its connections. Events of a client that were not sent go to the errors output; without a reader they become dead letters or, without a \
+        state directory, a number in a warning.
+        """),
     memory: "A client's waiting events, up to `queue`; at most 256 KiB for each client of a server.",
+    persistence: .position(version: 1),
     knownAs: [
       "Vector websocket", "Vector websocket_server", "Benthos websocket", "Benthos http_server ws_path",
       "Node-RED websocket",
@@ -114,6 +118,8 @@ package struct WebSocketSink: SinkComponent, WebSocketComponent {
     return options
   }
 
+  /// Nothing waits for the clients of a server.
+  package var persistence: Persistence { socket.serving == nil ? Self.spec.persistence : .nothing }
   package var encoding: EncodeParameter? { encode }
   package var servesEvents: Bool { socket.listen != nil }
   package var sendsTo: [TargetAddress] { [socket.target].compactMap { $0 } }
@@ -121,22 +127,22 @@ package struct WebSocketSink: SinkComponent, WebSocketComponent {
 
   package func makeSink(_ nodeContext: NodeContext) -> RunningSink {
     if let serving = socket.serving { return Server(self, serving, nodeContext) }
-    var settings = SocketSink.Settings(place: .network(host: "", port: 0, isDatagram: false), encode: encode)
+    var settings = MessageConnector.Settings(place: .network(host: "", port: 0, isDatagram: false), encode: encode)
     settings.framing = .none
+    settings.attempts = reconnect.attempts
     settings.queue = queue?.bytes ?? 16 << 20
     settings.webSocket = client
-    return SocketSink(nodeContext, settings)
+    return MessageConnector(settings, nodeContext).sink(nodeContext)
   }
 
   /// The server to which the client connects, as far as that is known without an event.
-  private var client: SocketSink.WebSocketTarget {
+  private var client: MessageConnector.WebSocketTarget {
     var options = WebSocketSender.Options()
     options.isText = type == .text
-    options.attempts = reconnect.attempts
     options.session = session
     options.session.sendingRoom = 1 << 20
     options.client = socket.client
-    return SocketSink.WebSocketTarget(parameters: socket, options: options)
+    return MessageConnector.WebSocketTarget(parameters: socket, options: options)
   }
 
   /// Sends each event to all clients.

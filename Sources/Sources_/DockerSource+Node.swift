@@ -3,16 +3,6 @@ import Transport
 
 extension DockerSource {
   final class Node: RunningSource {
-    /// How far the source has read.
-    private struct Place: Sendable, Equatable {
-      /// The time of the first start, in nanoseconds since 1970; containers that are not in `last` are read from then
-      /// on. 0: not started.
-      var begin: Int64 = 0
-      /// The time of the last line of each container, by the container's ID; with the key "", the time of the last
-      /// event.
-      var last: [String: Int64] = [:]
-    }
-
     private struct Container {
       var id: String
       var name: String
@@ -23,35 +13,43 @@ extension DockerSource {
       var resumed: Int64
       var call: (any HTTPStream)?
       var number: Int
+      var epoch: PartLedgers<Int64>.Epoch
       var isReading = false
     }
 
     private let parameters: DockerSource
     private var options = HTTPOptions()
     private let requests = HTTPConnections()
-    private var place = Place()
-    private let ledger = PositionLedger(Place())
+    /// The time of the first start, in nanoseconds since 1970: containers of which no line has been sent are read from then on. 0: not
+    /// started.
+    private var begun: Int64 = 0
+    /// The time of the last line of each container, by the container's ID; as `eventsPart`, the time of the last event.
+    private let parts = PartLedgers<Int64>()
+    private static let eventsPart = ""
     private var events: (any HTTPStream)?
     private var calls: [Int: any Cancellable] = [:]
     /// The number of the last request; parts of earlier requests are ignored.
     private var next = 0
-    private var eventsNumber = -1
     private var eventText: [UInt8] = []
     private var containers: [String: Container] = [:]
     /// Containers whose logs have been read to the end.
     private var ended: Set<String> = []
-    private var attempts: Attempts
-    private var timer = Wake.none
+    private lazy var session = SourceSession(
+      of: self, Attempts(parameters.reconnect, most: parameters.maxReconnect),
+      silence: .init(
+        limit: parameters.timeout, reason: "Docker has not answered within \(parameters.timeout)", isForOpening: true)
+    ) { [unowned self] number in
+      open(number)
+    } close: { [unowned self] in
+      events?.cancel()
+      events = nil
+    }
     private var recheck = Wake.none
-    private static let reconnects = 1
-    private static let rechecks = 2
-    private static let silent = 3
     /// The maximum size of one of Docker's events in bytes.
     private static let longestEvent = 1 << 20
 
     init(_ parameters: DockerSource, _ nodeContext: NodeContext, _ downstream: Downstream) {
       self.parameters = parameters
-      attempts = Attempts(parameters.reconnect, most: parameters.maxReconnect)
       super.init(nodeContext, downstream: downstream)
       options.unixSocket = parameters.socket
       options.connections = requests
@@ -68,15 +66,10 @@ extension DockerSource {
 
     override var isEndless: Bool { true }
     override func begin() {
-      place.begin = executor.wallTime &- parameters.since.nanoseconds
-      ledger.reset(to: place)
-      connect()
+      begun = executor.wallTime &- parameters.since.nanoseconds
+      session.connect()
     }
-    override func resume() { place.begin == 0 ? begin() : connect() }
-
-    private func log(_ level: Services.Level, _ text: String) {
-      execution.services.log(level, execution.plan.steps[nodeContext.step.number].label, text)
-    }
+    override func resume() { begun == 0 ? begin() : session.connect() }
 
     // MARK: Requests
 
@@ -102,53 +95,32 @@ extension DockerSource {
       return parts.isEmpty ? "" : "&filters=" + FormText.escaped("{\(parts.joined(separator: ","))}")
     }
 
-    private func connect() {
-      guard !isClosed else { return }
-      cancelWake(&timer)
+    private func open(_ number: Int) {
       let query =
         parameters.emit == .events
-        ? "since=\(Self.time(max(0, place.last[""] ?? place.begin)))\(filters())"
+        ? "since=\(Self.time(max(0, parts.taken[Self.eventsPart] ?? begun)))\(filters())"
         : "since=\(Self.time(max(0, executor.wallTime)))\(filters(#""type":["container"],"event":["start"]"#))"
-      next += 1
-      eventsNumber = next
       eventText = []
-      let number = next
+      ended = []
       let executor = executor
       let node = Weak(self)
       events = execution.services.http.stream(request("/events?\(query)")) { part in
         executor.postBatch { node.object?.takeEvents(part, number) }
       }
-      ended = []
-      timer = wake(after: parameters.timeout, Self.silent)
     }
 
-    private func isConnected() {
-      if attempts.succeed() > 0 { log(.info, "connected again") }
-    }
-
-    private func connectAgain(_ reason: String) {
-      eventsNumber = -1
-      events?.cancel()
-      events = nil
+    private func lost(_ reason: String) {
       // The host of the URL is a placeholder, because requests go to the socket.
-      let reason = reason.replacing("docker:80", with: parameters.socket)
-      if attempts.fail() { log(.warning, "\(reason); connecting again") }
-      cancelWake(&timer)
-      timer = wake(after: attempts.pause(execution.services.random()), Self.reconnects)
+      session.lost(reason.replacing("docker:80", with: parameters.socket))
     }
 
     override func woke(_ token: Int) {
-      if token == Self.rechecks {
-        recheck = .none
-        list()
-      } else {
-        timer = .none
-        if token == Self.silent {
-          connectAgain("Docker has not answered within \(parameters.timeout)")
-        } else {
-          connect()
-        }
-      }
+      recheck = .none
+      list()
+    }
+
+    private func listLater() {
+      if !recheck.isSet { recheck = wake(after: parameters.reconnect) }
     }
 
     /// Sends a request with a short response. `body` runs in a turn.
@@ -169,12 +141,11 @@ extension DockerSource {
     // MARK: Docker's events
 
     private func takeEvents(_ part: HTTPStreamPart, _ number: Int) {
-      guard number == eventsNumber, !isClosed else { return }
+      guard session.isCurrent(number) else { return }
       switch part {
       case .head(let response):
-        guard response.status == 200 else { return connectAgain("Docker answered \(response.status)") }
-        cancelWake(&timer)
-        isConnected()
+        guard response.status == 200 else { return lost("Docker answered \(response.status)") }
+        session.opened()
         // Containers that start later are announced by events.
         if parameters.emit == .logs { list() }
       case .bytes(let bytes):
@@ -185,14 +156,14 @@ extension DockerSource {
           if !line.isEmpty { takeEvent(line) }
         }
         if eventText.count > Self.longestEvent {
-          return connectAgain("an event of Docker is longer than \(Self.longestEvent) bytes")
+          return lost("an event of Docker is longer than \(Self.longestEvent) bytes")
         }
-        if number == eventsNumber { events?.handled(bytes.count) }
+        if session.isCurrent(number) { events?.handled(bytes.count) }
       case .end(let failure):
         if failure?.kind == .unavailable, let failure {
           return endPipeline(because: SignalFailure(.source, failure.message, at: nodeContext.location))
         }
-        connectAgain(failure?.message ?? "Docker has ended the answer")
+        lost(failure?.message ?? "Docker has ended the answer")
       }
     }
 
@@ -212,15 +183,22 @@ extension DockerSource {
       }
       let time = member(document, "timeNano")
       let nanoseconds = time.is(.int) ? time.asInt : 0
-      if let last = place.last[""], nanoseconds <= last { return }
-      beginPiece(of: ledger) { [self] in place }
-      place.last[""] = nanoseconds
+      if let last = parts.epoch(of: Self.eventsPart).flatMap(parts.taken), nanoseconds <= last { return }
+      let epoch = parts.epoch(of: Self.eventsPart) ?? parts.assign(Self.eventsPart, at: nanoseconds - 1)
+      begin(epoch)
+      parts.take(epoch, to: nanoseconds)
       produce(
         arena.map([
           "type": arena.string(text(member(document, "Type")) ?? ""),
           "action": arena.string(text(member(document, "Action")) ?? ""), "id": arena.string(id),
           "attributes": texts(pairs(member(actor, "Attributes"))), "time": .timestamp(wallTime: nanoseconds),
         ]), origin: makeOrigin())
+    }
+
+    /// Begins the piece of this turn.
+    private func begin(_ epoch: PartLedgers<Int64>.Epoch) {
+      guard let ledger = parts.ledger(epoch) else { return }
+      beginPiece(of: ledger) { [self] in parts.taken(epoch) ?? ledger.taken }
     }
 
     private func makeOrigin() -> Origin {
@@ -241,7 +219,7 @@ extension DockerSource {
             node.execution.json.parse(node.arena.copy(bytes), into: node.arena)
           }
           let items = node.execution.json.expand(found, into: node.arena)
-          guard items.is(.list) else { return node.connectAgain("Docker has given no list of containers") }
+          guard items.is(.list) else { return node.lost("Docker has given no list of containers") }
           var known: Set<String> = []
           for item in items.elements {
             guard let id = node.text(node.member(item, "Id")) else { continue }
@@ -251,10 +229,13 @@ extension DockerSource {
           }
           // Containers that were removed must not be requested again.
           node.ended.formIntersection(known)
-          node.place.last = node.place.last.filter { known.contains($0.key) || node.containers[$0.key] != nil }
+          for id in node.parts.names where !known.contains(id) && node.containers[id] == nil {
+            if let epoch = node.parts.epoch(of: id) { node.parts.revoke(epoch) }
+          }
+          node.parts.forgetSettled()
         case .success(let response):
-          node.connectAgain("Docker answered \(response.status) to a question for its containers")
-        case .failure(let failure): node.connectAgain(failure.message)
+          node.lost("Docker answered \(response.status) to a question for its containers")
+        case .failure(let failure): node.lost(failure.message)
         }
       }
     }
@@ -262,7 +243,11 @@ extension DockerSource {
     private func inspect(_ id: String) {
       guard containers[id] == nil, !id.isEmpty else { return }
       get("/containers/\(FormText.escaped(id))/json") { node, result in
-        guard case .success(let response) = result, response.status == 200, node.containers[id] == nil else { return }
+        guard case .success(let response) = result, response.status == 200 else {
+          // It may have been removed meanwhile, or Docker has no time now.
+          return node.listLater()
+        }
+        guard node.containers[id] == nil else { return }
         let document = response.body.withUnsafeBytes { bytes in
           node.execution.json.parse(node.arena.copy(bytes), into: node.arena)
         }
@@ -271,13 +256,14 @@ extension DockerSource {
         if name.hasPrefix("/") { name.removeFirst() }
         let patterns = node.parameters.containers
         guard patterns.isEmpty || patterns.contains(where: { Glob.matches($0, name) }) else { return }
+        let epoch = node.parts.epoch(of: id) ?? node.parts.assign(id, at: node.begun - 1)
         node.follow(
           Container(
             id: id, name: name, image: node.text(node.member(config, "Image")) ?? "",
             labels: node.pairs(node.member(config, "Labels")),
             lines: DockerLines(
               hasTerminal: node.member(config, "Tty").isTrue, limit: node.parameters.maxLine.bytes),
-            resumed: node.place.last[id] ?? node.place.begin - 1, number: 0))
+            resumed: node.parts.taken(epoch) ?? node.begun - 1, number: 0, epoch: epoch))
       }
     }
 
@@ -305,7 +291,7 @@ extension DockerSource {
       case .head(let response):
         containers[id]?.isReading = response.status == 200
         guard response.status != 200 else { return }
-        log(
+        nodeContext.log(
           .warning, "the logs of '\(Printable.cut(container.name))' cannot be read: Docker answered \(response.status)")
         leave(id, isOver: true)
       case .bytes(let bytes):
@@ -319,7 +305,7 @@ extension DockerSource {
         send(found, container)
         guard !isClosed else { return }
         if !isFine {
-          log(
+          nodeContext.log(
             .warning, "the logs of '\(Printable.cut(container.name))' do not follow Docker's API: they are read again")
           return leave(id, isOver: false)
         }
@@ -340,13 +326,13 @@ extension DockerSource {
     private func leave(_ id: String, isOver: Bool) {
       containers.removeValue(forKey: id)?.call?.cancel()
       if isOver { ended.insert(id) }
-      if !recheck.isSet { recheck = wake(after: parameters.reconnect, Self.rechecks) }
+      listLater()
     }
 
     private func send(_ lines: [DockerLines.Line], _ container: Container) {
       guard !lines.isEmpty else { return }
       let origin = makeOrigin()
-      beginPiece(of: ledger) { [self] in place }
+      begin(container.epoch)
       let shown = arena.map([
         "id": arena.string(container.id), "name": arena.string(container.name),
         "image": arena.string(container.image), "labels": texts(container.labels),
@@ -355,7 +341,7 @@ extension DockerSource {
         if isClosed { return }
         let time = line.time ?? executor.wallTime
         if line.time != nil, time <= container.resumed { continue }
-        place.last[container.id] = max(place.last[container.id] ?? 0, time)
+        parts.take(container.epoch, to: max(parts.taken(container.epoch) ?? 0, time))
         if let length = line.cut {
           line.text.withUnsafeBytes {
             rejectInput(
@@ -405,13 +391,13 @@ extension DockerSource {
 
     // MARK: State
 
-    override var hasPosition: Bool { place.begin != 0 }
+    override var hasPosition: Bool { begun != 0 }
 
     override func save(_ state: inout StateWriter) {
-      let place = state.positions == .acknowledged ? ledger.acknowledged : place
+      let last = state.positions == .acknowledged ? parts.acknowledged : parts.taken
       state.write("\(parameters.socket) \(parameters.emit.rawValue)")
-      state.write(place.begin)
-      state.write(each: place.last.sorted { $0.key < $1.key }) { state, entry in
+      state.write(begun)
+      state.write(each: last.sorted { $0.key < $1.key }) { state, entry in
         state.write(entry.key)
         state.write(entry.value)
       }
@@ -419,28 +405,24 @@ extension DockerSource {
 
     override func restore(_ state: inout StateReader) throws(StateFault) {
       let key = try state.read(String.self)
-      var place = Place()
-      place.begin = try state.read()
+      let begun: Int64 = try state.read()
+      let isSame = key == "\(parameters.socket) \(parameters.emit.rawValue)"
+      if isSame { self.begun = begun }
       for _ in 0..<(try state.count()) {
         let id = try state.read(String.self)
         let time: Int64 = try state.read()
-        place.last[id] = time
+        if isSame { parts.assign(id, at: time) }
       }
-      if key == "\(parameters.socket) \(parameters.emit.rawValue)" { self.place = place }
-      ledger.reset(to: self.place)
     }
 
     // MARK: The end
 
     private func disconnect() {
-      eventsNumber = -1
-      events?.cancel()
-      events = nil
+      session.end()
       for call in calls.values { call.cancel() }
       calls = [:]
       for container in containers.values { container.call?.cancel() }
       containers = [:]
-      cancelWake(&timer)
       cancelWake(&recheck)
     }
 

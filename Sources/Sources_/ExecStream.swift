@@ -31,13 +31,17 @@ final class ExecStream: StreamSource {
   }
 
   override func begin() {
-    let key = execution.name(of: nodeContext.step)
-    let mayFollow = hasPieces && KeptPrograms.all.has(key)
+    let key = execution.names(ofHeir: nodeContext.step).first(where: KeptPrograms.all.has)
+    let mayFollow = hasPieces && key != nil
     guard let call = makeCall(), let decoder = makeDecoder(parameters.decoding) else { return }
     guard mayFollow else { return launch(call, decoder) }
     execution.whenBegun { [self] in
       guard !isClosed else { return }
-      if let kept = KeptPrograms.all.takeFirst(key) { goOn(with: kept, call, decoder) } else { launch(call, decoder) }
+      if let kept = key.flatMap(KeptPrograms.all.takeFirst) {
+        goOn(with: kept, call, decoder)
+      } else {
+        launch(call, decoder)
+      }
     }
   }
 

@@ -123,26 +123,26 @@ package struct SSE: SourceComponent {
     private lazy var frame = makeFrame()
     private var decoder: (any EventDecoder)?
     private var call: (any HTTPStream)?
-    /// The number of the connection; parts of earlier connections are ignored.
-    private var connection = 0
-    private var isConnected = false
+    private lazy var session = SourceSession(
+      of: self, Attempts(parameters.reconnect, most: parameters.maxReconnect),
+      silence: .init(limit: parameters.idleTimeout, reason: "the feed was silent for \(parameters.idleTimeout)")
+    ) { [unowned self] number in
+      open(number)
+    } close: { [unowned self] in
+      call?.cancel()
+      call = nil
+    }
     private var parser: SSEParser
     /// The id of the last message that was sent. `previousID`: that of the message before it.
     private var lastID: String?
     private var previousID: String?
     private let ledger = PositionLedger<String?>(nil)
-    /// Counts connections that brought nothing. The feed may change the pauses with `retry`.
-    private var attempts: Attempts
-    private var timer = Wake.none
-    private static let silent = 1
-    private static let reconnects = 2
     /// A feed cannot ask for a shorter pause than this, unless `reconnect` is shorter.
     private static let leastPause = TimeSpan.seconds(1)
 
     init(_ parameters: SSE, _ nodeContext: NodeContext, _ downstream: Downstream) {
       self.parameters = parameters
       parser = SSEParser(limit: parameters.maxMessage.bytes)
-      attempts = Attempts(parameters.reconnect, most: parameters.maxReconnect)
       super.init(nodeContext, downstream: downstream)
       options.connectTimeout = parameters.connectTimeout
       options.timeout = parameters.idleTimeout
@@ -162,13 +162,12 @@ package struct SSE: SourceComponent {
     }
 
     override var isEndless: Bool { true }
-    override func begin() { connect() }
-    override func resume() { connect() }
+    override func begin() { session.connect() }
+    override func resume() { session.connect() }
 
     // MARK: Connections
 
-    private func connect() {
-      guard !isClosed else { return }
+    private func open(_ number: Int) {
       if decoder == nil { decoder = makeDecoder(parameters.decode.options.ofMessages) }
       guard decoder != nil else { return }
       frame.loadNothing()
@@ -185,97 +184,54 @@ package struct SSE: SourceComponent {
         request.options = options
         request.headers += [HTTPHeader("Accept", "text/event-stream"), HTTPHeader("Cache-Control", "no-store")]
         if let lastID, !lastID.isEmpty { request.headers.append(HTTPHeader("Last-Event-ID", lastID)) }
-        connection += 1
-        isConnected = false
         parser = SSEParser(limit: parameters.maxMessage.bytes, id: lastID)
-        let number = connection
         let executor = executor
         let node = Weak(self)
-        listen()
         call = execution.services.http.stream(request) { part in
           executor.postBatch { node.object?.take(part, number) }
         }
       }
     }
 
-    /// Starts the time limit for the server's next bytes.
-    private func listen() {
-      cancelWake(&timer)
-      timer = wake(after: parameters.idleTimeout, Self.silent)
-    }
-
-    private func disconnect() {
-      connection += 1
-      let call = call
-      self.call = nil
-      call?.cancel()
-      cancelWake(&timer)
-    }
-
-    private func log(_ level: Services.Level, _ text: String) {
-      execution.services.log(level, execution.plan.steps[nodeContext.step.number].label, text)
-    }
-
-    /// Connects again after a pause.
-    ///
-    /// - Parameters:
-    ///   - hasFailed: Whether the connection counts as a failure.
-    ///   - asked: The pause that the server asked for.
-    private func connectAgain(_ reason: String, hasFailed: Bool = true, after asked: TimeSpan? = nil) {
-      disconnect()
-      if hasFailed, attempts.fail() { log(.warning, "\(reason); connecting again") }
-      let pause =
-        attempts.failures > 0 ? attempts.pause(execution.services.random(), asked: asked) : attempts.delay
-      timer = wake(after: pause, Self.reconnects)
-    }
-
-    override func woke(_ token: Int) {
-      timer = .none
-      if token == Self.reconnects { return connect() }
-      connectAgain("the feed was silent for \(parameters.idleTimeout)")
-    }
-
     // MARK: Parts of the answer
 
     private func take(_ part: HTTPStreamPart, _ number: Int) {
-      guard number == connection, !isClosed else { return }
+      guard session.isCurrent(number) else { return }
       switch part {
       case .head(let response): begin(response)
       case .bytes(let bytes):
-        guard isConnected else { return }
-        listen()
+        guard session.isOpen else { return }
+        session.heard()
         read(bytes)
         call?.handled(bytes.count)
       case .end(let failure):
         if failure?.kind == .unavailable || failure?.kind == .badRequest || failure?.kind == .forbidden, let failure {
-          disconnect()
+          session.end()
           let reason = SignalFailure(.source, failure.message, at: nodeContext.location)
           return failure.kind == .unavailable ? endPipeline(because: reason) : finish(failing: reason)
         }
         // A feed may end each response after some time.
-        connectAgain(failure?.message ?? "the feed has ended", hasFailed: failure != nil || !isConnected)
+        session.lost(failure?.message ?? "the feed has ended", isFailure: failure != nil || !session.isOpen)
       }
     }
 
     private func begin(_ response: HTTPResponse) {
       let type = response.header("content-type")?.lowercased() ?? ""
       func refuse(_ reason: String) {
-        disconnect()
+        session.end()
         finish(
           failing: SignalFailure(
             .source, reason, at: nodeContext.location, details: [.init("status", Int64(response.status))]))
       }
       switch response.status {
       case 200 where type.hasPrefix("text/event-stream"):
-        isConnected = true
-        if attempts.succeed() > 0 { log(.info, "connected again") }
-        listen()
+        session.opened()
       case 200: refuse("the answer is not a feed: its type is '\(Printable.cut(type))', not text/event-stream")
       case 204:
-        disconnect()
+        session.end()
         finish()
       case 408, 425, 429, 500...:
-        connectAgain(
+        session.lost(
           "the feed answered \(response.status)",
           after: ServerPause.after(response, wallTime: executor.wallTime, longest: .seconds(3600)))
       default: refuse("the feed answered \(response.status)")
@@ -291,13 +247,13 @@ package struct SSE: SourceComponent {
           // The feed may ask for a longer pause, but not for one shorter than a second or `reconnect`, whichever is
           // less.
           let least = min(parameters.reconnect, Self.leastPause)
-          attempts = attempts.with(
-            delay: max(least, .milliseconds(min(milliseconds, 3_600_000))), most: parameters.maxReconnect)
+          session.pause(
+            max(least, .milliseconds(min(milliseconds, 3_600_000))), most: parameters.maxReconnect)
         }
       }
       for message in messages where !isClosed { send(message) }
       guard !isTaken, !isClosed else { return }
-      connectAgain("a message is longer than \(parameters.maxMessage.bytes) bytes")
+      session.lost("a message is longer than \(parameters.maxMessage.bytes) bytes")
     }
 
     private func send(_ message: SSEParser.Message) {
@@ -344,15 +300,15 @@ package struct SSE: SourceComponent {
 
     override func suspend() {
       super.suspend()
-      disconnect()
+      session.end()
     }
 
     override func drain() {
-      disconnect()
+      session.end()
       super.drain()
     }
 
-    override func stop() { disconnect() }
+    override func stop() { session.end() }
   }
 }
 

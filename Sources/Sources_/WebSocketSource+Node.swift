@@ -20,8 +20,13 @@ extension WebSocketSource {
     private var current: Int?
     private var server: HTTPServer?
     private var attempt: (any Cancellable)?
-    private var attempts: Attempts
-    private var timer = Wake.none
+    private lazy var session = SourceSession(of: self, Attempts(parameters.reconnect, most: parameters.maxReconnect)) {
+      [unowned self] _ in
+      connect()
+    } close: { [unowned self] in
+      attempt?.cancel()
+      attempt = nil
+    }
     private var ending: Ending?
     /// Connections that the next version may continue.
     private var parked: [ConnectedWebSocket] = []
@@ -49,7 +54,6 @@ extension WebSocketSource {
       var session = parameters.session
       session.memory = nodeContext.execution.services.memory
       sessionOptions = session
-      attempts = Attempts(parameters.reconnect, most: parameters.maxReconnect)
       super.init(nodeContext, downstream: downstream)
     }
 
@@ -96,7 +100,7 @@ extension WebSocketSource {
       } else if let fault = parameters.socket.clientFault {
         fail(fault)
       } else {
-        execution.whenBegun { [self] in connect() }
+        execution.whenBegun { [self] in session.connect() }
       }
     }
     override func resume() { begin() }
@@ -154,7 +158,7 @@ extension WebSocketSource {
       var options = parameters.socket.client
       options.headers = request.headers
       adopt(under: .client(url: request.url, first: request.body, options, sessionOptions))
-      guard current == nil else { return }
+      guard current == nil else { return self.session.opened() }
       last += 1
       let number = last
       current = number
@@ -180,17 +184,7 @@ extension WebSocketSource {
         return finish(
           failing: SignalFailure(.source, failure.message, at: nodeContext.location, details: details ?? []))
       }
-      connectAgain(failure.message, after: failure.pause)
-    }
-
-    private func connectAgain(_ reason: String, after asked: TimeSpan? = nil) {
-      if attempts.fail() { log(.warning, "\(reason); connecting again") }
-      timer = wake(after: attempts.pause(execution.services.random(), asked: asked), 0)
-    }
-
-    override func woke(_ token: Int) {
-      timer = .none
-      connect()
+      session.lost(failure.message, after: failure.pause)
     }
 
     // MARK: Messages
@@ -215,7 +209,7 @@ extension WebSocketSource {
       guard number == current, !isClosed else { return }
       attempt = nil
       counts.opened &+= 1
-      if attempts.succeed() > 0 { log(.info, "connected again") }
+      session.opened()
     }
 
     private func ended(_ number: Int, _ end: WebSocketSession.End) {
@@ -225,9 +219,9 @@ extension WebSocketSource {
       if ending != nil { return endIfDone() }
       if number == current {
         current = nil
-        guard end.hasMoved else { return connectAgain(end.message) }
+        guard end.hasMoved else { return session.lost(end.message) }
         log(.info, "\(end.message): connecting to that")
-        connect()
+        session.connect()
       } else if !end.isClean {
         closings.write("a connection is over: \(end.message)")
       }
@@ -294,9 +288,7 @@ extension WebSocketSource {
     private func end(_ how: Ending) {
       guard ending == nil else { return }
       ending = how
-      cancelWake(&timer)
-      attempt?.cancel()
-      attempt = nil
+      session.end()
       stopServing(handsOver: how == .suspend)
       let (executor, node) = (executor, Weak(self))
       for (number, peer) in peers {
@@ -346,9 +338,7 @@ extension WebSocketSource {
     }
 
     override func stop() {
-      cancelWake(&timer)
-      attempt?.cancel()
-      attempt = nil
+      session.end()
       if ending == .suspend, KeptWebSockets.isKeeping {
         parked += peers.values
       } else {

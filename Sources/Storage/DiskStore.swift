@@ -12,14 +12,14 @@ import Transport
 package final class DiskStore: PipelineStore {
   package typealias Log = @Sendable (Services.Level, String) -> Void
 
-  fileprivate struct Request {
+  struct Request {
     var transaction: StoreTransaction
     var done: @Sendable () -> Void
   }
-  fileprivate enum Job {
+  enum Job {
     case read(sink: String, after: Int64, bytes: Int, done: @Sendable ([OutboxRow]) -> Void)
   }
-  fileprivate struct State {
+  struct State {
     var requests: [Request] = []
     var jobs: [Job] = []
     var isClosing = false
@@ -154,6 +154,17 @@ package final class DiskStore: PipelineStore {
     if !isOver { turns.wake() }
   }
 
+  /// Gives the rows of a sink to one of another name; both have no run now. Reads and commits that come after this see the new name only.
+  package func giveRows(of former: String, to name: String) {
+    var transaction = StoreTransaction()
+    transaction.renamed = [(former, name)]
+    state.withLock { state in
+      guard let moved = state.backlogs.removeValue(forKey: former) else { return }
+      state.backlogs[name] = state.backlogs[name].map { $0.adding(moved) } ?? moved
+    }
+    commit(transaction) {}
+  }
+
   /// Calls `report` now, unless there is enough room, and whenever that changes; on any thread.
   package func whenRoomChanges(_ report: @escaping @Sendable (RoomOfStore) -> Void) {
     let now = state.withLock { state in
@@ -199,16 +210,16 @@ package final class DiskStore: PipelineStore {
   // MARK: Writing
 
   /// Must be used by one thread at a time.
-  private final class Writer: @unchecked Sendable {
-    private let path: String
-    private var file: StoreFile?
+  final class Writer: @unchecked Sendable {
+    let path: String
+    var file: StoreFile?
     private let state: Guarded<State>
-    private let log: Log
+    let log: Log
     private let room: StoreRoom?
     private let caches: StoreCaches
     /// The directory in which the file was opened.
-    private let directory: StoreFile.Place?
-    private var hasReportedMove = false
+    let directory: StoreFile.Place?
+    var hasReportedMove = false
     /// Whether it was reported that readers keep the log from being moved into the file.
     private var isLogHeld = false
     private var pause = DiskStore.firstPause
@@ -261,7 +272,13 @@ package final class DiskStore: PipelineStore {
         }
         held += work.requests
         lookForRoom()
-        for job in work.jobs { run(job) }
+        var jobs = work.jobs
+        // What is read after a sink has got another name has that name.
+        if !jobs.isEmpty, held.contains(where: { !$0.transaction.renamed.isEmpty }) {
+          state.withLock { $0.jobs.insert(contentsOf: jobs, at: 0) }
+          jobs = []
+        }
+        for job in jobs { run(job) }
         defer { if !work.jobs.isEmpty || !work.requests.isEmpty { file?.boundCache(to: caches.pages) } }
         if !held.isEmpty {
           if let nextTry, monotonicNow() < nextTry, !work.isClosing { return .at(nextTry) }
@@ -277,7 +294,7 @@ package final class DiskStore: PipelineStore {
           }
           continue
         }
-        if !work.jobs.isEmpty { continue }
+        if !jobs.isEmpty { continue }
         if work.isClosing { break }
         return roomNow == .enough ? .whenWoken : .at(monotonicNow() + Self.roomPause)
       }
@@ -450,69 +467,6 @@ package final class DiskStore: PipelineStore {
       nextReport = monotonicNow() + 1_000_000_000
     }
 
-    /// Sets the damaged file aside and copies its readable records; false if that failed.
-    private func salvage(because reason: String) -> Bool {
-      file = nil
-      do {
-        try Salvage(path, log).run(because: reason)
-        return true
-      } catch {
-        log(.error, "what can be read of the damaged store \(path) cannot be taken over: \(error)")
-        return false
-      }
-    }
-
-    /// Reports that the directory was moved with the open file. Nothing is written under the old name, because that
-    /// directory may belong to another process now.
-    private func reportMoved() {
-      guard !hasReportedMove else { return }
-      hasReportedMove = true
-      log(
-        .error,
-        "the directory of the store \(path) was moved or removed while it was in use: this process goes on writing to the open file, wherever it is "
-          + "now, and its next start does not find it under the old name")
-    }
-
-    /// Writes a copy of the contents under the file's name after the open file was removed or replaced.
-    private func putBack() throws(DatabaseError) {
-      guard let open = file else { return }
-      var aside: String?
-      if access(path, F_OK) == 0 {
-        var number = 1
-        while access("\(path).replaced-\(number)", F_OK) == 0 { number += 1 }
-        aside = "\(path).replaced-\(number)"
-      }
-      let copy = path + ".copy"
-      try open.copy(to: copy)
-      if let aside, rename(path, aside) != 0 {
-        throw DatabaseError(code: 14, message: PosixError("rename", path).message)
-      }
-      // The log that has the old name must not be applied to the copy.
-      file = nil
-      for suffix in ["-wal", "-shm"] { unlink(path + suffix) }
-      guard chmod(copy, 0o600) == 0, rename(copy, path) == 0 else {
-        throw DatabaseError(code: 14, message: PosixError("rename", copy).message)
-      }
-      do { try StoreFile.syncDirectory(of: path) } catch let error as DatabaseError { throw error } catch {}
-      file = try reopen()
-      log(
-        .error,
-        "the store \(path) was \(aside == nil ? "removed" : "replaced") while it was in use, and has been written again from the copy in use; "
-          + (aside.map { "the other file is \($0) now" } ?? "'rxd state delete' removes a store"))
-    }
-
-    private func reopen() throws(DatabaseError) -> StoreFile {
-      do {
-        return try StoreFile(path)
-      } catch let error as DatabaseError {
-        throw error
-      } catch let damage as StoreDamage {
-        throw DatabaseError(code: 11, message: damage.message)
-      } catch {
-        throw DatabaseError(code: 1, message: "\(error)")
-      }
-    }
-
     private func run(_ job: Job) {
       switch job {
       case .read(let sink, let number, let bytes, let done):
@@ -566,33 +520,6 @@ package final class DiskStore: PipelineStore {
         log(.warning, "the oldest dead letters of \(path) cannot be dropped: \(error.message)")
       }
     }
-  }
-}
-
-/// The counters of a store since it was opened.
-package struct StoreStatistics: Sendable {
-  package private(set) var commits: UInt64 = 0
-  /// For each power of two: the number of commits that took at least that many nanoseconds, but less than twice as
-  /// many.
-  private var durations = [UInt64](repeating: 0, count: 63)
-
-  package init() {}
-
-  package mutating func count(_ nanoseconds: Int64) {
-    commits += 1
-    durations[63 - max(1, nanoseconds).leadingZeroBitCount] += 1
-  }
-
-  /// A time within which 99 % of the commits were on the disk, at most twice the exact value; nil if there were no
-  /// commits.
-  package var percentile99: TimeSpan? {
-    guard commits > 0 else { return nil }
-    var left = commits - commits / 100
-    for (power, count) in durations.enumerated() {
-      if count >= left { return TimeSpan(nanoseconds: power < 62 ? 1 << Int64(power + 1) : .max) }
-      left -= count
-    }
-    return nil
   }
 }
 

@@ -171,6 +171,12 @@ final class StoreFile {
 
   /// Writes one of several transactions; the caller must have begun a transaction of the database.
   func write(_ transaction: StoreTransaction) throws(DatabaseError) {
+    for (former, name) in transaction.renamed {
+      let statement = try database.prepare("UPDATE outbox SET sink = ?2 WHERE sink = ?1")
+      statement.bind(1, former)
+      statement.bind(2, name)
+      try statement.run()
+    }
     for row in transaction.rows {
       insertRow.bind(1, row.number)
       insertRow.bind(2, row.sink)

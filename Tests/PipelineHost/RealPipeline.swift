@@ -67,8 +67,8 @@ package final class RealPipeline {
       probes[sink.name] = ProbeSink.Recording()
     }
     let recorded = probes
-    execution.sinkOverride = { name in recorded[name].map { ProbeSink($0) } }
-    execution.reportSink = { fault in _ = "sink fault: \(fault)\n".withCString { write(2, $0, strlen($0)) } }
+    execution.replacements.sinks = { name in recorded[name].map { ProbeSink($0) } }
+    execution.settings.reportSink = { fault in _ = "sink fault: \(fault)\n".withCString { write(2, $0, strlen($0)) } }
     weakSelf = self
     before(execution)
     inTurn { pipeline in

@@ -28,11 +28,13 @@ package final class VirtualPipeline {
   ///   - random: the random number used for jitter.
   ///   - worker: does the work off the pipeline thread; if left out, everything is done in turns.
   ///   - workers: makes a worker for each component that requests one, instead of `worker`.
-  ///   - state: the state of an earlier run, to continue from; `isMoved`: this run replaces that one at once.
+  ///   - state: the state of an earlier run, to continue from, with its `estates`; `isMoved`: this run replaces that one at once.
+  ///   - values: names the values that are inserted into the text.
   ///   - delivery: how its state is kept; nil: no state is kept. `keepsDeadLetters`: whether dead letters are kept.
   package init(
     _ yaml: String, wallTime: Int64 = 1_767_225_600, random: UInt64 = 0, worker: any Worker = ImmediateWorker(),
-    workers: (@Sendable (String) -> any Worker)? = nil, restoring state: [UInt8]? = nil, isMoved: Bool = false,
+    workers: (@Sendable (String) -> any Worker)? = nil, restoring state: [UInt8]? = nil,
+    estates: [String: any SinkEstate] = [:], isMoved: Bool = false, values: Int = 0,
     delivery: DeliveryOptions? = nil, keepsDeadLetters: Bool = false, memory: MemoryBudget = MemoryBudget(),
     secrets: [String: String] = [:], plugins: any PluginProvider = NoPlugins()
   ) throws {
@@ -52,13 +54,16 @@ package final class VirtualPipeline {
       probes[sink.name] = ProbeSink.Recording()
     }
     let recorded = probes
-    execution.sinkOverride = { name in recorded[name].map { ProbeSink($0) } }
-    execution.reportSink = { fault in _ = "sink fault: \(fault)\n".withCString { write(2, $0, strlen($0)) } }
+    execution.replacements.sinks = { name in recorded[name].map { ProbeSink($0) } }
+    execution.settings.reportSink = { fault in _ = "sink fault: \(fault)\n".withCString { write(2, $0, strlen($0)) } }
     if let delivery { execution.commit(with: delivery) }
+    execution.settings.insertedValues = values
     http.now = { [executor] in executor.now }
     http.later = { [executor] in executor.post($0) }
     inTurn { pipeline in
-      pipeline.execution.launch(restoring: state, isMoved: isMoved) { [unowned pipeline] in pipeline.outcome = $0 }
+      pipeline.execution.launch(restoring: state, estates: estates, isMoved: isMoved) { [unowned pipeline] in
+        pipeline.outcome = $0
+      }
     }
   }
 

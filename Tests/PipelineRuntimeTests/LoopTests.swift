@@ -98,4 +98,48 @@ import Testing
     let share = Double(used[0].nanoseconds) / Double((used[0] + used[1]).nanoseconds)
     #expect(share > 0.25 && share < 0.75, "the first had \(share) of the time")
   }
+
+  /// Two executors that never run out of work hold up the timer of a third only by the turn that runs when it is due: it is served next, however
+  /// slow the machine is.
+  @Test func aDueTimerIsServedNext() {
+    final class Ticker: TimerTarget {
+      let executor = Executor(clock: SystemClock.shared)
+      var due = Instant.distantFuture
+      /// The turns of others that have begun since the timer was due, at each tick.
+      var heldUp: [Int] = []
+      var begun = 0
+      var mayGoOn: Bool { true }
+      var timerKind: TimerKind { .input }
+
+      func begin() {
+        due = executor.now + .milliseconds(1)
+        _ = executor.schedule(at: due, self, 0)
+      }
+
+      func woke(_ token: Int) {
+        heldUp.append(begun)
+        begun = 0
+        begin()
+      }
+    }
+    let loop = Loop()
+    nonisolated(unsafe) let ticker = Ticker()
+    let executors = [0, 1].map { _ in Executor(clock: SystemClock.shared) }
+    @Sendable func work(_ index: Int) {
+      let begin = SystemClock.shared.now
+      if begin >= ticker.due { ticker.begun += 1 }
+      while SystemClock.shared.now < begin + TimeSpan(nanoseconds: 20_000) {}
+      executors[index].post { work(index) }
+    }
+    loop.add(ticker.executor, owner: Owner())
+    ticker.executor.post { ticker.begin() }
+    for index in [0, 1] {
+      loop.add(executors[index], owner: Owner())
+      executors[index].post { work(index) }
+    }
+    loop.run(until: later(.seconds(60))) { ticker.heldUp.count >= 200 }
+    #expect(ticker.heldUp.count >= 200)
+    // At first one of the others may have had no turn yet. The loop and the executor have each looked at the clock before the turn that was due to run.
+    #expect(ticker.heldUp.dropFirst(10).allSatisfy { $0 <= 2 }, "\(ticker.heldUp)")
+  }
 }

@@ -199,11 +199,11 @@ package struct PipelineRun {
     }
 
     func launch(_ state: [UInt8]?) {
-      execution.sinkOverride = { [recordings, options] name in
+      execution.replacements.sinks = { [recordings, options] name in
         options.closeAfter[name].map { ClosingSink($0) }
           ?? recordings[name].map { options.writesLate ? LateSink($0) as any SinkComponent : ProbeSink($0) }
       }
-      execution.sourceOverride = { [sources] in sources[$0] }
+      execution.replacements.sources = { [sources] in sources[$0] }
       let hot = options.hot.compactMap { name in
         plan.index(ofNamed: name).map { ($0, ProbeSink.tap(ProbeSink.Recording(), executor)) }
       }
@@ -255,11 +255,11 @@ package struct PipelineRun {
       }
       saving = clock.now - begin
       savedStates.append(state)
-      for (step, size) in execution.stateSizes {
+      for (step, size) in execution.saved.sizes {
         savedSizes[plan.steps[step.number].keyword, default: 0] = max(
           size, savedSizes[plan.steps[step.number].keyword] ?? 0)
       }
-      refusals += execution.stateFaults
+      refusals += execution.saved.faults
       let old = execution
       turn { old.cancel() }
       time.advance(to: time.now + options.pause)

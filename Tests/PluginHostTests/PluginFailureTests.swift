@@ -42,7 +42,7 @@ import Testing
           out: { from: in, chain: [ { \(step) } ], probe: {} }
           other: { from: failing, discard: {} }
         """, restoring: state, plugins: PluginFixtures.plugins)
-      pipeline.execution.keepsStateOnFailure = true
+      pipeline.execution.settings.keepsStateOnFailure = true
       return pipeline
     }
     var (state, sums) = ([UInt8]?.none, [String]())

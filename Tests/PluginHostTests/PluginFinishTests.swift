@@ -108,7 +108,7 @@ import Testing
       sources: { in: { never: {} } }
       sinks: { out: { from: in, chain: [ { \(step.contains(":") ? step : step + ": {}") } ], probe: {} } }
       """, plugins: PluginFixtures.plugins)
-    pipeline.execution.sourceOverride = { _ in source }
+    pipeline.execution.replacements.sources = { _ in source }
     pipeline.settle()
     source.feed.send(1, [1])
     source.feed.send(2, [2, 5, 6])
@@ -140,7 +140,7 @@ import Testing
       sources: { in: { never: {} } }
       sinks: { out: { from: in, chain: [ work ], probe: {} }, bad: { from: out.errors, probe: {} } }
       """, plugins: PluginFixtures.plugins)
-    pipeline.execution.sourceOverride = { _ in source }
+    pipeline.execution.replacements.sources = { _ in source }
     pipeline.settle()
     source.feed.send(1, [1, 2])
     source.feed.send(2, [3])

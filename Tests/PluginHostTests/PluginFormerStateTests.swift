@@ -56,7 +56,7 @@ import Testing
         """, restoring: state, plugins: PluginFixtures.plugins)
     }
     let first = try pipeline(nil)
-    first.execution.sinkOverride = { _ in FormerSink() }
+    first.execution.replacements.sinks = { _ in FormerSink() }
     first.run(until: .milliseconds(2500))
     let state = try #require(first.suspend())
     let second = try pipeline(state)

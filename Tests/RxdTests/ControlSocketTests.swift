@@ -165,7 +165,7 @@ struct ControlSocketTests {
     let outcome = try reload("--wait")
     #expect(outcome.status == 0, "\(outcome.errors)")
     let lines = outcome.lines
-    #expect(lines.contains("same: unchanged"), "\(outcome.output)")
+    #expect(!outcome.output.contains("same") && lines.contains("1 other pipeline is unchanged"), "\(outcome.output)")
     #expect(lines.contains("new: added") && lines.contains("old: removed"), "\(outcome.output)")
     let total = try #require(lines.firstIndex(of: "total: reloaded with its state"))
     #expect(lines[total + 1].contains("lines/file") && lines[total + 1].contains("total/scan"), "\(outcome.output)")
@@ -174,6 +174,7 @@ struct ControlSocketTests {
     #expect(lines[begun + 2].hasPrefix("  lost: ") && lines[begun + 2].contains("the step has changed since"))
     #expect(lines.last?.hasPrefix("reloaded in ") == true && lines.last?.contains("4 pipelines running") == true)
 
+    #expect(try reload("--wait").lines.first == "all 4 pipelines are unchanged")
     let again = try object(try reload("--wait", "--format", "json").output)
     #expect(again["result"] as? String == "reloaded")
     let results = try #require(again["pipelines"] as? [[String: Any]]).map { $0["result"] as? String }

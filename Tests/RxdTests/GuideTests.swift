@@ -46,7 +46,9 @@ struct GuideTests {
     }
   }
 
-  @Test(arguments: [("trying-out", 10), ("reuse", 5)]) func commandsPrintWhatIsShown(_ name: String, _ least: Int)
+  @Test(arguments: [("trying-out", 10), ("reuse", 5), ("event-time", 3)]) func commandsPrintWhatIsShown(
+    _ name: String, _ least: Int
+  )
     throws
   {
     let guide = try Guide(name)

@@ -267,10 +267,15 @@ final class RunningRxd {
   /// The next line of standard error that holds `text`.
   @discardableResult
   func errorLine(with text: String, waiter: Int = #line) throws -> String {
+    try errorLines(to: text, waiter: waiter).last ?? ""
+  }
+
+  /// The next lines of standard error, up to the one that holds `text`.
+  func errorLines(to text: String, waiter: Int = #line) throws -> [String] {
     var seen: [String] = []
     while let line = try line(from: errors, waiter: waiter) {
-      if line.contains(text) { return line }
       seen.append(line)
+      if line.contains(text) { return seen }
     }
     throw TimedOut(description: "standard error ended without '\(text)': \(seen)")
   }

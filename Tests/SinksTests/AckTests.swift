@@ -63,8 +63,8 @@ import Transport
     let source = TrackedSource()
     let a = HoldingSink()
     let b = HoldingSink()
-    pipeline.execution.sourceOverride = { $0 == "in" ? source : nil }
-    pipeline.execution.sinkOverride = { $0 == "a" ? a : $0 == "b" ? b : nil }
+    pipeline.execution.replacements.sources = { $0 == "in" ? source : nil }
+    pipeline.execution.replacements.sinks = { $0 == "a" ? a : $0 == "b" ? b : nil }
     pipeline.settle()
     return (pipeline, source.feed, ["a": a.held, "b": b.held])
   }
@@ -203,7 +203,7 @@ import Transport
       sinks: { out: { from: in, chain: [\(chain)], file: \(file) } }
       """)
     let source = TrackedSource()
-    pipeline.execution.sourceOverride = { _ in source }
+    pipeline.execution.replacements.sources = { _ in source }
     source.feed.ring = pipeline.ring
     pipeline.run { source.feed.node != nil }
     return (pipeline, source.feed)
@@ -276,8 +276,8 @@ import Transport
     let (pipeline, feed) = try {
       let pipeline = try RealPipeline("sources: { in: { never: {} } }\nsinks: { out: { from: in, discard: {} } }")
       let source = TrackedSource()
-      pipeline.execution.sourceOverride = { _ in source }
-      pipeline.execution.sinkOverride = { _ in BrokenPipe() }
+      pipeline.execution.replacements.sources = { _ in source }
+      pipeline.execution.replacements.sinks = { _ in BrokenPipe() }
       source.feed.ring = pipeline.ring
       pipeline.run { source.feed.node != nil }
       return (pipeline, source.feed)

@@ -38,7 +38,7 @@ import Transport
       sources: { in: { file: { path: '\(scratch("in"))', decode: ndjson } } }
       sinks: { out: { from: in, chain: [\(chain)], discard: {} } }
       """
-    ) { $0.sinkOverride = { _ in PipeSink(output: ends.output) } }
+    ) { $0.replacements.sinks = { _ in PipeSink(output: ends.output) } }
     #expect(pipeline.run { pipeline.counters.received == count })
     pipeline.inTurn { $0.execution.cancel() }
     #expect(pipeline.run { pipeline.execution.hasClosed })
@@ -72,7 +72,7 @@ import Transport
       sources: { in: { file: { path: '\(scratch("in"))', decode: ndjson } } }
       sinks: { out: { from: in, discard: {} } }
       """
-    ) { $0.sinkOverride = { _ in sink } }
+    ) { $0.replacements.sinks = { _ in sink } }
     #expect(pipeline.run { pipeline.counters.received == count })
     pipeline.inTurn { $0.execution.cancel() }
     #expect(pipeline.run { pipeline.execution.hasClosed })
@@ -89,7 +89,7 @@ import Transport
       sources: { in: { values: [1, 2, 3] } }
       sinks: { out: { from: in, discard: {} } }
       """
-    ) { $0.sinkOverride = { _ in PipeSink(output: ends.output) } }
+    ) { $0.replacements.sinks = { _ in PipeSink(output: ends.output) } }
     #expect(pipeline.runToEnd() == .completed)
     #expect(pipeline.counters.sent == 0 && pipeline.counters.undelivered == 0)
     #expect(pipeline.log == [])

@@ -183,7 +183,8 @@ import Transport
     let source = MalformedSource()
     guard
       let pipeline = try? RealPipeline(
-        text, before: { execution in if name != "reply" { execution.sourceOverride = { $0 == "in" ? source : nil } } })
+        text,
+        before: { execution in if name != "reply" { execution.replacements.sources = { $0 == "in" ? source : nil } } })
     else { return }
     let port = try #require(pipeline.port(), "\(text): \(pipeline.log)")
     let client = try Connection(port: port)

@@ -31,8 +31,8 @@ import Transport
         let pipeline = try RealPipeline(
           yaml(text), http: http, restoring: state
         ) { execution in
-          execution.keepsStateOnFailure = true
-          execution.sourceOverride = { $0 == "in" ? source : nil }
+          execution.settings.keepsStateOnFailure = true
+          execution.replacements.sources = { $0 == "in" ? source : nil }
           let executor = execution.executor
           http.later = { work in executor.post(work) }
         }
@@ -64,8 +64,8 @@ import Transport
     for (start, changed) in [(0, 0), (0, 0), (1, 1)] {
       let source = TrackedSource()
       let pipeline = try RealPipeline(yaml(start), restoring: state) { execution in
-        execution.keepsStateOnFailure = true
-        execution.sourceOverride = { $0 == "in" ? source : nil }
+        execution.settings.keepsStateOnFailure = true
+        execution.replacements.sources = { $0 == "in" ? source : nil }
       }
       pipeline.run(within: .seconds(60)) { source.feed.node != nil }
       let found = pipeline.execution.refusals.map(\.message)

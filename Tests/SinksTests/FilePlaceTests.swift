@@ -81,7 +81,7 @@ import Testing
       let pipeline = try RealPipeline(text, onLoop: random.below(2) == 0, restoring: state) {
         $0.reading.blockBytes = 4000
         $0.executor.limits.events = 100
-        $0.acknowledgesOnDisk = acknowledgesOnDisk
+        $0.settings.acknowledgesOnDisk = acknowledgesOnDisk
       }
       #expect(pipeline.execution.refusals.isEmpty)
       // Without a state everything begins anew.
@@ -373,8 +373,8 @@ import Testing
       sinks: { out: { from: in, file: { path: '\(scratch("out"))', sync: \(sync) } } }
       """
     ) { execution in
-      execution.acknowledgesOnDisk = true
-      execution.sourceOverride = { $0 == "in" ? source : nil }
+      execution.settings.acknowledgesOnDisk = true
+      execution.replacements.sources = { $0 == "in" ? source : nil }
     }
     source.feed.ring = pipeline.ring
     pipeline.run { source.feed.node != nil }

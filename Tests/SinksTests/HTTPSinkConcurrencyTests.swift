@@ -66,7 +66,7 @@ import Testing
       sinks: { shop: { from: in, http: { url: 'http://h.example/in', maxConcurrent: 4 } } }
       """)
     let source = TrackedSource()
-    sending.execution.sourceOverride = { $0 == "in" ? source : nil }
+    sending.execution.replacements.sources = { $0 == "in" ? source : nil }
     sending.settle()
     for number in 1...3 { source.feed.send(number, [Int64(number)]) }
     source.feed.send(4, [5, 6])
@@ -342,7 +342,7 @@ import Testing
             \(attempts)
       """, random: UInt64(seed) << 32, worker: worker)
     let source = TrackedSource()
-    sending.execution.sourceOverride = { $0 == "in" ? source : nil }
+    sending.execution.replacements.sources = { $0 == "in" ? source : nil }
     sending.settle()
 
     var next: Int64 = 1

@@ -157,7 +157,7 @@ import Testing
       """
     }
     let first = try VirtualPipeline(text(0))
-    first.execution.keepsStateOnFailure = true
+    first.execution.settings.keepsStateOnFailure = true
     first.run(until: .milliseconds(20))
     #expect(first.failure != nil)
     #expect(first.deadLetters.isEmpty)

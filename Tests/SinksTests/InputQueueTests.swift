@@ -29,7 +29,7 @@ import Testing
   init() throws {
     let pipeline = try VirtualPipeline("sources: { in: { never: {} } }\nsinks: { out: { from: in, discard: {} } }")
     let source = TrackedSource()
-    pipeline.execution.sourceOverride = { _ in source }
+    pipeline.execution.replacements.sources = { _ in source }
     pipeline.settle()
     self.pipeline = pipeline
     let node = try #require(source.feed.node)

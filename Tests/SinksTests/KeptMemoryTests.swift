@@ -20,7 +20,7 @@ import Testing
       sinks: { out: { from: kept, discard: {} } }
       """, memory: memory)
     let source = TrackedSource()
-    pipeline.execution.sourceOverride = { $0 == "in" ? source : nil }
+    pipeline.execution.replacements.sources = { $0 == "in" ? source : nil }
     pipeline.settle()
     for number in 0..<1000 { source.feed.send(number, [Int64(number)]) }
     return (pipeline, source)

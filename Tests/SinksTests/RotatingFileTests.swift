@@ -217,7 +217,7 @@ import Testing
       let pipeline = try RealPipeline(text, onLoop: random.below(2) == 0, restoring: state) {
         $0.reading.blockBytes = 400
         $0.executor.limits.events = 10
-        $0.acknowledgesOnDisk = true
+        $0.settings.acknowledgesOnDisk = true
       }
       #expect(pipeline.execution.refusals.isEmpty)
       if state == nil { state = checkpoint(pipeline) }
@@ -232,7 +232,7 @@ import Testing
       pipeline.run { pipeline.execution.hasClosed }
       if isOver { break }
     }
-    let last = try RealPipeline(text, restoring: state) { $0.acknowledgesOnDisk = true }
+    let last = try RealPipeline(text, restoring: state) { $0.settings.acknowledgesOnDisk = true }
     #expect(last.runToEnd() == .completed)
     let found = try rows()
     let isOnce = found == Array(0..<total)

@@ -125,7 +125,7 @@ import Transport
     let source = TrackedSource()
     let running = try RealPipeline(
       "sources: { in: { never: {} } }\nsinks: { db: { from: in, sqlite: { path: '\(path)', table: t, columns: { v: event }, batch: { every: 0s }, busyTimeout: 1ms, retry: 1ms } } }"
-    ) { $0.sourceOverride = { $0 == "in" ? source : nil } }
+    ) { $0.replacements.sources = { $0 == "in" ? source : nil } }
     source.feed.ring = running.ring
     running.run { source.feed.node != nil }
     // It waits where the sink looks at the file first.

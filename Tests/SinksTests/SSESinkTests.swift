@@ -28,7 +28,7 @@ import Transport
           bad: { from: out.errors, chain: [ { map: event.error } ], probe: {} }
         """, environment: environment
       ) { execution in
-        execution.sourceOverride = { $0 == "in" ? source : nil }
+        execution.replacements.sources = { $0 == "in" ? source : nil }
       }
       port = try #require(pipeline.port())
     }

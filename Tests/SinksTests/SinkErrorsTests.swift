@@ -247,8 +247,8 @@ import Testing
       """, random: .max)
     let source = TrackedSource()
     let lost = HoldingSink()
-    pipeline.execution.sourceOverride = { $0 == "in" ? source : nil }
-    pipeline.execution.sinkOverride = { $0 == "lost" ? lost : nil }
+    pipeline.execution.replacements.sources = { $0 == "in" ? source : nil }
+    pipeline.execution.replacements.sinks = { $0 == "lost" ? lost : nil }
     pipeline.settle()
     return (pipeline, source.feed, lost.held)
   }

@@ -23,7 +23,7 @@ import Testing
       http: http, restoring: state, memory: memory
     ) { execution in
       if let store { execution.commit(with: DeliveryOptions(store: store, isDurable: true)) }
-      if let source { execution.sourceOverride = { $0 == "in" ? source : nil } }
+      if let source { execution.replacements.sources = { $0 == "in" ? source : nil } }
       let executor = execution.executor
       http.later = { work in executor.post(work) }
     }

@@ -27,7 +27,7 @@ import Transport
         "sources: { in: { never: {} } }\nsinks: { out: { from: in, chain: [ { map: \"string(event) + ':\(text)'\" }\(separator)\(chain)\(rest) } }",
         http: http, memory: memory
       ) { execution in
-        execution.sourceOverride = { $0 == "in" ? source : nil }
+        execution.replacements.sources = { $0 == "in" ? source : nil }
         let executor = execution.executor
         http.later = { work in executor.post(work) }
       }
@@ -57,7 +57,7 @@ import Transport
           chain: [ { map: "{'file': event % 50, 'text': '\(String(repeating: "x", count: 10_000))'}" } ]
           file: "\(scratch.path)/{{ event.file }}"
       """, memory: memory
-    ) { execution in execution.sourceOverride = { $0 == "in" ? source : nil } }
+    ) { execution in execution.replacements.sources = { $0 == "in" ? source : nil } }
     pipeline.run { source.feed.node != nil }
     for number in 0..<400 { source.feed.send(number, [Int64(number)]) }
     #expect(pipeline.run(within: .seconds(60)) { pipeline.executor.isInputPaused }, "\(pipeline.log)")
@@ -83,7 +83,7 @@ import Transport
         sinks: { out: { from: in, chain: [ { map: "string(event) + ':\(text)'" } ], http: { url: 'http://h.example/', queue: 1000000, retry: { delay: 1h, maxDelay: 1h } } } }
         """, memory: memory)
       pipeline.http.script = { _, _ in ScriptedHTTP.status(503) }
-      pipeline.execution.sourceOverride = { $0 == "in" ? source : nil }
+      pipeline.execution.replacements.sources = { $0 == "in" ? source : nil }
       pipeline.settle()
       pipelines.append((pipeline, source))
     }
@@ -114,7 +114,7 @@ import Transport
       sinks: { out: { from: in, chain: [ { map: "string(event) + ':\(String(repeating: "x", count: 2000))'" } ], http: { url: 'http://h.example/', queue: 1000000, retry: { delay: 1h, maxDelay: 1h } } } }
       """, memory: memory)
     pipeline.http.script = { _, _ in ScriptedHTTP.status(503) }
-    pipeline.execution.sourceOverride = { $0 == "in" ? source : nil }
+    pipeline.execution.replacements.sources = { $0 == "in" ? source : nil }
     pipeline.settle()
     for number in 0..<1500 { source.feed.send(number, [Int64(number)]) }
     pipeline.settle()

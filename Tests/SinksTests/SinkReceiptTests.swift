@@ -41,10 +41,10 @@ import Transport
     let pipeline = try RealPipeline(
       "sources: { in: { never: {} } }\nsinks: { out: { from: in, \(sink) } }", http: http
     ) { execution in
-      execution.auditsSinks = true
-      execution.reportSink = { fault in faults.withLock { $0.append(fault) } }
-      execution.sourceOverride = { $0 == "in" ? source : nil }
-      if let component { execution.sinkOverride = { _ in component } }
+      execution.settings.auditsSinks = true
+      execution.settings.reportSink = { fault in faults.withLock { $0.append(fault) } }
+      execution.replacements.sources = { $0 == "in" ? source : nil }
+      if let component { execution.replacements.sinks = { _ in component } }
       let executor = execution.executor
       http.later = { work in executor.post(work) }
     }

@@ -259,7 +259,7 @@ import Testing
       let pipeline = try RealPipeline(text, onLoop: random.below(2) == 0, restoring: state) {
         $0.reading.blockBytes = 4000
         $0.executor.limits.events = 50
-        $0.acknowledgesOnDisk = true
+        $0.settings.acknowledgesOnDisk = true
       }
       #expect(pipeline.execution.refusals.isEmpty)
       if state == nil { state = checkpoint(pipeline) }
@@ -279,7 +279,7 @@ import Testing
         #expect(truncate(scratch("out/" + name), off_t(kept)) == 0)
       }
     }
-    let last = try RealPipeline(text, restoring: state) { $0.acknowledgesOnDisk = true }
+    let last = try RealPipeline(text, restoring: state) { $0.settings.acknowledgesOnDisk = true }
     #expect(last.runToEnd() == .completed)
     #expect(Set(sizes().keys) == Set(wanted.keys))
     for (name, numbers) in wanted {
@@ -299,7 +299,7 @@ import Testing
       sources: { in: { file: { path: '\(scratch("in.log"))', follow: true, decode: json } } }
       sinks: { out: { from: in, file: { path: "\(scratch("out"))/{{ event.f }}"\(more) } } }
       """, restoring: state
-    ) { $0.acknowledgesOnDisk = true }
+    ) { $0.settings.acknowledgesOnDisk = true }
   }
 
   private func send(_ file: String, _ number: Int) -> String {

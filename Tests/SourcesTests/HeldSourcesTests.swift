@@ -108,7 +108,7 @@ import Testing
   func everySourcePauses(_ one: Case) throws {
     let sink = FullSink()
     let pipeline = try VirtualPipeline("signals: { s: \(one.signal) }\nsinks: { out: { from: s, discard: {} } }")
-    pipeline.execution.sinkOverride = { _ in sink }
+    pipeline.execution.replacements.sinks = { _ in sink }
     pipeline.http.script = { _, _ in .success(HTTPResponse(status: 200, headers: [], body: Array("[1]".utf8))) }
     pipeline.run(until: .seconds(3600))
     #expect(pipeline.executor.isInputPaused)
@@ -125,6 +125,26 @@ import Testing
     #expect(!pipeline.executor.isInputPaused)
   }
 
+  /// While nothing is read, a server cannot be heard: its time for the next word begins when reading goes on.
+  @Test func aFeedThatIsNotReadIsNotSilent() throws {
+    let sink = FullSink()
+    let pipeline = try VirtualPipeline(
+      """
+      sources:
+        feed: { sse: { url: 'http://h.example/feed', decode: text, idleTimeout: 20s, reconnect: 3s } }
+        ticks: { interval: 1s }
+      sinks: { out: { from: feed, probe: {} }, full: { from: ticks, discard: {} } }
+      """, random: .max)
+    let probe = pipeline.execution.replacements.sinks
+    pipeline.execution.replacements.sinks = { $0 == "full" ? sink : probe?($0) }
+    pipeline.http.script = { _, _ in nil }
+    pipeline.run(until: .seconds(3600))
+    #expect(pipeline.executor.isInputPaused && pipeline.http.exchanges.count == 1)
+    pipeline.inTurn { _ in sink.taken.node?.resumeInput() }
+    pipeline.run(until: .seconds(3600 + 30))
+    #expect(pipeline.http.times.map { $0.nanoseconds / 1_000_000_000 } == [0, 3600 + 23])
+  }
+
   /// An interval sends one tick for all that it has left out, and says how many these are.
   @Test func heldTicksAreMissed() throws {
     let sink = FullSink()
@@ -133,8 +153,8 @@ import Testing
       sources: { ticks: { interval: 1s } }
       sinks: { out: { from: ticks, chain: [ { map: "[event.tick, event.missed]" } ], probe: {} }, full: { from: ticks, discard: {} } }
       """)
-    let probe = pipeline.execution.sinkOverride
-    pipeline.execution.sinkOverride = { $0 == "full" ? sink : probe?($0) }
+    let probe = pipeline.execution.replacements.sinks
+    pipeline.execution.replacements.sinks = { $0 == "full" ? sink : probe?($0) }
     pipeline.run(until: .milliseconds(10_500))
     #expect(pipeline.out.count == 1)
     pipeline.inTurn { _ in sink.taken.node?.resumeInput() }
@@ -150,8 +170,8 @@ import Testing
       sources: { in: { values: [1, 2, 3] } }
       sinks: { out: { from: in, chain: [ { delay: 1s } ], probe: {} }, full: { from: in, discard: {} } }
       """)
-    let probe = pipeline.execution.sinkOverride
-    pipeline.execution.sinkOverride = { $0 == "full" ? sink : probe?($0) }
+    let probe = pipeline.execution.replacements.sinks
+    pipeline.execution.replacements.sinks = { $0 == "full" ? sink : probe?($0) }
     pipeline.run(until: .seconds(10))
     #expect(pipeline.probe().moments.isEmpty)
     pipeline.drain()

@@ -75,10 +75,11 @@ import Testing
       #expect(reading.runToEnd() == .completed)
       #expect(reading.events == expected)
       #expect(reading.probe("bad").events.count == (policy == "reject" ? 1 : 0))
+      // The last event ends with the wait, which is longer than the test.
       let following = try RealPipeline(
-        followed("indented: true, wait: 1ms", ", maxLine: 10B, whenTooLong: \(policy)"))
-      following.run { following.events.count >= expected.count }
-      #expect(following.events == expected)
+        followed("indented: true, wait: 1h", ", maxLine: 10B, whenTooLong: \(policy)"))
+      following.run { following.events.count >= expected.count - 1 }
+      #expect(following.events == expected.dropLast())
     }
   }
 

@@ -47,7 +47,7 @@ import Testing
       $0.executor.post { running.attach(looking, to: edge) }
     }
     #expect(pipeline.runToEnd(within: .seconds(60)) == .completed)
-    return Run(output: folder.read("out"), encodedBlocks: pipeline.execution.encodedBlocks, observer: observer)
+    return Run(output: folder.read("out"), encodedBlocks: pipeline.execution.reading.encodedBlocks, observer: observer)
   }
 
   /// The edge into a step, by its keyword.

@@ -44,7 +44,7 @@ import Testing
       written: Written(
         files: ["out", "bad", "third"].map(folder.read), deadLetters: pipeline.deadLetters, counters: pipeline.counters,
         steps: pipeline.execution.statistics.counts, outcome: outcome),
-      encodedBlocks: pipeline.execution.encodedBlocks, edges: pipeline.execution.statistics.edges)
+      encodedBlocks: pipeline.execution.reading.encodedBlocks, edges: pipeline.execution.statistics.edges)
   }
 
   private static func pipeline(
@@ -189,7 +189,7 @@ import Testing
     #expect(folder.read("out") == unwatched.written.files[0])
     #expect(pipeline.execution.statistics.counts == unwatched.written.steps)
     #expect(observer.before >= 3, "blocks came ready before")
-    #expect(pipeline.execution.encodedBlocks > observer.encodedAtEnd, "blocks came ready afterwards")
+    #expect(pipeline.execution.reading.encodedBlocks > observer.encodedAtEnd, "blocks came ready afterwards")
     #expect(observer.seen.count == 100)
     // Each event behind the one before; of an edge behind the filter every second one.
     let first = try #require(observer.seen.first)
@@ -219,7 +219,7 @@ import Testing
     #expect(pipeline.runToEnd(within: .seconds(60)) == .completed)
     #expect(folder.read("out") == unwatched.written.files[0])
     #expect(pipeline.execution.statistics.counts == unwatched.written.steps)
-    #expect(pipeline.execution.encodedBlocks > 10)
+    #expect(pipeline.execution.reading.encodedBlocks > 10)
     #expect(observer.seen >= 100 && observer.unseen > 0)
     #expect(observer.seen + observer.unseen == (place == 0 ? 3000 : 1500))
   }
@@ -333,11 +333,11 @@ private final class FirstEvents: EdgeObserver {
     nonisolated(unsafe) let (observer, running, find) = (self, execution, edge)
     execution.executor.post {
       if running.outcome != nil { return }
-      guard running.encodedBlocks >= blocks else {
+      guard running.reading.encodedBlocks >= blocks else {
         observer.attachLater(to: running, after: blocks, find)
         return
       }
-      observer.before = running.encodedBlocks
+      observer.before = running.reading.encodedBlocks
       let edge = find(running.plan)
       observer.edge = edge
       running.attach(observer, to: edge)
@@ -352,7 +352,7 @@ private final class FirstEvents: EdgeObserver {
   override func decided(_ verdict: Verdict) {
     verdicts.append(verdict)
     guard seen.count == limit, let execution, let edge else { return }
-    encodedAtEnd = execution.encodedBlocks
+    encodedAtEnd = execution.reading.encodedBlocks
     execution.detach(self, from: edge)
   }
 }

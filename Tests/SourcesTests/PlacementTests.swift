@@ -42,7 +42,7 @@ import Testing
       written: Written(
         files: ["-a", "-b"].map { folder.read(out + $0) }, deadLetters: pipeline.deadLetters.map(place),
         counters: pipeline.counters, steps: pipeline.execution.statistics.counts, outcome: outcome),
-      encodedBlocks: pipeline.execution.encodedBlocks, inlineRuns: pipeline.inlineRuns)
+      encodedBlocks: pipeline.execution.reading.encodedBlocks, inlineRuns: pipeline.inlineRuns)
   }
 
   /// Without the time.

@@ -57,7 +57,7 @@ import Testing
       execution.reading.blockBytes = blockBytes
       execution.reading.startsAllThreads = true
       execution.executor.limits.events = events
-      execution.sinkOverride = { _ in sink }
+      execution.replacements.sinks = { _ in sink }
     }
   }
 
@@ -235,7 +235,7 @@ import Testing
       """
     let sink = GatedSink()
     let first = try VirtualPipeline(yaml)
-    first.execution.sinkOverride = { _ in sink }
+    first.execution.replacements.sinks = { _ in sink }
     first.http.script = { _, _ in ScriptedHTTP.status(200, "1\n2\n") }
     first.settle()
     #expect(sink.held.all == ["1", "2"])

@@ -213,7 +213,7 @@ import Transport
     let sink = try RealPipeline(
       "sources: { in: { never: {} } }\nsinks: { out: { from: in, sse: { address: '127.0.0.1:0', id: '{{ event }}' } } }"
     ) { execution in
-      execution.sourceOverride = { $0 == "in" ? sender : nil }
+      execution.replacements.sources = { $0 == "in" ? sender : nil }
     }
     let port = try #require(sink.port())
     let follower = try RealPipeline(

@@ -77,7 +77,7 @@ import Testing
     let source = try #require(try bounded(name))
     let sink = HoldingSink()
     let pipeline = try RealPipeline("sources: { in: { \(source) } }\nsinks: { out: { from: in, discard: {} } }") {
-      $0.sinkOverride = { _ in sink }
+      $0.replacements.sinks = { _ in sink }
     }
     #expect(pipeline.run(within: .seconds(60)) { sink.held.events.count == 3 && !sink.held.receipts.isEmpty })
     #expect(pipeline.outcome == nil)

@@ -211,7 +211,7 @@ private let opensslPath: String? = ["/usr/bin/openssl"].first { (path: String) i
       sources: { in: { never: {} } }
       sinks: { out: { from: in, sse: { address: '127.0.0.1:0', tls: \(made.folder("server.pem")) } } }
       """
-    ) { execution in execution.sourceOverride = { $0 == "in" ? source : nil } }
+    ) { execution in execution.replacements.sources = { $0 == "in" ? source : nil } }
     let port = try #require(pipeline.port())
     var request = HTTPRequest(url: "https://127.0.0.1:\(port)/events")
     request.options.tls.caFile = made.folder("ca.pem")

@@ -45,7 +45,7 @@ import Testing
       """)
     let slow = SlowSink(pipeline.time)
     let recording = ProbeSink.Recording()
-    pipeline.execution.sinkOverride = { name in
+    pipeline.execution.replacements.sinks = { name in
       if name == "out" { return slow }
       return ProbeSink(recording)
     }

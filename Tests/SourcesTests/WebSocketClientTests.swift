@@ -167,7 +167,7 @@ import Testing
       sources: { in: { never: {} } }
       sinks: { out: { from: in, webSocket: { url: 'ws://127.0.0.1:\(server.port)/' } } }
       """
-    ) { execution in execution.sourceOverride = { $0 == "in" ? source : nil } }
+    ) { execution in execution.replacements.sources = { $0 == "in" ? source : nil } }
     pipeline.run(within: .seconds(30)) { source.feed.node != nil }
     source.feed.send(1, [1])
     #expect(pipeline.runToEnd(within: .seconds(30)) != .completed)

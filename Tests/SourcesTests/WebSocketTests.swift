@@ -233,7 +233,7 @@ import Testing
       sources: { in: { never: {} } }
       sinks: { out: { from: in, webSocket: { url: 'ws://127.0.0.1:\(port)/x', reconnect: { delay: 1ms, maxDelay: 20ms } } } }
       """
-    ) { execution in execution.sourceOverride = { $0 == "in" ? source : nil } }
+    ) { execution in execution.replacements.sources = { $0 == "in" ? source : nil } }
     pipeline.run(within: .seconds(30)) { source.feed.node != nil }
     // Nobody is there yet: it waits.
     source.feed.send(1, [1])
@@ -264,7 +264,7 @@ import Testing
       sources: { in: { never: {} } }
       sinks: { out: { from: in, webSocket: { listen: '127.0.0.1:0', path: /live } } }
       """
-    ) { execution in execution.sourceOverride = { $0 == "in" ? source : nil } }
+    ) { execution in execution.replacements.sources = { $0 == "in" ? source : nil } }
     let port = try #require(pipeline.port())
     source.feed.send(1, [1])
     pipeline.run(within: .seconds(30)) { pipeline.counters.sent == 1 }
@@ -291,7 +291,7 @@ import Testing
       sources: { in: { never: {} } }
       sinks: { out: { from: in, chain: [ { map: 'string(event) + env.BIG' } ], webSocket: { listen: '127.0.0.1:0', path: /live, encode: text, slow: \(slow) } } }
       """, environment: ["BIG": String(repeating: "x", count: 60_000)]
-    ) { execution in execution.sourceOverride = { $0 == "in" ? source : nil } }
+    ) { execution in execution.replacements.sources = { $0 == "in" ? source : nil } }
     let port = try #require(pipeline.port())
     let raw = try RawWebSocket(port, path: "/live")
     pipeline.run(within: .seconds(30)) { connections(pipeline)?.open == 1 }

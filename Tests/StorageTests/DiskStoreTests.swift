@@ -69,6 +69,22 @@ import Transport
     #expect(lines.all.isEmpty)
   }
 
+  /// A sink gets another name: its rows are read under that at once, whatever waits to be written, and after a restart.
+  @Test func rowsGetAnotherName() throws {
+    var store = try open()
+    commit(store) { $0.rows = [row(1, "old"), row(2, "new"), row(3, "old"), row(4, "other")] }
+    store.giveRows(of: "old", to: "new")
+    #expect(rows(store, of: "new") == [1, 2, 3])
+    let backlog = try #require(store.backlogs["new"])
+    #expect(store.backlogs["old"] == nil && backlog.rows == 3 && backlog.first == 1 && backlog.last == 3)
+    commit(store) { $0.removed = [RemovedRow(number: 1, sink: "new", events: 2, size: 3)] }
+    #expect(store.close(within: .seconds(30)))
+    store = try open()
+    #expect(rows(store, of: "new") == [2, 3] && rows(store, of: "old") == [] && rows(store, of: "other") == [4])
+    #expect(store.backlogs["new"]?.events == 4)
+    #expect(lines.all.isEmpty)
+  }
+
   /// A store that is removed or replaced while it is open is written again from what is open, and that is reported.
   @Test(arguments: [false, true]) func keepsWhatIsRemoved(_ isReplaced: Bool) throws {
     var store = try open()

@@ -430,7 +430,9 @@ import Testing
         destination.answer(try #require(open.first).number, .answered())
         first.pipeline.settle()
       }
-      let second = try DeliveryTrial(destination, name: first.name, restoring: state, delivery: options())
+      let second = try DeliveryTrial(
+        destination, name: first.name, restoring: state, estates: first.pipeline.execution.estates,
+        delivery: options())
       #expect(second.pipeline.execution.refusals.isEmpty)
       second.send(values(9...10), as: 1)
       if handsOver {
@@ -475,7 +477,7 @@ import Testing
       #expect(first.pipeline.outcome == .completed)
       store.holdsReads = true
       let second = try DeliveryTrial(
-        destination, name: first.name, restoring: store.disk.state,
+        destination, name: first.name, restoring: store.disk.state, estates: first.pipeline.execution.estates,
         delivery: DeliveryOptions(store: store, isDurable: true))
       let open = destination.underWay
       #expect(open.count == 3)
@@ -512,7 +514,8 @@ import Testing
       first.pipeline.settle()
       let texts = TextSink()
       let second = try DeliveryTrial(
-        destination, name: first.name, sink: texts, restoring: first.pipeline.execution.savedState)
+        destination, name: first.name, sink: texts, restoring: first.pipeline.execution.savedState,
+        estates: first.pipeline.execution.estates)
       second.pipeline.run(until: .seconds(10))
       #expect(destination.underWay.isEmpty && destination.calls.count == 1)
       #expect(texts.delivered == values(1...5))

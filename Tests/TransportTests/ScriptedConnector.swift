@@ -44,6 +44,8 @@ final class ScriptedDestination: @unchecked Sendable {
   private(set) var delivered: [Int64] = []
   /// Hears of the end of the connection.
   fileprivate(set) var connection: DeliveryAnswer?
+  /// The values that were encoded, in order.
+  fileprivate(set) var encoded: [Int64] = []
   private(set) var opened = 0
   private(set) var closed = 0
   /// Whether a value went to the errors output.
@@ -154,6 +156,7 @@ final class ScriptedDestination: @unchecked Sendable {
 
     func encode(_ event: Event) throws(DeliveryRefusal) -> DeliveryPiece {
       let value = event.value.asInt
+      destination.encoded.append(value)
       if let refusal = destination.refusal(value) { throw DeliveryRefusal(refusal) }
       return DeliveryPiece(
         .object(Number(value)), bytes: destination.size(value), target: destination.target(value).map(Target.init),
@@ -244,16 +247,19 @@ final class DeliveryTrial {
 
   /// - Parameters:
   ///   - readsErrors: the errors output has a reader, `lost`.
-  ///   - input: an interval in YAML in place of the source that the test feeds.
+  ///   - input: an interval in YAML in place of the source that the test feeds; `map`: the value of its events.
   ///   - sink: another sink in place of that of the destination.
+  ///   - host: another one makes other parameters.
+  ///   - values: names the values that are inserted into the text.
   ///   - settings: further settings of the sink in the file, such as `buffer: 1MiB`.
   ///   - beside: the destination of a second sink, `beside`, with the same events.
   ///   - isSecond: the second sink comes first in the file.
   ///   - keepsDeadLetters: rejected events that nothing reads are stored.
   init(
     _ destination: ScriptedDestination, name: String? = nil, readsErrors: Bool = true, input: String? = nil,
-    sink: (any SinkComponent)? = nil, settings: String? = nil, beside: ScriptedDestination? = nil,
-    isSecond: Bool = false, restoring state: [UInt8]? = nil, delivery: DeliveryOptions? = nil,
+    map: String = "event.tick", sink: (any SinkComponent)? = nil, host: String = "h.example", settings: String? = nil,
+    beside: ScriptedDestination? = nil, isSecond: Bool = false, restoring state: [UInt8]? = nil,
+    estates: [String: any SinkEstate] = [:], values: Int = 0, delivery: DeliveryOptions? = nil,
     keepsDeadLetters: Bool = false, memory: MemoryBudget = MemoryBudget(), random: UInt64 = .max
   ) throws {
     self.destination = destination
@@ -262,10 +268,10 @@ final class DeliveryTrial {
     self.name = name
     let lost =
       readsErrors ? "\n  lost: { from: out.errors, chain: [ { map: '[event.event, event.error]' } ], probe: {} }" : ""
-    let chain = input == nil ? "" : "chain: [ { map: event.tick } ], "
+    let chain = input == nil ? "" : "chain: [ { map: \(map) } ], "
     // In the plan these are sinks that save what they have.
     func text(_ name: String, _ settings: String?) -> String {
-      "\(name): { from: in, \(chain)http: { url: 'http://h.example/' }\(settings.map { ", " + $0 } ?? "") }"
+      "\(name): { from: in, \(chain)http: { url: 'http://\(host)/' }\(settings.map { ", " + $0 } ?? "") }"
     }
     var sinks = [text("out", settings)]
     if beside != nil { sinks.insert(text("beside", nil), at: isSecond ? 0 : 1) }
@@ -275,17 +281,18 @@ final class DeliveryTrial {
       sources: { in: { \(input ?? "never: {}") } }
       sinks:
         \(sinks.joined(separator: "\n  "))\(lost)
-      """, random: random, restoring: state, delivery: delivery, keepsDeadLetters: keepsDeadLetters, memory: memory)
+      """, random: random, restoring: state, estates: estates, values: values, delivery: delivery,
+      keepsDeadLetters: keepsDeadLetters, memory: memory)
     let (execution, source) = (pipeline.execution, source)
-    let others = execution.sinkOverride
-    execution.sinkOverride = { name in
+    let others = execution.replacements.sinks
+    execution.replacements.sinks = { name in
       switch name {
       case "out": sink ?? ScriptedSink(destination)
       case "beside": beside.map { ScriptedSink($0) }
       default: others?(name)
       }
     }
-    if input == nil { execution.sourceOverride = { $0 == "in" ? source : nil } }
+    if input == nil { execution.replacements.sources = { $0 == "in" ? source : nil } }
     destination.isRejected = { [unowned pipeline] value in
       pipeline.probe("lost").events.contains { $0.hasPrefix("[\(value),") }
     }

@@ -5,7 +5,7 @@ extension Command {
   final class Running: MultiInletNode {
     let parameters: Command
     /// The `execute` steps, by their permanent numbers.
-    private var callers: [UInt64: Execute.Node] = [:]
+    private var callers: [UInt64: CommandCaller] = [:]
     /// How many signals have inner signals that may execute it.
     private var holders = 0
     /// The listeners in the order of subscription.
@@ -94,16 +94,16 @@ extension Command {
       return executions.isEmpty || parameters.whenBusy == .queue || parameters.whenBusy == .latest
     }
 
-    func attach(_ caller: Execute.Node) { callers[caller.serial] = caller }
+    func attach(_ caller: CommandCaller) { callers[caller.serial] = caller }
 
     /// The caller's executions continue: ending the subscription does not cancel them (RACCommand's `execute:`).
-    func detach(_ caller: Execute.Node) {
+    func detach(_ caller: CommandCaller) {
       callers[caller.serial] = nil
       if !isClosed { endIfIdle() }
     }
 
     /// How many executions of an `execute` step are waiting or under way.
-    func pending(of caller: Execute.Node) -> Int {
+    func pending(of caller: CommandCaller) -> Int {
       executions.values.count { $0.caller == caller.serial }
         + waiting.count { $0.caller == caller.serial }
     }
@@ -174,7 +174,7 @@ extension Command {
 
     // MARK: Executing
 
-    func execute(_ event: Event, for caller: Execute.Node) -> Answer {
+    func execute(_ event: Event, for caller: CommandCaller) -> Answer {
       guard !isClosed, isPermitted else { return .disabled }
       let request = Request(input: OwnedEvent(event), caller: caller.serial)
       let limit = parameters.allowsConcurrentExecution ? parameters.maxConcurrent : 1

@@ -1,5 +1,59 @@
-/// `movedFrom` of a step: the former name of the step in a saved state.
+/// `movedFrom`: the former name of a step, or of a source, signal, command or sink with all of its steps, in a saved state.
 extension Compilation {
+  /// Records the former name of a named part of the file.
+  func note(formerNameOf name: Located<String>, _ kind: String, _ options: [OptionNode]) {
+    guard let option = options["movedFrom"] else { return }
+    guard let former = option.string, !former.isEmpty, !former.contains("/"), !former.contains(".") else {
+      diagnostics.report(
+        Diagnostic(
+          .wrongType,
+          "'movedFrom' beside a \(kind) must be the former name of the \(kind), not "
+            + (option.string.map { "'\($0)'" } ?? option.kindName), at: option.location,
+          help: "Write e.g. 'movedFrom: orders' if its name was 'orders'"))
+      return
+    }
+    formerNames.append(
+      FormerName(
+        name: name.value, former: former, isSink: kind == "sink", kind: kind, location: option.location))
+  }
+
+  /// Reports former names that the file still has, or has twice, and lets the steps of what was renamed go on from those before.
+  func applyFormerNames() {
+    if formerNames.isEmpty { return }
+    let parts =
+      file.sources.map { ($0.name, "source") } + file.signals.map { ($0.name, "signal") }
+      + file.commands.map { ($0.name, "command") } + file.sinks.map { ($0.name, "sink") }
+    let present = Dictionary(parts.map { ($0.0.value, $0) }) { first, _ in first }
+    var claimed: [String: FormerName] = [:]
+    for move in formerNames {
+      if move.former == move.name {
+        diagnostics.report(
+          Diagnostic(
+            .conflictingParameters, "'movedFrom' names the \(move.kind) itself", at: move.location,
+            help: "Name it as it was called before, or remove 'movedFrom'"))
+      } else if let (name, kind) = present[move.former] {
+        diagnostics.report(
+          Diagnostic(
+            .conflictingParameters, "'movedFrom' names a \(kind) that the file still has, '\(move.former)'",
+            at: move.location, notes: [.init("it is defined here", at: name.location)],
+            help: "Name the \(move.kind) as it was called before, or remove 'movedFrom'"))
+      } else if let other = claimed[move.former] {
+        diagnostics.report(
+          Diagnostic(
+            .conflictingParameters, "the \(other.kind) '\(other.name)' has 'movedFrom: \(move.former)', too",
+            at: move.location, help: "Only one can go on from it"))
+      }
+      claimed[move.former] = claimed[move.former] ?? move
+      let (now, before) = (
+        FormerName.prefix(move.name, isSink: move.isSink), FormerName.prefix(move.former, isSink: move.isSink)
+      )
+      for number in steps.indices where steps[number].key.hasPrefix(now) {
+        let keys = [steps[number].key] + steps[number].formerKeys
+        steps[number].formerKeys += keys.filter { $0.hasPrefix(now) }.map { before + $0.dropFirst(now.count) }
+      }
+    }
+  }
+
   /// Records the former name of the last step: its keyword or name, preceded by the signal's name if the step was in
   /// another signal. Both the form of messages and states (`books/scan`) and that of older messages (`books/2 scan`)
   /// are accepted.

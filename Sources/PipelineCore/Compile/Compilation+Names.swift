@@ -17,10 +17,17 @@ extension Compilation {
     for pattern in file.patterns { check(pattern) }
     checkExamples()
     if let setting = file.defaults.first { unfinished("defaults", setting.name.location) }
-    for source in file.sources { refuseOptions(source.node.options, known: Self.sourceOptions) }
-    for signal in file.signals { refuseOptions(signal.node.options, known: ["description", "cold", "share"]) }
-    for command in file.commands { refuseOptions(command.node.options, known: ["description"]) }
-    for sink in file.sinks { refuseOptions(sink.node.component.options, known: Self.sinkOptions) }
+    func take(_ name: Located<String>, _ kind: String, _ options: [OptionNode], known: [String]) {
+      refuseOptions(options, known: known + ["movedFrom"])
+      note(formerNameOf: name, kind, options)
+    }
+    for source in file.sources { take(source.name, "source", source.node.options, known: Self.sourceOptions) }
+    for signal in file.signals {
+      take(
+        signal.name, "signal", signal.node.options, known: ["description", "cold", "share"] + EventTimeStep.options)
+    }
+    for command in file.commands { take(command.name, "command", command.node.options, known: ["description"]) }
+    for sink in file.sinks { take(sink.name, "sink", sink.node.component.options, known: Self.sinkOptions) }
   }
 
   static let sinkOptions = ["description", "delivery", "buffer", "whenFull"]
@@ -57,7 +64,8 @@ extension Compilation {
     return sharing ?? Sharing()
   }
 
-  static let sourceOptions = ["description", "onError", "cold", "share", "schema", "delivery", "whenLate"]
+  static let sourceOptions =
+    ["description", "onError", "cold", "share", "schema", "delivery", "whenLate"] + EventTimeStep.options
 
   private func isCold(_ options: [OptionNode]) -> Bool {
     guard let option = options["cold"] else { return false }
@@ -71,6 +79,13 @@ extension Compilation {
   /// Unsupported options are errors, never silently ignored.
   func refuseOptions(_ options: [OptionNode], known: [String]) {
     for option in options where !known.contains(option.key.value) {
+      if option.key.value == "movedFrom" {
+        diagnostics.report(
+          Diagnostic(
+            .misplacedKey, "'movedFrom' stands beside a source without a name", at: option.key.location,
+            help: "Write it beside the signal, sink or step that was renamed"))
+        continue
+      }
       unfinished(option.key.value, option.key.location)
     }
   }

@@ -52,7 +52,7 @@ package struct FrontEnd: Sendable {
     /// One pipeline for each template that nothing uses, for checking the template.
     fileprivate var unused: [YAMLNode] = []
     /// The digests of the plugins that the plan uses.
-    fileprivate var digests: [String] = []
+    package fileprivate(set) var digests: [String] = []
     /// A hash that is equal for two texts with the same meaning after interpolation and the same plugins. The values of
     /// secrets do not affect it.
     package var meaning: UInt64 {

@@ -39,6 +39,8 @@ final class Compilation: SignalCompiler {
   var steps: [StepPlan] = []
   /// The names of steps and references in saved states, each with the last number that was appended to it.
   private var keys: [String: Int] = [:]
+  /// Beside named parts of the file.
+  var formerNames: [FormerName] = []
   /// The values of `movedFrom`, with the numbers of their steps.
   var moves: [(step: Int, node: YAMLNode)] = []
   /// The named schedulers, in the order of their first use.
@@ -103,6 +105,7 @@ final class Compilation: SignalCompiler {
     for at in entries.indices { _ = named(at, from: nil) }
     let sinks = file.sinks.compactMap(sink)
     checkMoves()
+    applyFormerNames()
     refuseSinkCycles()
     let outsideWays = outsideWays(sinks)
     checkFiles(sinks, outsideWays)
@@ -134,7 +137,8 @@ final class Compilation: SignalCompiler {
       named: named, sinks: sinks, rootSubscribers: rootSubscribers,
       readOnlyForErrors: readOnlyForErrors, steps: steps, expressions: expressions,
       functions: functions, standardInput: standardInputs.first, delivery: file.delivery, require: file.require,
-      whenLate: file.whenLate, outsideWays: outsideWays)
+      whenLate: file.whenLate, outsideWays: outsideWays,
+      formerNames: formerNames)
     var listeners: [Plan.Listener] = []
     plan.reportSharedAddresses(beside: &listeners, into: &diagnostics)
     plan.reportUnansweredRequests(into: &diagnostics)
@@ -186,6 +190,7 @@ final class Compilation: SignalCompiler {
       origin = source(component, context)
     case .combining(let combining): origin = self.combining(combining, context)
     }
+    if let made = origin { origin = timed(made, node.options, context) }
     // The chain is compiled even if its origin is faulty, so that its errors are reported.
     let placeholder = SignalPlan(.input, step: StepID(0), type: .dyn)
     let chain = chain(node.chain, origin ?? placeholder, context)
@@ -193,7 +198,7 @@ final class Compilation: SignalCompiler {
   }
 
   func source(_ node: ComponentNode, _ context: SignalContext) -> SignalPlan? {
-    let step = addStep(node, context)
+    let step = addStep(node, context, ownsName: false)
     guard let entry = entry(.source, node) else { return nil }
     var (component, isWhole) = decode(entry, node)
     guard case .source(var source) = component else { return nil }
@@ -208,7 +213,7 @@ final class Compilation: SignalCompiler {
     // A faulty schema counts as unknown, so that it causes no further errors.
     var type = declared.map { EventType($0 ?? .dyn) } ?? source.outputType
     if type.text != nil { type.text = textOrigin(node) }
-    return SignalPlan(SourceWork(source, segment), step: step, type: type)
+    return timed(SignalPlan(SourceWork(source, segment), step: step, type: type), node.options, context)
   }
 
   /// The location of a source that reads texts, and the change that makes it read JSON.
@@ -259,11 +264,21 @@ final class Compilation: SignalCompiler {
     isWhole = bind(&combining, types, segment, context, step, component.location) && isWhole
     guard !failed, isWhole else { return nil }
     var type = combining.outputType(types)
+    type.time = time(behind: combining, types, component)
     if entry.makesTuple {
       type.tuple = node.inputs.enumerated().map { $1.name?.value ?? "@\($0)" }
       type.elements = types.map(\.type)
     }
     return SignalPlan(OperatorWork(combining, segment), inputs: inputs, step: step, type: type)
+  }
+
+  private static func entry(_ option: OptionNode, at location: SourceLocation) -> YAMLEntry {
+    YAMLEntry(
+      key: YAMLScalar(
+        text: LocatedText(
+          text: Array(option.key.value.utf8), source: option.key.location.text,
+          offsets: (0...Int32(option.key.value.utf8.count)).map { Int32(location.offset) + $0 }),
+        location: option.key.location), value: option.value)
   }
 
   /// A combining key as a component: its parameters are the keys of its long form besides the inputs.
@@ -273,12 +288,7 @@ final class Compilation: SignalCompiler {
       return ComponentNode(keyword: keyword, location: node.location)
     }
     let entries = node.arguments.map {
-      YAMLEntry(
-        key: YAMLScalar(
-          text: LocatedText(
-            text: Array($0.key.value.utf8), source: $0.key.location.text,
-            offsets: (0...Int32($0.key.value.utf8.count)).map { Int32(node.location.offset) + $0 }),
-          location: $0.key.location), value: $0.value)
+      Self.entry($0, at: node.location)
     }
     return ComponentNode(
       keyword: keyword, arguments: YAMLNode(.mapping(entries), at: node.location),
@@ -299,7 +309,7 @@ final class Compilation: SignalCompiler {
 
     func closeRun() {
       if !parts.isEmpty {
-        result = SignalPlan(FusedRunPlan(parts: parts), inputs: [runInput], step: runStep, type: type)
+        result = SignalPlan(FusedWork(FusedRunPlan(parts: parts)), inputs: [runInput], step: runStep, type: type)
         parts = []
       }
     }
@@ -335,12 +345,18 @@ final class Compilation: SignalCompiler {
           open = segment
         }
         parts[parts.count - 1].steps.append(.init(id: step, component: row))
+        let time = time(behind: row, [type], node)
         type = passing(type, row.outputType([type]), step)
+        type.time = time
         if entry.changesValue { open = nil }
       case .operator(var component):
         if isWhole { settleLateness(of: component, node, step) }
         closeRun()
         open = nil
+        if var giving = component as? EventTimeStep {
+          giving.isLive = pace(of: result) != .unbounded
+          component = giving
+        }
         let segment = makeSegment(position == 0 ? projection : nil)
         var context = context
         context.settling = result.settling
@@ -352,7 +368,9 @@ final class Compilation: SignalCompiler {
         }
         let paces = ([result] + component.innerPlans).map { pace(of: $0) }
         for remark in component.remarks(paces, node.keyword.location) { diagnostics.report(remark) }
-        let output = passing(type, component.outputType([type]), step)
+        let time = time(behind: component, [type], node, inGroup: input.origin == .input)
+        var output = passing(type, component.outputType([type]), step)
+        output.time = time
         let inputs = [result] + component.furtherInputs
         result = SignalPlan(OperatorWork(component, segment), inputs: inputs, step: step, type: output)
         type = output
@@ -361,6 +379,40 @@ final class Compilation: SignalCompiler {
     }
     closeRun()
     return failed ? nil : result
+  }
+
+  /// The event time of what a step sends.
+  private func time(
+    behind component: any OperatorComponent, _ inputs: [EventType], _ node: ComponentNode, inGroup: Bool = false
+  ) -> EventType.Time {
+    let lost = inputs.map(\.time).first { $0 != .given && $0 != .none }
+    switch Timing.of(component) {
+    case .begins: return .given
+    // The chains of groups share their clocks, and a node of its own has none to share.
+    case .passes where !inGroup: return inputs.first?.time ?? .none
+    case .all where inputs.allSatisfy(\.isTimed), .inTurn where inputs.allSatisfy(\.isTimed): return .given
+    case .passes, .all, .inTurn, .ends:
+      return inputs.contains(where: \.isTimed) ? .ended(at: node.keyword.value, node.keyword.location) : lost ?? .none
+    }
+  }
+
+  /// The signal with the event time that its options give: `time` and what belongs to it.
+  private func timed(_ signal: SignalPlan, _ options: [OptionNode], _ context: SignalContext) -> SignalPlan? {
+    let given = options.filter { EventTimeStep.options.contains($0.key.value) && !$0.value.isPlaceholder }
+    guard let first = given.first else { return signal }
+    guard given.contains(where: { $0.key.value == "time" }) else {
+      diagnostics.report(
+        Diagnostic(
+          .missingParameter, "'\(first.key.value)' belongs to the event time of a signal, but 'time' is missing",
+          at: first.key.location, help: "Add e.g. 'time: timestamp(event.at)'"))
+      return nil
+    }
+    let location = first.key.location
+    let step = ComponentNode(
+      keyword: Located(EventTimeStep.spec.name, at: location),
+      arguments: YAMLNode(
+        .mapping(given.map { Self.entry($0, at: location) }), at: location), location: location)
+    return chain([step], signal, context)
   }
 
   /// The `onError` of a step.
@@ -382,7 +434,7 @@ final class Compilation: SignalCompiler {
     let chained = chain(named.node.chain, origin ?? placeholder, context)
     let input = origin == nil ? nil : chained.map { holding(commandReach(of: $0).later, $0, context) }
     let node = named.node.component
-    let step = addStep(node, context)
+    let step = addStep(node, context, ownsName: false)
     guard let entry = entry(.sink, node) else { return nil }
     var (component, isWhole) = decode(entry, node)
     guard case .sink(var sink) = component else { return nil }
@@ -390,13 +442,16 @@ final class Compilation: SignalCompiler {
     isWhole = bind(&sink, [input?.type ?? .dyn], segment, context, step, node.location) && isWhole
     guard isWhole, let input else { return nil }
     return SinkPlan(
-      name: named.name.value, step: step, keyword: entry.name, input: input, component: sink,
+      name: named.name.value, step: step, keyword: entry.name, input: input, work: RunnableSink(sink),
       segment: segment, location: named.name.location, outboxLimit: outboxLimit(of: node, sink))
   }
 
   // MARK: Components
 
-  func addStep(_ node: ComponentNode, _ context: SignalContext, more: [String] = []) -> StepID {
+  /// - Parameter ownsName: `movedFrom` beside it is the former name of the step, not of the source or sink that it is.
+  func addStep(
+    _ node: ComponentNode, _ context: SignalContext, more: [String] = [], ownsName: Bool = true
+  ) -> StepID {
     var policy: ErrorPolicy?
     if let option = node.options["onError"] {
       policy = option.string.flatMap(ErrorPolicy.init)
@@ -415,7 +470,7 @@ final class Compilation: SignalCompiler {
         key: key("\(context.path)/\(name ?? node.keyword.value)"), fingerprint: fingerprint(node, more),
         delivery: node.options["delivery"].flatMap { delivery($0, of: node, context) },
         settings: StepSettings(node.arguments, inputs: more)))
-    if let option = node.options["movedFrom"] { note(movedFrom: option, context) }
+    if ownsName, let option = node.options["movedFrom"] { note(movedFrom: option, context) }
     return StepID(steps.count - 1)
   }
 

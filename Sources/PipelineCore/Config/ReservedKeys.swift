@@ -8,13 +8,17 @@ package enum ReservedKeys {
     "tests", "patterns", "functions", "plugins", "defaults", "templates", "include", "foreach",
   ]
   package static let function = ["description", "parameters", "returns", "value", "examples"]
-  package static let source = [
-    "description", "onError", "buffer", "cold", "share", "schema", "delivery", "whenLate", "movedFrom",
-  ]
+  package static let source =
+    [
+      "description", "onError", "buffer", "cold", "share", "schema", "delivery", "whenLate", "movedFrom",
+    ] + eventTime
+  /// The options of a source or signal that give its events a time.
+  package static let eventTime = ["time", "lateness", "idle", "maxAhead"]
   /// The keys of a signal other than its origin; `reduce` only with `combineLatest` and `zip`.
-  package static let signal = [
-    "from", "chain", "description", "onError", "buffer", "cold", "share", "schema", "movedFrom",
-  ]
+  package static let signal =
+    [
+      "from", "chain", "description", "onError", "buffer", "cold", "share", "schema", "movedFrom",
+    ] + eventTime
   package static let step = ["name", "description", "onError", "whenLate", "movedFrom"] + stepParameters
   /// Parameters of operators that are written beside the operator's key, because the value of that key is an expression
   /// for the event.

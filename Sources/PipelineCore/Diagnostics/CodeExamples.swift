@@ -296,6 +296,19 @@ package struct CodeExample: Sendable {
     "RX367": file(
       "functions: { down: { parameters: { n: int }, value: \"n < 1 ? 0 : down(n - 1)\" } }\n" + sound,
       "functions: { down: { parameters: { n: int }, value: \"n < 1 ? 0 : n - 1\" } }\n" + sound),
+    "RX643": file(
+      """
+      sources:
+        s: { stdin: { decode: json }, time: event.at }
+      sinks:
+        out: { from: s, chain: [ { takeLast: 100 }, { window: 1m } ], stdout: { encode: json } }
+      """,
+      """
+      sources:
+        s: { stdin: { decode: json }, time: event.at }
+      sinks:
+        out: { from: s, chain: [ { window: 1m } ], stdout: { encode: json } }
+      """),
     "RX368": file(
       "functions: { twice: { parameters: { n: int }, value: n * 2, examples: [ twice(2) == 5 ] } }\n" + sound,
       "functions: { twice: { parameters: { n: int }, value: n * 2, examples: [ twice(2) == 4 ] } }\n" + sound),
@@ -358,7 +371,9 @@ package struct CodeExample: Sendable {
       "window: { every: 1m, max: 1 }", "window: { every: 1m, max: 1000 }", "1", "2"),
     "RX507": when(
       "A step was changed, and the saved state belongs to the old version.",
-      do: "Nothing, if the step may start without state. A step that was only moved keeps its state with 'movedFrom'."),
+      do:
+        "Nothing, if the step may start without state. A step that was only moved, and a source, signal or sink that was only renamed, keep their state with 'movedFrom: OLD-NAME'."
+    ),
     "RX508": running(
       file: command("run: { values: [1], chain: [ { delay: 10ms } ] }"),
       command("whenBusy: queue, run: { values: [1], chain: [ { delay: 10ms } ] }"), "1", "2"),

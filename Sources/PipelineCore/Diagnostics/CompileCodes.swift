@@ -50,11 +50,13 @@ extension Diagnostic.Code {
     "RX367", "A function must not call itself, directly or through others.")
   package static let functionExample = Diagnostic.Code(
     "RX368", "An example of a function is a condition that calls it and holds.")
+  package static let eventTimeEnded = Diagnostic.Code(
+    "RX643", "A window goes by the clock behind a step that keeps no event time.", severity: .warning)
   static let compile: [Diagnostic.Code] = [
     .sectionWithoutEngine, .signalsTooDeep, .schemaType, .schemaFile, .schemaPart,
     .addressInUseTwice, .unansweredRequests, .limitTooSmall, .aggregateMisplaced, .raisedDelivery,
     .lateWithoutMeaning, .noOutbox, .unknownTemplate, .templateForm, .templateArgument, .templateKind, .insertion,
     .templateTooLarge, .foreachForm, .include, .includedKey,
-    .functionCircle, .functionExample,
+    .functionCircle, .functionExample, .eventTimeEnded,
   ]
 }

@@ -1,5 +1,5 @@
 /// `aggregate`: one value of many events, sent at the end: one or more figures, or a fold.
-struct Aggregate: FusableOperator {
+struct Aggregate: FusableOperator, TimedOperator {
   var figures = FiguresParameter()
   var start = LiteralParameter()
   var next = ExpressionParameter()
@@ -104,6 +104,8 @@ struct Aggregate: FusableOperator {
   }
 
   func outputType(_ inputs: [EventType]) -> EventType { figures.isGiven ? EventType(figures.type) : .dyn }
+
+  var timing: Timing { .ends }
 
   func makeStep() -> FusedStep {
     if let form = FiguresForm(figures, firstVariable: 0, limit: maxDistinct) { return FiguresStep(Figures(form)) }

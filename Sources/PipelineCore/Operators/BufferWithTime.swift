@@ -46,7 +46,7 @@ struct BufferWithTime: OperatorComponent {
     Node(self, nodeContext, downstream)
   }
 
-  final class Node: OperatorNode {
+  final class Node: OperatorNode, OutputHolder {
     private let parameters: BufferWithTime
     private var events: [OwnedEvent] = []
     /// Set exactly while `events` is not empty.
@@ -55,6 +55,7 @@ struct BufferWithTime: OperatorComponent {
     init(_ parameters: BufferWithTime, _ nodeContext: NodeContext, _ downstream: Downstream) {
       self.parameters = parameters
       super.init(nodeContext, downstream: downstream)
+      nodeContext.scope.chain?.holders.append(self)
     }
 
     override var heldCount: Int { events.count }
@@ -81,7 +82,12 @@ struct BufferWithTime: OperatorComponent {
       finish()
     }
 
-    override func stop() { cancelWake(&timer) }
+    var nextOutput: Due? { executor.pending(timer).map(Due.init) }
+
+    override func stop() {
+      cancelWake(&timer)
+      nodeContext.scope.chain?.remove(self)
+    }
 
     private func flush() {
       cancelWake(&timer)

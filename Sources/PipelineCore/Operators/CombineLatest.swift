@@ -1,5 +1,5 @@
 /// `combineLatest`: the newest events of all inputs.
-struct CombineLatest: CombiningOperator {
+struct CombineLatest: CombiningOperator, TimedOperator {
   var settle = false
   var settles: Bool { settle }
 
@@ -70,6 +70,8 @@ struct CombineLatest: CombiningOperator {
   static let makesTuple = true
 
   func outputType(_ inputs: [EventType]) -> EventType { .list(inputs) }
+
+  var timing: Timing { settles ? .ends : .all }
 
   func makeNode(_ nodeContext: NodeContext, downstream: Downstream) -> OperatorNode {
     Node(settle, nodeContext, downstream)

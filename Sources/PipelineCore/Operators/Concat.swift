@@ -1,5 +1,5 @@
 /// `concat`: one signal after another.
-struct Concat: CombiningOperator {
+struct Concat: CombiningOperator, TimedOperator {
   static let relaysEvents = true
 
   static let spec = ComponentSpec<Concat>(
@@ -28,6 +28,8 @@ struct Concat: CombiningOperator {
   static let subscribesAgain = true
 
   func outputType(_ inputs: [EventType]) -> EventType { Merge().outputType(inputs) }
+
+  var timing: Timing { .inTurn }
 
   func makeNode(_ nodeContext: NodeContext, downstream: Downstream) -> OperatorNode {
     Node(nodeContext, downstream: downstream)

@@ -1,7 +1,7 @@
 internal import DequeModule
 
 /// `delay`: events and completion are delayed, errors are not.
-struct Delay: OperatorComponent {
+struct Delay: OperatorComponent, TimedOperator {
   var by = TimeSpan.zero
   var limit = 10_000
 
@@ -35,6 +35,8 @@ struct Delay: OperatorComponent {
     ],
     seeAlso: ["throttle", "timeout"])
 
+  var timing: Timing { .passes }
+
   func makeNode(_ nodeContext: NodeContext, downstream: Downstream) -> OperatorNode {
     Node(self, nodeContext, downstream)
   }
@@ -42,7 +44,17 @@ struct Delay: OperatorComponent {
   final class Node: OperatorNode {
     private let parameters: Delay
     /// Events of the same instant share one timer, which the first of them has.
-    private var waiting = Deque<(due: Instant, event: OwnedEvent, timer: Wake)>()
+    private var waiting = Deque<Waiting>()
+
+    private struct Waiting {
+      let due: Instant
+      let event: OwnedEvent
+      var timer: Wake
+      /// The event time.
+      var time = EventTime.unknown
+      /// The watermark that came behind the event, and follows it.
+      var mark = EventTime.unknown
+    }
     private var endTimer = Wake.none
     private var backlog = Backlog()
     private static let end = 1
@@ -57,7 +69,7 @@ struct Delay: OperatorComponent {
       let due = now + parameters.by
       let timer = waiting.last?.due == due ? Wake.none : wake(at: due)
       let event = OwnedEvent(event)
-      waiting.append((due, event, timer))
+      waiting.append(Waiting(due: due, event: event, timer: timer, time: executor.eventTime))
       backlog.added(event, waiting.count, parameters.limit, self)
     }
 
@@ -66,9 +78,33 @@ struct Delay: OperatorComponent {
         waiting.removeFirst()
         backlog.removed(first.event, waiting.count, parameters.limit, self)
         first.event.keep(in: arena)
-        emit(first.event.event)
+        if first.time == EventTime.unknown {
+          emit(first.event.event)
+        } else {
+          executor.withEventTime(first.time) { emit(first.event.event) }
+        }
+        if first.mark != EventTime.unknown { sendAdvance(to: first.mark) }
       }
       if token == Self.end { finish() }
+    }
+
+    /// The watermark is delayed as the events are.
+    override func advance(to time: Int64) {
+      if waiting.isEmpty { sendAdvance(to: time) } else { waiting[waiting.count - 1].mark = time }
+    }
+
+    override func recordTimes(_ state: inout StateWriter) {
+      guard isTimed, !waiting.isEmpty else { return }
+      state.write(each: waiting.map(\.time))
+      state.write(each: waiting.map(\.mark))
+    }
+
+    override func restoreTimes(_ state: inout StateReader, _ inlets: [SavedInlet]) throws(StateFault) {
+      let (times, marks) = (try state.read([Int64].self), try state.read([Int64].self))
+      guard times.count == waiting.count, marks.count == waiting.count else {
+        throw StateFault("the times of its events are missing")
+      }
+      for index in waiting.indices { (waiting[index].time, waiting[index].mark) = (times[index], marks[index]) }
     }
 
     override func skipped(_ token: Int, _ late: Lateness) {
@@ -76,6 +112,7 @@ struct Delay: OperatorComponent {
         waiting.removeFirst()
         backlog.removed(first.event, waiting.count, parameters.limit, self)
         countDropped(first.event.event)
+        if first.mark != EventTime.unknown { sendAdvance(to: first.mark) }
       }
       if token == Self.end { finish() }
     }
@@ -103,7 +140,7 @@ struct Delay: OperatorComponent {
 
     override func restore(_ state: inout StateReader) throws(StateFault) {
       for _ in 0..<(try state.count()) {
-        waiting.append((try state.read(), try state.read(), try state.read()))
+        waiting.append(Waiting(due: try state.read(), event: try state.read(), timer: try state.read()))
       }
       endTimer = try state.read()
       backlog.restore(try state.read(), waiting.lazy.map(\.event), self)

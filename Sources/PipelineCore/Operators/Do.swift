@@ -1,5 +1,5 @@
 /// `do`: a side effect for each event.
-struct Do: OperatorComponent {
+struct Do: OperatorComponent, TimedOperator {
   enum Moment: String, ChoiceParameter {
     case next, error, completed
     var help: String {
@@ -66,6 +66,8 @@ struct Do: OperatorComponent {
     seeAlso: ["log", "initially", "finally", "flattenMap"])
 
   static let seesError = true
+
+  var timing: Timing { .passes }
 
   func makeNode(_ nodeContext: NodeContext, downstream: Downstream) -> OperatorNode {
     Node(self, nodeContext, downstream)

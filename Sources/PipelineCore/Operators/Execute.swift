@@ -52,13 +52,9 @@ struct Execute: OperatorComponent {
   }
 
   /// Its inputs are the stream of events and the command.
-  final class Node: MultiInletNode {
+  final class Node: CommandCaller {
     private let parameters: Execute
     private var command: Command.Running?
-    private var pending = 0
-    private var inputEnded = false
-    /// The number that identifies it to the command.
-    private(set) var serial: UInt64 = 0
 
     init(_ parameters: Execute, _ nodeContext: NodeContext, _ downstream: Downstream) {
       self.parameters = parameters
@@ -112,50 +108,13 @@ struct Execute: OperatorComponent {
         body: Array(#"{"status":"\#(word)"}"#.utf8))
     }
 
-    // MARK: From the command
-
-    func began() { pending += 1 }
-
-    func pass(_ event: Event) { emit(event) }
-
-    /// A newer event has replaced this one, whose execution waited or was running.
-    func superseded(_ event: OwnedEvent) {
-      event.keep(in: arena)
-      countSuperseded(event.event)
-      ended()
-    }
-
-    func ended() {
-      pending -= 1
-      finishIfOver()
-    }
-
     /// The command sends no events through this inlet, and does not end before its callers.
     override func receive(_ event: Event, from inlet: Inlet) {}
-
-    override func complete() {
-      inputEnded = true
-      finishIfOver()
-    }
-
-    private func finishIfOver() {
-      if inputEnded, pending == 0 { finish() }
-    }
 
     override func stop() {
       super.stop()
       command?.detach(self)
       command = nil
-    }
-
-    override func save(_ state: inout StateWriter) {
-      state.write(serial)
-      state.write(inputEnded)
-    }
-
-    override func restore(_ state: inout StateReader) throws(StateFault) {
-      serial = try state.read()
-      inputEnded = try state.read()
     }
   }
 }

@@ -1,5 +1,5 @@
 /// `finally`: a side effect at the end.
-struct Finally: OperatorComponent {
+struct Finally: OperatorComponent, TimedOperator {
   var signal = SignalParameter()
 
   static let relaysEvents = true
@@ -33,6 +33,8 @@ struct Finally: OperatorComponent {
     seeAlso: ["initially", "do", "catch"])
 
   static let seesError = true
+
+  var timing: Timing { .passes }
 
   func makeNode(_ nodeContext: NodeContext, downstream: Downstream) -> OperatorNode {
     Node(signal.required, nodeContext, downstream)

@@ -1,5 +1,5 @@
 /// `flattenMap`: a signal, or a list, for each event.
-struct FlattenMap: OperatorComponent, NamingOperator {
+struct FlattenMap: OperatorComponent, NamingOperator, TimedOperator {
   enum Policy: String, ChoiceParameter {
     case merge, concat, latest, exhaust
     var help: String {
@@ -92,6 +92,8 @@ struct FlattenMap: OperatorComponent, NamingOperator {
     if case .list(let element) = list.type { return EventType(element) }
     return .dyn
   }
+
+  var timing: Timing { .passes }
 
   func makeNode(_ nodeContext: NodeContext, downstream: Downstream) -> OperatorNode {
     if let program = list.program { return ListNode(program, nodeContext, downstream) }

@@ -1,7 +1,7 @@
 internal import DequeModule
 
 /// `gate`: events pass while another signal is true.
-struct Gate: OperatorComponent {
+struct Gate: OperatorComponent, TimedOperator {
   enum WhileClosed: String, ChoiceParameter {
     case drop, latest, hold
     var help: String {
@@ -65,6 +65,8 @@ struct Gate: OperatorComponent {
         "gate: { signal: other, whileClosed: hold }"),
     ],
     seeAlso: ["skipUntil", "takeUntil", "if"])
+
+  var timing: Timing { .passes }
 
   func makeNode(_ nodeContext: NodeContext, downstream: Downstream) -> OperatorNode {
     Node(self, nodeContext, downstream)

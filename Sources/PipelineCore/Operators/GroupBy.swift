@@ -1,5 +1,5 @@
 /// `groupBy`: a separate chain for each key.
-struct GroupBy: OperatorComponent {
+struct GroupBy: OperatorComponent, TimedOperator {
   var key = ExpressionParameter()
   var chain = ChainParameter()
   var idle: TimeSpan?
@@ -15,7 +15,9 @@ struct GroupBy: OperatorComponent {
       events and of what inner signals send. A group lives until the signal ends, or until it has \
       had no event for `idle`; then its chain completes, and a later event with the key starts a new group. A group \
       without state is discarded: see `window`. An event that would need more than `maxGroups` groups goes to the \
-      errors output. At the end the groups complete in the order of their creation.
+      errors output. At the end the groups complete in the order of their creation; what steps at the start of the \
+      chains still hold because its time has not come (windows, buffers) is sent in the order of its time, the \
+      earliest first, as it would have been later.
       """,
     parameters: [
       .init("key", \.key, primary: true, required: true, "The key: a text, number, boolean, null or a list of these."),
@@ -30,7 +32,7 @@ struct GroupBy: OperatorComponent {
     ],
     edges: EdgeCases(
       error: "Passed on at once; the groups end with it.",
-      completion: "Completes all groups in the order of their creation, then itself.",
+      completion: "Sends what windows of all groups hold, the earliest first; completes the groups, then itself.",
       disposal: "Unsubscribes from the input and cancels all groups with their timers."),
     memory: "The state of each group's chain, at most `maxGroups`; with `idle`, one timer each.",
     persistence: .state(version: 3),
@@ -55,6 +57,12 @@ struct GroupBy: OperatorComponent {
     seeAlso: ["scan", "distinctUntilChanged"])
 
   func outputType(_ inputs: [EventType]) -> EventType { chain.plan?.type ?? inputs.first ?? .dyn }
+
+  /// The chains keep event time where they are fused, so that their steps can share one clock.
+  var timing: Timing {
+    guard let plan = chain.plan else { return .passes }
+    return plan.type.isTimed && (plan.run != nil || plan.origin == .input) ? .passes : .ends
+  }
 
   func makeNode(_ nodeContext: NodeContext, downstream: Downstream) -> OperatorNode {
     Node(self, nodeContext, downstream)
@@ -140,6 +148,9 @@ struct GroupBy: OperatorComponent {
     /// The number of groups of the shared run whose chains have not completed.
     private var running = 0 { didSet { counters.pointee.groups &+= running &- oldValue } }
     private let buffer = OutputBuffer()
+    /// The steps that go by the event time of the stream, if the groups share no run.
+    private lazy var followers =
+      plan?.endingSteps.filter { execution.plan.components[$0.number].map(Self.follows) ?? false } ?? []
 
     init(_ parameters: GroupBy, _ nodeContext: NodeContext, _ downstream: Downstream) {
       idle = parameters.idle
@@ -237,7 +248,7 @@ struct GroupBy: OperatorComponent {
 
     private func scope(of group: Group, _ subject: Subject, _ outer: Scope) -> Scope {
       outer.with(
-        subject: subject, key: OwnedValue(group.key), frames: frames, time: time, chain: forgets ? group : nil)
+        subject: subject, key: OwnedValue(group.key), frames: frames, time: time, chain: group)
     }
 
     /// The group is retained by ``groups``.
@@ -310,6 +321,25 @@ struct GroupBy: OperatorComponent {
       finishIfOver()
     }
 
+    private static func follows(_ component: any Component) -> Bool {
+      (component as? any TimedOperator)?.followsStream ?? false
+    }
+
+    /// Completes all groups. What waits for its time comes in the order of time, whichever group holds it.
+    private func completeAll() {
+      let groups = inOrder.filter { $0.number >= 0 }
+      for step in plan?.endingSteps ?? [] {
+        FusedRun.sendOutputs(
+          of: groups.flatMap { group -> [LateStep] in
+            if let shared { return [shared.lateStep(step, of: group)].compactMap { $0 } }
+            return group.runs.compactMap { $0._withUnsafeGuaranteedRef { $0.lateStep(step) } }
+          })
+      }
+      // Those that wait for no time come first.
+      let waiting = groups.map { ($0, $0.nextOutput ?? Due(Instant(nanoseconds: .min), 0)) }
+      for (group, _) in waiting.sorted(by: { ($0.1, $0.0.token) < ($1.1, $1.0.token) }) { complete(group) }
+    }
+
     /// Completes the group.
     private func complete(_ group: Group) {
       group.subject?.complete()
@@ -327,6 +357,8 @@ struct GroupBy: OperatorComponent {
     }
 
     override func owner(number: Int) -> AnyObject? { opening[number] }
+
+    override var holdsForInner: Bool { false }
 
     override func completed(_ inlet: Inlet) {
       // The group of a chain that completes early (`take`) stays known, so that its key does not start a new one.
@@ -348,9 +380,19 @@ struct GroupBy: OperatorComponent {
       groups.compactMap { $0?.takeUnretainedValue() }.sorted { $0.token < $1.token }
     }
 
+    /// The steps of all groups share the clocks, which advance step by step: what one step sends comes before the next one advances.
+    override func advance(to time: Int64) {
+      if let shared {
+        shared.advance(to: time)
+      } else {
+        for step in followers { self.time.clock(of: step).advance(to: time) }
+      }
+      passOn(time)
+    }
+
     override func complete() {
       outerEnded = true
-      for group in inOrder where group.number >= 0 { complete(group) }
+      completeAll()
       finishIfOver()
     }
 

@@ -1,5 +1,5 @@
 /// `initially`: a side effect before subscribing.
-struct Initially: OperatorComponent {
+struct Initially: OperatorComponent, TimedOperator {
   var signal = SignalParameter()
 
   static let spec = ComponentSpec<Initially>(
@@ -32,6 +32,8 @@ struct Initially: OperatorComponent {
     seeAlso: ["finally", "do", "then"])
 
   static let subscribesAgain = true
+
+  var timing: Timing { .passes }
 
   func makeNode(_ nodeContext: NodeContext, downstream: Downstream) -> OperatorNode {
     Node(signal.required, nodeContext, downstream)

@@ -1,5 +1,5 @@
 /// `merge`: the events of several signals as they arrive.
-struct Merge: CombiningOperator, NamingOperator {
+struct Merge: CombiningOperator, NamingOperator, TimedOperator {
   static let relaysEvents = true
 
   static let spec = ComponentSpec<Merge>(
@@ -27,6 +27,8 @@ struct Merge: CombiningOperator, NamingOperator {
   func outputType(_ inputs: [EventType]) -> EventType {
     .either(inputs)
   }
+
+  var timing: Timing { .all }
 
   func makeNode(_ nodeContext: NodeContext, downstream: Downstream) -> OperatorNode {
     Node(nodeContext, downstream: downstream)

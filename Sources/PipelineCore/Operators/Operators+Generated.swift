@@ -24,6 +24,7 @@ extension Catalogue {
     CatalogueEntry(row: Distinct.self, "distinct"),
     CatalogueEntry(row: DistinctUntilChanged.self, "distinctUntilChanged"),
     CatalogueEntry(operator: Do.self, "do"),
+    CatalogueEntry(operator: EventTimeStep.self, "eventTime"),
     CatalogueEntry(operator: ExecLines.self, "exec"),
     CatalogueEntry(operator: Execute.self, "execute"),
     CatalogueEntry(row: Filter.self, "filter"),

@@ -1,5 +1,5 @@
 /// `race`: only the signal that sends first.
-struct Race: CombiningOperator {
+struct Race: CombiningOperator, TimedOperator {
   static let relaysEvents = true
 
   static let spec = ComponentSpec<Race>(
@@ -27,6 +27,8 @@ struct Race: CombiningOperator {
     seeAlso: ["merge", "timeout"])
 
   func outputType(_ inputs: [EventType]) -> EventType { Merge().outputType(inputs) }
+
+  var timing: Timing { .all }
 
   func makeNode(_ nodeContext: NodeContext, downstream: Downstream) -> OperatorNode {
     Node(nodeContext, downstream: downstream)

@@ -1,7 +1,7 @@
 internal import DequeModule
 
 /// `retry`: subscribes again after an error.
-struct Retry: OperatorComponent {
+struct Retry: OperatorComponent, TimedOperator {
   /// How often: a number of times, or forever.
   struct Count: ParameterValue {
     /// Nil: forever.
@@ -98,6 +98,8 @@ struct Retry: OperatorComponent {
       """,
       .conflictingParameters, help: "Give 'maxDelay' a value of at least \(delay)")
   }
+
+  var timing: Timing { .passes }
 
   func makeNode(_ nodeContext: NodeContext, downstream: Downstream) -> OperatorNode {
     Node(self, nodeContext, downstream)

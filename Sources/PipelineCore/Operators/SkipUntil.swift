@@ -1,5 +1,5 @@
 /// `skipUntil`: drops events until a condition is true, or until another signal sends.
-struct SkipUntil: OperatorComponent {
+struct SkipUntil: OperatorComponent, TimedOperator {
   var condition = ExpressionParameter()
   var signal = SignalParameter()
 
@@ -41,6 +41,8 @@ struct SkipUntil: OperatorComponent {
   func validate(_ context: inout DecodingContext) {
     context.requireOne("where", condition.isGiven, or: "signal", signal.isGiven)
   }
+
+  var timing: Timing { .passes }
 
   func makeNode(_ nodeContext: NodeContext, downstream: Downstream) -> OperatorNode {
     Node(self, nodeContext, downstream)

@@ -1,5 +1,5 @@
 /// `subscribeOn`: subscribes in the order of named schedulers.
-struct SubscribeOn: OperatorComponent {
+struct SubscribeOn: OperatorComponent, TimedOperator {
   var scheduler = ""
   private var number = 0
 
@@ -33,6 +33,8 @@ struct SubscribeOn: OperatorComponent {
   mutating func bind(_ binder: inout Binder) { number = binder.number(ofScheduler: scheduler) }
 
   static let subscribesAgain = true
+
+  var timing: Timing { .passes }
 
   func makeNode(_ nodeContext: NodeContext, downstream: Downstream) -> OperatorNode {
     Node(PriorityQueue.scheduler(number), nodeContext, downstream)

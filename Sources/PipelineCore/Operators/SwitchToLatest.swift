@@ -1,5 +1,5 @@
 /// `switchToLatest`: a signal for each event; only the newest one runs.
-struct SwitchToLatest: OperatorComponent {
+struct SwitchToLatest: OperatorComponent, TimedOperator {
   var signal = SignalParameter()
 
   static let spec = ComponentSpec<SwitchToLatest>(
@@ -37,6 +37,8 @@ struct SwitchToLatest: OperatorComponent {
     seeAlso: ["flattenMap", "then"])
 
   func outputType(_ inputs: [EventType]) -> EventType { signal.plan?.type ?? .dyn }
+
+  var timing: Timing { .passes }
 
   func makeNode(_ nodeContext: NodeContext, downstream: Downstream) -> OperatorNode {
     var parameters = FlattenMap()

@@ -1,5 +1,5 @@
 /// `takeUntil`: events until another signal sends, or until a condition is true.
-struct TakeUntil: OperatorComponent {
+struct TakeUntil: OperatorComponent, TimedOperator {
   var signal = SignalParameter()
   var condition = ExpressionParameter()
 
@@ -53,6 +53,8 @@ struct TakeUntil: OperatorComponent {
   func validate(_ context: inout DecodingContext) {
     context.requireOne("signal", signal.isGiven, or: "where", condition.isGiven)
   }
+
+  var timing: Timing { .passes }
 
   func makeNode(_ nodeContext: NodeContext, downstream: Downstream) -> OperatorNode {
     Node(self, nodeContext, downstream)

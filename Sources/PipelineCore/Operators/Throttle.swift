@@ -73,7 +73,7 @@ struct Throttle: OperatorComponent {
     Node(self, nodeContext, downstream)
   }
 
-  final class Node: OperatorNode {
+  final class Node: OperatorNode, OutputHolder {
     private let parameters: Throttle
     private let program: Program?
     private lazy var frame = sharedFrame()
@@ -87,6 +87,7 @@ struct Throttle: OperatorComponent {
       self.parameters = parameters
       program = parameters.when.program
       super.init(nodeContext, downstream: downstream)
+      nodeContext.scope.chain?.holders.append(self)
     }
 
     override func receive(_ event: Event) {
@@ -133,7 +134,14 @@ struct Throttle: OperatorComponent {
 
     override var heldCount: Int { held == nil ? 0 : 1 }
 
-    override func stop() { drop() }
+    var nextOutput: Due? {
+      held == nil ? nil : [timer, deadline].compactMap { executor.pending($0).map(Due.init) }.min()
+    }
+
+    override func stop() {
+      drop()
+      nodeContext.scope.chain?.remove(self)
+    }
 
     private func drop() {
       cancelWake(&timer)

@@ -1,5 +1,5 @@
 /// `timeout`: an error if the signal has not completed in time.
-struct Timeout: OperatorComponent {
+struct Timeout: OperatorComponent, TimedOperator {
   var after = TimeSpan.zero
 
   static let relaysEvents = true
@@ -32,6 +32,8 @@ struct Timeout: OperatorComponent {
       .init(.failing, "give up a request that takes too long", "timeout: 5s")
     ],
     seeAlso: ["retry", "catch"])
+
+  var timing: Timing { .passes }
 
   func makeNode(_ nodeContext: NodeContext, downstream: Downstream) -> OperatorNode {
     Node(after, nodeContext, downstream)

@@ -1,5 +1,5 @@
 /// `timeoutBetween`: an error if the signal is silent for too long.
-struct TimeoutBetween: OperatorComponent {
+struct TimeoutBetween: OperatorComponent, TimedOperator {
   var gap = TimeSpan.zero
 
   static let spec = ComponentSpec<TimeoutBetween>(
@@ -33,6 +33,8 @@ struct TimeoutBetween: OperatorComponent {
       .init(.failing, "fail when a stream stalls", "timeoutBetween: 30s")
     ],
     seeAlso: ["timeout", "absence", "retry"])
+
+  var timing: Timing { .passes }
 
   func makeNode(_ nodeContext: NodeContext, downstream: Downstream) -> OperatorNode {
     Node(gap, nodeContext, downstream)

@@ -20,8 +20,6 @@ extension Window {
     @exclusivity(unchecked) private var last = Instant(nanoseconds: 0)
     /// Set only with `idle`, while there are events.
     @exclusivity(unchecked) private var timer = Wake.none
-    /// Times outside this range are rejected, so that sums of times and spans cannot overflow.
-    private static let range = -(Int64(1) << 62)...(Int64(1) << 62)
     private static let idleToken = 0
     private static let dueToken = 1
 
@@ -46,15 +44,24 @@ extension Window {
     }
 
     override func apply(_ event: inout Event, _ frame: EventFrame, _ run: FusedRun) -> StepVerdict {
-      guard let program = form.time, let clock else { return .drop }
-      let value = program.evaluate(frame)
-      if value.isError { return failed(event, value, program, frame, run) }
-      guard let time = nanoseconds(value) else {
-        return refused(
-          event, .unexpectedValue,
-          value.is(.timestamp)
-            ? "the time of an event is not between 1824 and 2116"
-            : "'time' of window must be a timestamp, not \(value.kindName)", run)
+      guard let clock else { return .drop }
+      let time: Int64
+      if let program = form.time {
+        let value = program.evaluate(frame)
+        if value.isError { return failed(event, value, program, frame, run) }
+        guard let own = EventTime.nanoseconds(value) else {
+          return refused(
+            event, .unexpectedValue,
+            value.is(.timestamp)
+              ? "the time of an event is not between 1824 and 2116"
+              : "'time' of window must be a timestamp, not \(value.kindName)", run)
+        }
+        time = own
+      } else {
+        time = run.executor.eventTime
+        guard time != EventTime.unknown else {
+          return refused(event, .unexpectedValue, "the event has no event time: no source or signal gave it one", run)
+        }
       }
       guard !isLate(time) else {
         return refused(event, .eventTooLate, "the event came after its window was closed", run)
@@ -71,21 +78,26 @@ extension Window {
         last = now
         if let idle = form.idle, !timer.isSet { timer = wake(at: last + idle, Self.idleToken) }
       }
-      clock.advance(to: time &- form.lateness)
+      if form.time != nil { clock.advance(to: time &- form.lateness) }
       return refusal ?? .keep
     }
 
-    private func nanoseconds(_ value: Value) -> Int64? {
-      guard value.is(.timestamp) else { return nil }
-      let (scaled, overflow) = value.asInt.multipliedReportingOverflow(by: 1_000_000_000)
-      guard !overflow, Self.range.contains(scaled) else { return nil }
-      return scaled &+ Int64(value.length)
+    /// A window that goes by the stream's time closes when that has advanced.
+    override func advance(to time: Int64) {
+      if form.time == nil { clock?.advance(to: time) }
     }
 
-    /// The first multiple of `every` after `time`.
+    /// Sends a window that ends at `end`, where the next one may begin. What is sent has the last time of the window.
+    private func send(_ content: Content, from start: Int64, to last: Int64, endingAt end: Int64) {
+      if form.time != nil { return send(content, from: start, to: last) }
+      run.executor.withEventTime(end &- 1) { send(content, from: start, to: last) }
+    }
+
+    /// The first end of a window after `time`. Windows begin at multiples of `every`.
     private func boundary(after time: Int64) -> Int64 {
-      let (quotient, rest) = time.quotientAndRemainder(dividingBy: form.every)
-      return (quotient &+ (rest < 0 ? 0 : 1)) &* form.every
+      let offset = form.length % form.every
+      let (quotient, rest) = (time &- offset).quotientAndRemainder(dividingBy: form.every)
+      return (quotient &+ (rest < 0 ? 0 : 1)) &* form.every &+ offset
     }
 
     /// The end of the first open window that contains an event of this time.
@@ -188,11 +200,8 @@ extension Window {
 
     override func timeCame(_ token: Int) {
       if token == Self.dueToken {
-        // Later windows must wait: the windows of all groups are sent in the order of their ends.
-        let time = dueAt
         due = .none
-        dueAt = .max
-        close(upTo: time)
+        closeDue()
         return
       }
       timer = .none
@@ -202,6 +211,22 @@ extension Window {
       } else {
         closeAll()
       }
+    }
+
+    override var nextOutput: Due? {
+      kept.isEmpty || dueAt == .max ? nil : Due(Instant(nanoseconds: dueAt), serial)
+    }
+
+    override func sendNextOutput() {
+      clock?.cancel(&due)
+      closeDue()
+    }
+
+    /// Closes what ends at `dueAt`. Later windows must wait: the windows of all groups are sent in the order of their ends.
+    private func closeDue() {
+      let time = dueAt
+      dueAt = .max
+      close(upTo: time)
     }
 
     private func close(upTo time: Int64) {
@@ -221,7 +246,7 @@ extension Window {
         let isTumbling = isWhole && form.every >= form.length
         removeFirst(isTumbling ? kept.count : position(after: end &+ form.every &- form.length &- 1))
         nextEnd = kept.isEmpty ? .max : max(boundary(after: kept[0].at), end &+ form.every)
-        if !window.isEmpty { send(events, from: end &- form.length, to: end) }
+        if !window.isEmpty { send(events, from: end &- form.length, to: end, endingAt: end) }
       }
     }
 
@@ -235,10 +260,11 @@ extension Window {
         }
         nextEnd = end &+ form.gap
         guard nextEnd <= time else { return }
+        let whole = nextEnd
         let events = content(0..<count)
         removeFirst(count)
         nextEnd = kept.first.map { $0.at &+ form.gap } ?? .max
-        send(events, from: first.at, to: end)
+        send(events, from: first.at, to: end, endingAt: whole)
       }
     }
 
@@ -278,7 +304,7 @@ extension Window {
       lowerBound = try state.read()
       last = try state.read()
       timer = try state.read()
-      for entry in kept where !Self.range.contains(entry.at) {
+      for entry in kept where !EventTime.range.contains(entry.at) {
         throw StateFault("the time of an event is out of range")
       }
       for index in kept.indices.dropFirst() where kept[index - 1].at > kept[index].at {

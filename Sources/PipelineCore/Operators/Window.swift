@@ -1,5 +1,5 @@
 /// `window`: lists of events that belong together by time or by number.
-struct Window: FusableOperator {
+struct Window: FusableOperator, TimedOperator {
   var every: TimeSpan?
   var length: TimeSpan?
   var count: Int?
@@ -8,6 +8,9 @@ struct Window: FusableOperator {
   var inclusive = false
   var maxLength: TimeSpan?
   var time = ExpressionParameter()
+  var byClock = false
+  /// Whether it goes by the event time of the stream; set when it is bound.
+  private(set) var followsStream = false
   var lateness = TimeSpan.zero
   var idle: TimeSpan?
   var to = MappingParameter()
@@ -17,6 +20,7 @@ struct Window: FusableOperator {
 
   static let changesValue = true
   var sendsLater: Bool { true }
+  var endsByTime: Bool { count == nil }
 
   /// Spans of event time are limited to about 36 years, so that sums of spans and times cannot overflow.
   private static let span = Int64(1)...(1 << 60)
@@ -32,10 +36,14 @@ struct Window: FusableOperator {
       most `maxLength`.
 
       **Event time**: with `time`, an expression that returns a timestamp, `every` and `gap` refer to the events' \
-      times. Windows of `every` start at multiples of it since 1970. A window closes when an event comes whose time \
+      times. Windows of `every` start at multiples of it since 1970, also those with another `length`. A window closes when an event comes whose time \
       is `lateness` past its end; until then events may come in any order, and are sent in the order of their times. \
       An event whose windows are all closed goes to the errors output. With `idle`, all windows close after that \
       time without events.
+
+      **Event time of the stream**: without `time`, a window of `every` or `gap` goes by the time that `time` beside \
+      a source or signal gives its events, if one does: see [event time](../../event-time.md). It then closes when the \
+      watermark has reached its end. With `clock` it goes by the clock nevertheless.
 
       **In `groupBy`** the groups are parts of one stream. An event of any group closes the windows of all groups \
       that end before its time, the earliest first, and the time of the stream decides whether an event is late. \
@@ -48,8 +56,8 @@ struct Window: FusableOperator {
       long as the common divisor, so 5 minutes every minute keep five sets of figures.
 
       The event is the list, or the result of `to` for `events`, `start` and `end` (by number and by session: the \
-      times of the first and the last event). Completion sends the open windows; an error drops them. An event \
-      beyond `max` goes to the errors output.
+      times of the first and the last event). Completion sends the open windows, also overlapping ones, the earliest \
+      first; an error drops them. An event beyond `max` goes to the errors output.
       """,
     parameters: [
       .init("every", \.every, primary: true, range: span, "The time from one window to the next."),
@@ -63,7 +71,10 @@ struct Window: FusableOperator {
       .init("gap", \.gap, range: span, "The pause that ends a session."),
       .init("inclusive", \.inclusive, applies: .with("gap"), "A pause of exactly `gap` does not end a session."),
       .init("maxLength", \.maxLength, range: span, applies: .with("gap"), "How long a session may last."),
-      .init("time", \.time, "When an event happened."),
+      .init(
+        "time", \.time,
+        "When an event happened; by default, the time that its source gives it, or else that of its arrival."),
+      .init("clock", \.byClock, "Go by the clock, although the events have a time."),
       .init(
         "lateness", \.lateness, range: 0...(1 << 60), applies: .with("time"), "How far events may be out of order."),
       .init("idle", \.idle, range: span, applies: .with("time"), "Close all windows after this time without events."),
@@ -96,8 +107,8 @@ struct Window: FusableOperator {
         "figures", "window: { every: 4ms, aggregate: { n: count(), top: max(event) } }", in: "-1-2---3-|",
         out: "----p---q|", values: ["p": "{n: 2, top: 2}", "q": "{n: 1, top: 3}"]),
       .marble(
-        "by number", "window: { count: 3, step: 1 }", in: "-1-2-3-4-|", out: "-----p-q-|",
-        values: ["p": "[1, 2, 3]", "q": "[2, 3, 4]"]),
+        "by number", "window: { count: 3, step: 1 }", in: "-1-2-3-4-|", out: "-----p-q-(rs|)",
+        values: ["p": "[1, 2, 3]", "q": "[2, 3, 4]", "r": "[3, 4]", "s": "[4]"]),
       .marble(
         "sessions", "window: { gap: 3ms }", in: "-1-2-----3-|", out: "------p----(q|)",
         values: ["p": "[1, 2]", "q": "[3]"]),
@@ -125,6 +136,7 @@ struct Window: FusableOperator {
     persistence: .state(version: 2),
     lateness: .leavesOut("Windows that were due are dropped.") { window, value in
       if window.count != nil { return "it goes by number" }
+      if window.followsStream { return "it goes by the times of events" }
       guard window.time.isGiven else { return nil }
       if window.idle == nil { return "it goes by the times of events" }
       return value == .skip ? "the events of an idle stream are complete, however late" : nil
@@ -162,6 +174,10 @@ struct Window: FusableOperator {
         "Write 'window: 1m', 'window: { count: 100 }' or 'window: { gap: 30s }'")
       return
     }
+    if byClock, time.isGiven || count != nil {
+      conflict(
+        "'clock' of 'window' cannot go with '\(time.isGiven ? "time" : "count")'", "Remove one of them")
+    }
     if time.isGiven {
       for (name, isGiven) in [("count", count != nil), ("maxLength", maxLength != nil), ("empty", empty)] where isGiven
       {
@@ -179,6 +195,26 @@ struct Window: FusableOperator {
     }
   }
 
+  mutating func bind(_ binder: inout Binder) {
+    guard !time.isGiven, !byClock, count == nil, let input = binder.inputs.first else { return }
+    followsStream = input.isTimed
+    if followsStream {
+      for (name, isGiven) in [("maxLength", maxLength != nil), ("empty", empty)] where isGiven {
+        binder.diagnostics.report(
+          Diagnostic(
+            .conflictingParameters, "'\(name)' of 'window' cannot go with the event time of the stream",
+            at: binder.location, help: "Remove it, or write 'clock: true' for a window by the clock"))
+      }
+    }
+    binder.warnOfLostTime("window")
+  }
+
+  var timeNote: String? {
+    followsStream ? "closes by the event time of the stream, when the watermark has reached its end" : nil
+  }
+
+  var timing: Timing { followsStream ? .passes : .ends }
+
   func outputType(_ inputs: [EventType]) -> EventType {
     if aggregate.isGiven { return EventType(aggregate.type) }
     return EventType(to.isGiven ? to.type : .list(inputs.first?.type ?? .dyn))
@@ -189,7 +225,7 @@ struct Window: FusableOperator {
   func makeStep(beside first: FusedStep) -> FusedStep { makeStep(unsafeDowncast(first, to: Step.self).form) }
 
   private func makeStep(_ form: Form) -> FusedStep {
-    if time.isGiven { return EventTimeStep(form) }
+    if time.isGiven || followsStream { return EventTimeStep(form) }
     if count != nil { return CountStep(form) }
     return gap != nil ? SessionStep(form) : TimeStep(form)
   }

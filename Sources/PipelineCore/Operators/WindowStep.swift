@@ -239,8 +239,6 @@ extension Window {
   final class CountStep: Step {
     /// The number of events to skip before the next window starts.
     private var skipped = 0
-    /// The number of events since the last window was sent.
-    private var fresh = 0
     /// The number of events that are kept or counted.
     private var held = 0
 
@@ -263,7 +261,6 @@ extension Window {
       } else {
         keep(Kept(at: 0, wall: wall, event: form.held(event)))
       }
-      fresh += 1
       held += 1
       if held == form.count { flush() }
       return .keep
@@ -273,7 +270,6 @@ extension Window {
       guard let first = kept.first, let last = kept.last else { return }
       let events = content(0..<kept.count)
       let count = held
-      fresh = 0
       held = max(0, count - form.step)
       if form.step >= count { skipped = form.step - count }
       removeFirst(form.step >= count ? kept.count : form.figures == nil ? form.step : form.step / Int(form.slice))
@@ -281,20 +277,21 @@ extension Window {
     }
 
     override func complete(_ run: FusedRun) -> Value? {
-      if fresh > 0 { flush() }
+      while !kept.isEmpty, !isStopped { flush() }
       return nil
     }
 
     override func save(_ state: inout StateWriter) {
       saveKept(&state, isMonotonic: false)
       state.write(skipped)
-      state.write(fresh)
+      state.write(held)
     }
 
     override func restore(_ state: inout StateReader) throws(StateFault) {
       try restoreKept(&state, isMonotonic: false)
       skipped = try state.read(in: 0...form.step)
-      fresh = try state.read(in: 0...form.count)
+      // Once the number of events since the last window.
+      _ = try state.read(in: 0...form.count)
       held = eventCount
       guard held < form.count else { throw StateFault("there are too many events") }
     }
@@ -307,8 +304,6 @@ extension Window {
     private var timer = Wake.none
     /// The end of the window that the timer is for.
     private var end: Int64 = 0
-    /// The number of events since the last window was sent.
-    private var fresh = 0
 
     override var isFresh: Bool { kept.isEmpty && !timer.isSet }
 
@@ -343,7 +338,6 @@ extension Window {
         if let refusal = refusal(of: event, run) { return refusal }
         keep(Kept(at: at, wall: wall, event: form.held(event)))
       }
-      fresh += 1
       if !timer.isSet { setTimer(nextEnd) }
       return .keep
     }
@@ -361,7 +355,6 @@ extension Window {
         let rounds = kept.isEmpty ? (late.restored.nanoseconds &- end) / form.every : 0
         end = end &+ (rounds &+ 1) &* form.every
       }
-      fresh = eventCount
       if form.sendsEmpty || !kept.isEmpty { setTimer(end) }
     }
 
@@ -385,20 +378,17 @@ extension Window {
       let wall = run.executor.wallTime &- (now.nanoseconds &- closed)
       let window = window(closed)
       let events = content(window)
-      fresh = 0
       removeFirst(kept.firstIndex { $0.at >= closed &+ form.every &- form.length } ?? kept.count)
       if form.sendsEmpty || !kept.isEmpty { setTimer(closed &+ form.every) }
       if form.sendsEmpty || !window.isEmpty { send(events, from: wall &- form.length, to: wall) }
     }
 
+    override var nextOutput: Due? { kept.isEmpty ? nil : due(timer) }
+
+    override func sendNextOutput() { close() }
+
     override func complete(_ run: FusedRun) -> Value? {
-      guard fresh > 0 else { return nil }
-      let window = kept.firstIndex { $0.at >= end &- form.length }.map { $0..<kept.count } ?? 0..<0
-      let events = content(window)
-      let wall = run.executor.wallTime &+ (end &- now.nanoseconds)
-      fresh = 0
-      removeFirst(kept.count)
-      if !window.isEmpty { send(events, from: wall &- form.length, to: wall) }
+      while !kept.isEmpty, !isStopped { close() }
       return nil
     }
 
@@ -412,7 +402,7 @@ extension Window {
       state.write(Instant(nanoseconds: origin))
       state.write(timer)
       state.write(Instant(nanoseconds: end))
-      state.write(fresh)
+      state.write(eventCount)
     }
 
     override func restore(_ state: inout StateReader) throws(StateFault) {
@@ -420,7 +410,8 @@ extension Window {
       origin = try state.read(Instant.self).nanoseconds
       timer = try state.read()
       end = try state.read(Instant.self).nanoseconds
-      fresh = try state.read(in: 0...eventCount)
+      // Once the number of events since the last window.
+      _ = try state.read(in: 0...eventCount)
     }
   }
 
@@ -493,6 +484,15 @@ extension Window {
       let events = content(0..<kept.count)
       removeFirst(kept.count)
       send(events, from: form.figures == nil ? first.wall : began, to: last.wall)
+    }
+
+    override var nextOutput: Due? { [timer, deadline].compactMap(due).min() }
+
+    override func sendNextOutput() {
+      guard let due = nextOutput else { return }
+      if end <= due.time || latest <= due.time { return close() }
+      cancelWake(&timer)
+      timer = wake(at: end)
     }
 
     override func complete(_ run: FusedRun) -> Value? {

@@ -1,5 +1,5 @@
 /// `withLatestFrom`: each event together with the newest event of another signal.
-struct WithLatestFrom: OperatorComponent {
+struct WithLatestFrom: OperatorComponent, TimedOperator {
   var signal = SignalParameter()
   var reduce = MappingParameter()
   var settles: Bool { true }
@@ -50,6 +50,8 @@ struct WithLatestFrom: OperatorComponent {
   func outputType(_ inputs: [EventType]) -> EventType {
     EventType(reduce.isGiven ? reduce.type : .list(.dyn))
   }
+
+  var timing: Timing { .passes }
 
   func makeNode(_ nodeContext: NodeContext, downstream: Downstream) -> OperatorNode {
     Node(self, nodeContext, downstream)

@@ -1,7 +1,7 @@
 internal import DequeModule
 
 /// `zip`: combines the events of several signals by position.
-struct Zip: CombiningOperator {
+struct Zip: CombiningOperator, TimedOperator {
   var limit = 1000
 
   static let spec = ComponentSpec<Zip>(
@@ -48,6 +48,8 @@ struct Zip: CombiningOperator {
   static let makesTuple = true
 
   func outputType(_ inputs: [EventType]) -> EventType { .list(inputs) }
+
+  var timing: Timing { .all }
 
   func makeNode(_ nodeContext: NodeContext, downstream: Downstream) -> OperatorNode {
     Node(limit, nodeContext, downstream)

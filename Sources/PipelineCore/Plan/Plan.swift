@@ -31,6 +31,9 @@ package final class Plan: Sendable {
   /// All sources, in the order of the plan.
   package let sources: [PlannedSource]
 
+  /// The names that parts of the file had before, in the order of the file.
+  package let formerNames: [FormerName]
+
   /// The ways between the steps, by ``EdgeID``; the first is none.
   package let edges: [EdgePlan]
   /// Sources and operators, by the numbers of their steps.
@@ -49,8 +52,10 @@ package final class Plan: Sendable {
     name: String, description: String?, threads: Int? = nil, source: SourceText, named: [NamedPlan], sinks: [SinkPlan],
     rootSubscribers: [Int] = [], readOnlyForErrors: [Int] = [], steps: [StepPlan], expressions: [ExpressionReport],
     functions: UserFunctions = .none, standardInput: SourceLocation? = nil, delivery: Located<Delivery>? = nil,
-    require: Located<DeliveryRequirement>? = nil, whenLate: Located<WhenLate>? = nil, outsideWays: [OutsideWay] = []
+    require: Located<DeliveryRequirement>? = nil, whenLate: Located<WhenLate>? = nil, outsideWays: [OutsideWay] = [],
+    formerNames: [FormerName] = []
   ) {
+    self.formerNames = formerNames
     self.outsideWays = outsideWays
     self.whenLate = whenLate
     self.name = name
@@ -73,6 +78,11 @@ package final class Plan: Sendable {
     stages = Plan.stages(named, sinks)
   }
 
+  /// The name that a sink had before; nil: the file says none.
+  package func formerName(ofSink name: String) -> String? {
+    formerNames.first { $0.isSink && $0.name == name }?.former
+  }
+
   package func index(ofNamed name: String) -> Int? { named.firstIndex { $0.name == name } }
 
   /// The owner of the errors output `NAME.errors`.
@@ -87,12 +97,6 @@ package final class Plan: Sendable {
     case .sink(let index): (sinks[index].name, sinks[index].location)
     }
   }
-}
-
-/// The owner of an errors output, by its index in the plan: a source, a signal, a command, or a sink.
-package enum ErrorsOwner: Hashable, Sendable {
-  case named(Int)
-  case sink(Int)
 }
 
 /// A named source or signal: it runs once and is shared, unless it is cold.
@@ -170,7 +174,9 @@ package struct SinkPlan: Sendable {
   package var step: StepID
   package var keyword: String
   package var input: SignalPlan
-  package var component: any SinkComponent
+  /// What runs of it.
+  let work: any SinkWork
+  package var component: any SinkDeclaration { work.component }
   package var segment: Segment
   package var location: SourceLocation
   package var outboxLimit = OutboxLimit()
@@ -212,43 +218,4 @@ package struct StepPlan: Sendable {
   var ownsWhenLate = false
   /// The settings in the file, for drawings.
   package var settings = StepSettings()
-}
-
-/// The treatment of an event for which a step fails.
-public enum ErrorPolicy: String, Sendable, CaseIterable {
-  /// The event is dropped and counted; the first of each kind is logged.
-  case drop
-  /// The event passes the step unchanged.
-  case keep
-  /// The signal ends with the error.
-  case fail
-  /// The event goes to the errors output, with the reason.
-  case route
-}
-
-/// The expressions of one or several steps that see the same event: they share the slots of one projection of the
-/// event.
-package final class Segment: @unchecked Sendable {
-  /// Frozen after compilation.
-  package let projection: Projection
-  package internal(set) var usesMeta = false
-  /// The members of `meta` that are read; nil: all may be.
-  var metaMembers: Set<String>? = []
-  package internal(set) var usesNow = false
-  package internal(set) var hasPrograms = false
-  /// The number of variables in a frame.
-  package internal(set) var variableCount = Variables.base.count
-  /// The environment as a map, fixed when the plan is made.
-  package let environment: OwnedValue
-  package init(environment: OwnedValue, projection: Projection = Projection()) {
-    self.environment = environment
-    self.projection = projection
-  }
-  static let empty = Segment(environment: OwnedValue())
-}
-
-/// The facts that `rxd explain` reports about one expression.
-package struct ExpressionReport: Sendable {
-  package var step: StepID
-  package var checked: CheckedExpression
 }

@@ -1,8 +1,8 @@
 extension Plan {
   /// The sources that run, in the order of the plan, one element for each instance. A source without a reference does
   /// not run.
-  private var runningSources: [(component: any SourceComponent, location: SourceLocation)] {
-    var found: [(component: any SourceComponent, location: SourceLocation)] = []
+  private var runningSources: [(component: any SourceDeclaration, location: SourceLocation)] {
+    var found: [(component: any SourceDeclaration, location: SourceLocation)] = []
     func visit(_ signal: SignalPlan, times: Int) {
       if let source = signal.source {
         for _ in 0..<times { found.append((source, steps[signal.step.number].location)) }

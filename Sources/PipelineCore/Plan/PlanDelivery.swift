@@ -1,7 +1,7 @@
 /// A source of the plan.
 package struct PlannedSource {
   package var step: StepID
-  package var component: any SourceComponent
+  package var component: any SourceDeclaration
   /// Whether it starts a new inner signal for each event.
   package var isInner: Bool
 }
@@ -24,18 +24,4 @@ extension Plan {
   /// Whether the file excludes this source or sink from the guarantee: events that the sink takes count as delivered at once, and events of
   /// the source are acknowledged at once.
   package func isBestEffort(_ step: StepID) -> Bool { steps[step.number].delivery != nil }
-}
-
-extension Plan {
-  /// An error for each source that `--once` cannot run, because it waits for events that others send.
-  package var sourcesWithoutEnd: [Diagnostic] {
-    sources.filter { !$0.isInner && $0.component.once == nil }.map { source in
-      let step = steps[source.step.number]
-      return Diagnostic(
-        .endlessSource,
-        "'\(step.keyword)' waits for others to send, so reading it once never ends",
-        at: step.location,
-        help: "Leave --once out, and end the run with --limit; or put 'values' or 'file' in its place")
-    }
-  }
 }

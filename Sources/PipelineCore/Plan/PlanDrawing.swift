@@ -228,7 +228,7 @@ package struct PlanDrawing: Sendable {
       }
       var before = signal.feeding.map { self.signal($0, owner: owner, input: input) }
       if signal.isHidden { return before[0] }
-      if signal.steps[0].component is any FusableOperator { runs += 1 }
+      if signal.work?.isFused == true { runs += 1 }
       for step in signal.steps {
         let run = signal.steps.count > 1 ? runs : nil
         let id = box(signal.source == nil ? .step : .source, step.id, owner, run: run)

@@ -1,11 +1,3 @@
-/// Identifies an edge of the plan, by its index in ``Plan/edges``.
-package struct EdgeID: Hashable, Sendable {
-  package var number: Int
-  package init(_ number: Int) { self.number = number }
-  /// The edge of everything that is not part of the plan.
-  static let none = EdgeID(0)
-}
-
 /// An edge of the graph as written in the pipeline file. All subscriptions of a signal share its edge.
 package struct EdgePlan: Hashable, Sendable {
   /// An end of an edge.
@@ -54,11 +46,11 @@ extension Plan {
   /// Whether the file has the step: a source, an operator, a sink.
   package func isInFile(_ step: StepID) -> Bool {
     guard let component = components[step.number] else { return sinks.contains { $0.step == step } }
-    guard let step = component as? any OperatorComponent else { return true }
+    guard let step = component as? any OperatorDeclaration else { return true }
     return !type(of: step).isHidden && !type(of: step).onlyListens
   }
 
-  package func isSource(_ step: StepID) -> Bool { components[step.number] is any SourceComponent }
+  package func isSource(_ step: StepID) -> Bool { components[step.number] is any SourceDeclaration }
 
   /// The name of a step, see ``StepPlan/label``.
   package func id(of step: StepID) -> String { steps[step.number].label }

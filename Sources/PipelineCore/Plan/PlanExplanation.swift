@@ -106,7 +106,11 @@ package struct PlanExplanation {
       let readings = steps[steps.count - 1].reading + 1
       say(depth, "in one pass, with \(readings == 1 ? "one reading" : "\(readings) readings") of each event:")
     }
-    for entry in steps { step(entry.id, steps.count > 1 ? depth + 1 : depth) }
+    for entry in steps {
+      let depth = steps.count > 1 ? depth + 1 : depth
+      step(entry.id, depth)
+      time(entry, signal, depth + 1)
+    }
     if let threads = signal.source?.threads(plan.threads) { say(depth + 1, threads) }
     if signal.source != nil, plan.threads != 1 { stage(of: signal.step, depth + 1) }
     for inner in signal.inner {
@@ -124,6 +128,19 @@ package struct PlanExplanation {
       say(depth, "blocks of JSON objects and arrays, one a line, pass unchanged")
     } else if stage.passesThrough(.strings) {
       say(depth, "blocks of lines pass unchanged")
+    }
+  }
+
+  /// What becomes of event time at a step.
+  private mutating func time(_ entry: SignalPlan.Step, _ signal: SignalPlan, _ depth: Int) {
+    if let note = (entry.component as? any TimedOperator)?.timeNote { say(depth, note) }
+    guard signal.steps.count == 1, signal.inputs.contains(where: \.type.isTimed) else { return }
+    if signal.type.isTimed, Timing.of(entry.component) == .all, signal.inputs.count > 1 {
+      say(
+        depth, "its watermark is the smallest of its \(signal.inputs.count) inputs that are not idle and have not ended"
+      )
+    } else if !signal.type.isTimed {
+      say(depth, "event time ends here: what it sends has none")
     }
   }
 

@@ -32,9 +32,9 @@ extension Component {
   /// Whether it sends each event of its inputs at most once, under its name, or events that it names after it.
   fileprivate var keepsNames: Bool {
     switch self {
-    case is any FusableOperator: true
+    case is any FusableDeclaration: true
     case is any NamingOperator: innerPlans.isEmpty
-    case let step as any OperatorComponent:
+    case let step as any OperatorDeclaration:
       type(of: step).relaysEvents && !type(of: step).subscribesAgain && innerPlans.isEmpty
     default: false
     }
@@ -42,7 +42,7 @@ extension Component {
 }
 
 /// A combination that relays the events of its inputs, or a step that names the events it makes of one.
-protocol NamingOperator: OperatorComponent {}
+protocol NamingOperator: OperatorDeclaration {}
 
 extension Plan {
   /// A place for people: its line, and its file if it is another than the pipeline's.

@@ -176,12 +176,33 @@ extension Plan {
       case .input: other = true
       case nil:
         if let first = signal.inputs.first, !signal.onlyListens {
-          return signal.steps[0].component is any CombiningOperator ? signal.inputs : [first]
+          return signal.steps[0].component is any CombiningDeclaration ? signal.inputs : [first]
         }
         other = true
       }
       return nil
     }
     return found && !other
+  }
+}
+
+extension Plan {
+  /// Visits signals upstream, through names and errors outputs. There may be thousands of signals in a row, so it is not recursive.
+  ///
+  /// - Parameter visit: Returns the signals within this one to go on with; nil: not even to the signal that it refers to, which is visited once.
+  static func walk(
+    from signals: [SignalPlan], _ named: [NamedPlan], _ visit: (SignalPlan) -> [SignalPlan]?
+  ) {
+    var seen: Set<Int> = []
+    var waiting = signals
+    while let next = waiting.popLast() {
+      guard let within = visit(next) else { continue }
+      waiting += within
+      switch next.origin {
+      case .named(let index), .errors(.named(let index)):
+        if seen.insert(index).inserted { waiting.append(named[index].body) }
+      case .errors(.sink), .input, nil: break
+      }
+    }
   }
 }

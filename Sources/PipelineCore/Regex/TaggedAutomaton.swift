@@ -79,13 +79,17 @@ final class TaggedAutomaton {
   private var freeCount = 0
   private var best: UnsafeMutablePointer<Int>
 
-  // Scratch memory for building steps.
-  private var visited: [UInt32]
-  private var visit: UInt32 = 0
-  private var stack: [(instruction: Int32, kept: Int)] = []
-  private var kept: [Int32] = []
-  private var reached: [UInt32]
-  private var threads: [(instruction: Int32, source: Int32, kept: [Int32])] = []
+  private var scratch: Scratch
+
+  /// Memory for building steps.
+  private struct Scratch {
+    var visited: [UInt32]
+    var visit: UInt32 = 0
+    var stack: [(instruction: Int32, kept: Int)] = []
+    var kept: [Int32] = []
+    var reached: [UInt32]
+    var threads: [(instruction: Int32, source: Int32, kept: [Int32])] = []
+  }
 
   init(_ program: RegexProgram, limit: Int = 2 << 20) {
     self.program = program
@@ -93,8 +97,9 @@ final class TaggedAutomaton {
     slotCount = program.slotCount
     asciiClasses = .allocate(capacity: 256)
     asciiClasses.initialize(repeating: 1, count: 256)
-    visited = Array(repeating: 0, count: program.instructions.count)
-    reached = Array(repeating: 0, count: program.instructions.count)
+    scratch = Scratch(
+      visited: Array(repeating: 0, count: program.instructions.count),
+      reached: Array(repeating: 0, count: program.instructions.count))
     stride = 0
     tableCapacity = 0
     table = .allocate(capacity: 1)
@@ -218,15 +223,15 @@ final class TaggedAutomaton {
   /// Builds the step from a state over a class and stores it in the table.
   private func step(_ number: Int32, _ group: Int) -> Int32 {
     let state = states[Int(number)]
-    visit += 1
-    if visit == 0 {
-      for index in visited.indices {
-        visited[index] = 0
-        reached[index] = 0
+    scratch.visit += 1
+    if scratch.visit == 0 {
+      for index in scratch.visited.indices {
+        scratch.visited[index] = 0
+        scratch.reached[index] = 0
       }
-      visit = 1
+      scratch.visit = 1
     }
-    threads.removeAll(keepingCapacity: true)
+    scratch.threads.removeAll(keepingCapacity: true)
     var action = Action()
     var rowCount: Int32 = 0
     program.instructions.withUnsafeBufferPointer { instructions in
@@ -234,36 +239,36 @@ final class TaggedAutomaton {
       search: while root < state.roots.count {
         let source = state.roots[root + 1]
         rowCount = max(rowCount, source + 1)
-        stack.append((state.roots[root], 0))
+        scratch.stack.append((state.roots[root], 0))
         root += 2
-        kept.removeAll(keepingCapacity: true)
-        while let (at, count) = stack.popLast() {
-          kept.removeLast(kept.count - count)
+        scratch.kept.removeAll(keepingCapacity: true)
+        while let (at, count) = scratch.stack.popLast() {
+          scratch.kept.removeLast(scratch.kept.count - count)
           var at = at
-          walk: while visited[Int(at)] != visit {
-            visited[Int(at)] = visit
+          walk: while scratch.visited[Int(at)] != scratch.visit {
+            scratch.visited[Int(at)] = scratch.visit
             let one = instructions[Int(at)]
             switch one.operation {
             case .choice:
-              stack.append((one.b, kept.count))
+              scratch.stack.append((one.b, scratch.kept.count))
               at = one.a
             case .keep:
-              kept.append(one.b)
+              scratch.kept.append(one.b)
               at = one.a
             case .assertion:
               guard holds(program.guards[Int(one.b)], state.before, group) else { break walk }
               at = one.a
             case .set:
-              if belongs(group, Int(one.b)), reached[Int(one.a)] != visit {
-                reached[Int(one.a)] = visit
-                threads.append((one.a, source, Self.unique(kept)))
+              if belongs(group, Int(one.b)), scratch.reached[Int(one.a)] != scratch.visit {
+                scratch.reached[Int(one.a)] = scratch.visit
+                scratch.threads.append((one.a, source, Self.unique(scratch.kept)))
               }
               break walk
             case .match:
               action.matchRow = source
-              action.matchKept = Self.unique(kept)
+              action.matchKept = Self.unique(scratch.kept)
               // Later threads have lower preference than this match.
-              stack.removeAll(keepingCapacity: true)
+              scratch.stack.removeAll(keepingCapacity: true)
               break search
             }
           }
@@ -282,10 +287,10 @@ final class TaggedAutomaton {
   /// Assigns rows and a state to the threads of a step.
   private func finish(_ action: inout Action, _ oldRows: Int32, _ group: Int) -> Int32 {
     var roots: [Int32] = []
-    roots.reserveCapacity(2 * threads.count)
+    roots.reserveCapacity(2 * scratch.threads.count)
     var known: [(source: Int32, kept: [Int32])] = []
     var before: UInt64 = 0
-    for thread in threads {
+    for thread in scratch.threads {
       var row = known.count
       for (index, one) in known.enumerated() where one.source == thread.source && one.kept == thread.kept {
         row = index

@@ -54,12 +54,14 @@ package struct StoreTransaction: Sendable {
   /// Rows that have been delivered or dropped.
   package var removed: [RemovedRow] = []
   package var deadLetters: [StoredDeadLetter] = []
+  /// Sinks that have another name from now on: all rows of `former`, those of this transaction not included, are rows of `name`.
+  package var renamed: [(former: String, name: String)] = []
 
   package init() {}
 
   /// Whether it changes nothing.
   package var isEmpty: Bool {
-    if case .keep = state { rows.isEmpty && removed.isEmpty && deadLetters.isEmpty } else { false }
+    if case .keep = state { rows.isEmpty && removed.isEmpty && deadLetters.isEmpty && renamed.isEmpty } else { false }
   }
 }
 
@@ -123,6 +125,18 @@ package struct OutboxBacklog: Sendable, Equatable {
     bytes += row.bytes.count
     if rows == 1 { first = row.number }
     last = row.number
+  }
+
+  /// The rows of both.
+  package func adding(_ other: OutboxBacklog) -> OutboxBacklog {
+    guard rows > 0, other.rows > 0 else { return rows > 0 ? self : other }
+    var sum = self
+    sum.rows += other.rows
+    sum.events += other.events
+    sum.bytes += other.bytes
+    sum.first = min(first, other.first)
+    sum.last = max(last, other.last)
+    return sum
   }
 
   package mutating func remove(_ row: RemovedRow) {

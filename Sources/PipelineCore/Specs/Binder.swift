@@ -118,6 +118,16 @@ public struct Binder {
   /// The number of a named scheduler, in the order of the file.
   func number(ofScheduler name: String) -> Int { compilation.number(ofScheduler: name) }
 
+  /// Warns that the component goes by the clock, although its events had a time once.
+  mutating func warnOfLostTime(_ what: String) {
+    guard case .ended(let step, let place)? = inputs.first?.time else { return }
+    diagnostics.report(
+      Diagnostic(
+        .eventTimeEnded, "this '\(what)' goes by the clock: what '\(step)' sends has no event time", at: location,
+        notes: [.init("event time ends here", at: place)],
+        help: "Give the events a time behind that step ('eventTime: EXPRESSION'), or write 'clock: true'"))
+  }
+
   /// The command that the component executes.
   func command(_ name: Located<String>) -> (index: Int, type: EventType, signal: SignalPlan)? {
     compilation.executed(name, context)

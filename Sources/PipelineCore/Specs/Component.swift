@@ -38,8 +38,8 @@ extension Component {
   public mutating func bind(_ binder: inout Binder) {}
 }
 
-/// A component that starts a signal.
-public protocol SourceComponent: Component {
+/// What a component that starts a signal says of itself; what makes it run is its ``SourceComponent``.
+public protocol SourceDeclaration: Component {
   /// The type of its events.
   var outputType: EventType { get }
   /// Whether the source needs only the executor's time and the services. Tests of a pipeline run such a source
@@ -73,19 +73,11 @@ public protocol SourceComponent: Component {
   /// Whether its events have names that are the same when they come again (``Event/id``): their positions in the
   /// source, a file or a request.
   var namesEvents: Bool { get }
-  /// The source that sends the existing input once and then completes: a file up to its current end, or the answer to
-  /// one request. Nil: the source waits for events from others and has no end.
-  var once: (any SourceComponent)? { get }
   /// The threads that read and decode, in words; nil: nothing to report. `limit`: the plan's ``Plan/threads``.
   func threads(_ limit: Int?) -> String?
-  /// The positions up to which a saved state has read, decoded from what `save` of its nodes wrote. Empty: the source
-  /// has no position, or the position is unknown.
-  static func savedPositions(_ state: inout StateReader) throws(StateFault) -> [SavedPosition]
-  /// Makes the running source for one subscription; it starts with ``RunningSource/begin()``.
-  func makeSource(_ nodeContext: NodeContext, downstream: Downstream) -> RunningSource
 }
 
-extension SourceComponent {
+extension SourceDeclaration {
   public var serving: ServingRules? { nil }
   public var listens: ListenAddress? { nil }
   public var follows: TargetAddress? { nil }
@@ -97,17 +89,15 @@ extension SourceComponent {
   public var readsStandardInput: Bool { false }
   public var recovery: SourceRecovery { .never }
   public var namesEvents: Bool { false }
-  public var once: (any SourceComponent)? { nil }
   public func threads(_ limit: Int?) -> String? { nil }
-  public static func savedPositions(_ state: inout StateReader) throws(StateFault) -> [SavedPosition] { [] }
   public var outputType: EventType { .dyn }
   public var runsOnVirtualTime: Bool { false }
   public var stub: String? { nil }
   public var immediateValues: OwnedValue? { nil }
 }
 
-/// A step of a chain, or a combination of signals.
-public protocol OperatorComponent: Component {
+/// What a step of a chain, or a combination of signals, says of itself; what makes it run is its ``OperatorComponent``.
+public protocol OperatorDeclaration: Component {
   /// Whether each event that its steps send came over an input: each input event is sent once, held, counted as left
   /// out (``OperatorNode/countDropped(_:)``), or given up.
   static var relaysEvents: Bool { get }
@@ -117,8 +107,6 @@ public protocol OperatorComponent: Component {
   var furtherInputs: [SignalPlan] { get }
   /// The type of its events, given the types of the inputs' events.
   func outputType(_ inputs: [EventType]) -> EventType
-  /// Makes the running step for one subscription, whose events go to `downstream`.
-  func makeNode(_ nodeContext: NodeContext, downstream: Downstream) -> OperatorNode
   /// Advice about its parameters for events at these rates: its input's rate, then those of the signals among the
   /// parameters.
   func remarks(_ inputs: [EventPace?], _ location: SourceLocation) -> [Diagnostic]
@@ -130,7 +118,7 @@ public protocol OperatorComponent: Component {
   static var onlyListens: Bool { get }
 }
 
-extension OperatorComponent {
+extension OperatorDeclaration {
   public var furtherInputs: [SignalPlan] { [] }
   public func remarks(_ inputs: [EventPace?], _ location: SourceLocation) -> [Diagnostic] { [] }
   public var settles: Bool { false }
@@ -141,9 +129,8 @@ extension OperatorComponent {
   public func outputType(_ inputs: [EventType]) -> EventType { inputs.first ?? .dyn }
 }
 
-/// A step that answers each event at once with at most one event, and needs nothing but the event: neighbouring steps
-/// of this kind are fused. A ``LateStep`` also sends later or at the end.
-public protocol FusableOperator: OperatorComponent {
+/// What a step that is fused with its neighbours says of itself; what makes it run is its ``FusableOperator``.
+public protocol FusableDeclaration: OperatorDeclaration {
   /// Whether later steps see a different value than this one.
   static var changesValue: Bool { get }
   /// Whether its steps are ``PureStep``s, whose result depends only on the event. Set by ``PureOperator``.
@@ -153,28 +140,17 @@ public protocol FusableOperator: OperatorComponent {
   var isForgettable: Bool { get }
   /// Whether its steps are ``LateStep``s.
   var sendsLater: Bool { get }
-  /// Makes the running step for one subscription.
-  func makeStep() -> FusedStep
-  /// Makes the step of a further chain equal to the one that contains `first`: the two may share what does not change.
-  func makeStep(beside first: FusedStep) -> FusedStep
 }
 
-extension FusableOperator {
+extension FusableDeclaration {
   public static var changesValue: Bool { false }
   public static var isPure: Bool { false }
   public var isForgettable: Bool { Self.isPure }
   public var sendsLater: Bool { false }
-  public func makeStep(beside first: FusedStep) -> FusedStep { makeStep() }
 }
 
-/// A component of `commands:`, which works on demand.
-package protocol CommandComponent: OperatorComponent {
-  /// Its index in ``Plan/named``.
-  var index: Int { get set }
-}
-
-/// Combines the signals that its key lists; starts a signal and is not a step: `merge: [a, b]`.
-package protocol CombiningOperator: OperatorComponent {
+/// What a combination says of itself; what makes it run is its ``CombiningOperator``.
+package protocol CombiningDeclaration: OperatorDeclaration {
   /// The minimum number of inputs.
   static var minimumInputs: Int { get }
   /// Whether an event is the list of the inputs' events, which `reduce` sees by the inputs' names.
@@ -183,14 +159,14 @@ package protocol CombiningOperator: OperatorComponent {
   mutating func take(_ inputs: [InputNode])
 }
 
-extension CombiningOperator {
+extension CombiningDeclaration {
   package static var minimumInputs: Int { 1 }
   package static var makesTuple: Bool { false }
   package mutating func take(_ inputs: [InputNode]) {}
 }
 
-/// A component that ends a signal.
-public protocol SinkComponent: Component {
+/// What a component that ends a signal says of itself; what makes it run is its ``SinkComponent``.
+public protocol SinkDeclaration: Component {
   /// Whether it only answers the request that an event came from; tests run such a sink.
   var answersEvents: Bool { get }
   /// The threads that encode and write, in words; nil: nothing to report.
@@ -221,11 +197,9 @@ public protocol SinkComponent: Component {
   var namesDeliveries: Bool { get }
   /// The guarantee for an event that it has acknowledged.
   var confirmation: SinkConfirmation { get }
-  /// Makes the running sink.
-  func makeSink(_ nodeContext: NodeContext) -> RunningSink
 }
 
-extension SinkComponent {
+extension SinkDeclaration {
   public var answersEvents: Bool { false }
   public var threads: String? { nil }
   public var writesFile: FilePathParameter? { nil }

@@ -6,6 +6,20 @@ public struct EventType: Sendable, Equatable {
   package var elements: [ExpressionType] = []
   /// The source that reads the events as texts, while they are unchanged; nil: they may be anything.
   package var text: TextOrigin?
+  /// Whether the events have event time.
+  package var time = Time.none
+
+  /// Where the event time of a signal comes from.
+  package enum Time: Sendable, Equatable {
+    /// No source or signal gives it.
+    case none
+    case given
+    /// The step with this keyword keeps no time: its events have none.
+    case ended(at: String, SourceLocation)
+  }
+
+  /// Whether its events have event time.
+  package var isTimed: Bool { time == .given }
 
   /// Events of this type.
   public init(_ type: ExpressionType, tuple: [String]? = nil, elements: [ExpressionType] = []) {
@@ -34,6 +48,11 @@ public struct EventType: Sendable, Equatable {
 extension EventType {
   /// The type of events that come from several signals.
   static func either(_ inputs: [EventType]) -> EventType {
+    let inputs = inputs.map { input in
+      var input = input
+      input.time = .none
+      return input
+    }
     if let first = inputs.first, inputs.allSatisfy({ $0 == first }) { return first }
     return EventType(.either(inputs.map(\.type)))
   }

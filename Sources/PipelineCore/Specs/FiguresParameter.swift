@@ -25,7 +25,7 @@ package struct FiguresParameter: ParameterValue {
   private(set) var arguments: [(text: [UInt8], expression: ExpressionParameter)] = []
   private(set) var conditions: [(text: [UInt8], expression: ExpressionParameter)] = []
   /// The expressions around the aggregates, in which the aggregates are variables.
-  private var around = MappingParameter()
+  private(set) var around = MappingParameter()
   package private(set) var location: SourceLocation?
 
   package init() {}
@@ -209,6 +209,4 @@ package struct FiguresParameter: ParameterValue {
     default: .int(0)
     }
   }
-
-  func makeBuilder() -> ValueBuilder? { around.makeBuilder() }
 }

@@ -179,15 +179,6 @@ package struct ServerAnswer: Sendable {
   /// The body is not empty, but no event could be decoded from it.
   package static let undecodable = ServerAnswer(400, error: "no event of the body could be decoded")
 
-  /// The answer to a request that waits until its events are written.
-  package static func after(_ outcome: Ack.Outcome) -> ServerAnswer {
-    switch outcome {
-    case .acknowledged: ServerAnswer(200)
-    case .failed:
-      ServerAnswer(503, [(name: "Retry-After", value: "1")], error: "not all events could be written")
-    }
-  }
-
   /// The status to send for a status chosen by the pipeline.
   package static func status(for chosen: Int) -> Int { (200...599).contains(chosen) ? chosen : 500 }
 }

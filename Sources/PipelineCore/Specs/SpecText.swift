@@ -1,13 +1,5 @@
 /// The texts of a component's spec for help and reference pages.
 package enum SpecText {
-  /// The memory of a running component, at least a sentence.
-  package static func kept(_ entry: CatalogueEntry) -> String {
-    [entry.memory.isEmpty ? "Nothing." : entry.memory, entry.persistence.meaning ?? "", entry.lateness ?? ""].filter {
-      !$0.isEmpty
-    }
-    .joined(separator: " ")
-  }
-
   /// The range of a parameter's values, one sentence; nil if the type says everything.
   package static func range(_ info: ParameterInfo) -> String? {
     guard let range = info.range else { return nil }

@@ -61,6 +61,19 @@ public struct Wake: Equatable, Sendable {
   public var isSet: Bool { slot >= 0 }
 }
 
+/// When something is due, on the clock or by the times of events; of equal times the lower number comes first.
+struct Due: Comparable {
+  var time: Instant
+  var number: UInt64
+
+  init(_ time: Instant, _ number: UInt64) { (self.time, self.number) = (time, number) }
+  init(_ timer: TimerQueue.Pending) { self.init(timer.deadline, timer.sequence) }
+
+  static func < (one: Due, other: Due) -> Bool {
+    one.time != other.time ? one.time < other.time : one.number < other.number
+  }
+}
+
 /// The pending timers of one executor, ordered by deadline, then by the order of scheduling.
 ///
 /// A four-way heap whose entries know their index: scheduling, cancelling and firing each cost O(log n), and a

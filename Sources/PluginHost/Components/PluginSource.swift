@@ -20,8 +20,8 @@ struct PluginSource: SourceComponent, BoundComponent {
     private var instance: (any PluginSourceInstance)?
     /// Wakes for the next attempt.
     private var again = Wake.none
-    private let slot: ProgramSlot
-    /// The position after the last event that a turn has taken.
+    private let restarts: RestartPause
+    /// The position behind the last event that a turn has taken.
     private var position: [UInt8]?
     private let taken = PositionLedger<[UInt8]?>(nil)
     private var isDraining = false
@@ -32,7 +32,7 @@ struct PluginSource: SourceComponent, BoundComponent {
       self.parameters = parameters
       hasPositions = parameters.recovery == .position
       share = PluginShare(nodeContext)
-      slot = nodeContext.pluginMeter?.kept { ProgramSlot() } ?? ProgramSlot()
+      restarts = nodeContext.pluginMeter?.kept { RestartPause() } ?? RestartPause()
       super.init(nodeContext, downstream: downstream)
     }
 
@@ -60,7 +60,7 @@ struct PluginSource: SourceComponent, BoundComponent {
       guard !isClosed, self.instance === instance else { return }
       sent.isTaken = true
       let batch = sent.batch
-      slot.works()
+      restarts.works()
       if hasPositions {
         beginPiece(of: taken) { [self] in position }
       } else if !batch.tokens.isEmpty {
@@ -106,7 +106,7 @@ struct PluginSource: SourceComponent, BoundComponent {
         finish(failing: SignalFailure(.source, reason, at: at))
       case .died(let reason):
         if isDraining { return completeEarly() }
-        let pause = slot.ended(at: executor.now)
+        let pause = restarts.ended(at: executor.now)
         execution.services.log(.warning, label, "\(reason); starting again in \(pause)")
         nodeContext.pluginMeter?.update { $0.restarts += 1 }
         again = wake(after: pause)
@@ -154,65 +154,4 @@ struct PluginSource: SourceComponent, BoundComponent {
       taken.reset(to: position)
     }
   }
-}
-
-/// A batch on its way to a turn. A batch that no turn takes, because the source or the pipeline has ended, is reported as failed, so its
-/// sender keeps it.
-final class SentBatch: @unchecked Sendable {
-  let batch: PluginSourceBatch
-  private let instance: any PluginSourceInstance
-  /// Set in the turn that takes it.
-  var isTaken = false
-
-  init(_ batch: PluginSourceBatch, of instance: any PluginSourceInstance) {
-    self.batch = batch
-    self.instance = instance
-  }
-
-  deinit {
-    if !isTaken, !batch.tokens.isEmpty { instance.acknowledge(batch.tokens, problem: "the source has ended before") }
-  }
-}
-
-/// Events that a source hands over together.
-struct PluginSourceBatch: @unchecked Sendable {
-  /// Valid while `owner` lives.
-  var events: [Value] = []
-  var owner: AnyObject?
-  /// The tokens of events for which the plugin wants an acknowledgement.
-  var tokens: [UInt64] = []
-  /// The position after the last event; nil: unchanged.
-  var position: [UInt8]?
-  /// Input that is not an event, and why; each comes before the event with its index.
-  var rejections: [(index: Int, input: [UInt8], message: String)] = []
-
-  var isEmpty: Bool { events.isEmpty && rejections.isEmpty && position == nil }
-}
-
-enum PluginSourceEnd: Sendable {
-  case complete
-  case failed(String, place: String)
-  /// It ended unexpectedly and is restarted.
-  case died(String)
-  /// It cannot be opened with these parameters.
-  case refused(String, place: String)
-}
-
-/// A running instance of a source of a plugin.
-protocol PluginSourceInstance: AnyObject, Sendable {
-  func start(_ opening: PluginOpening, _ receiver: any PluginSourceReceiver)
-  /// Reports that all effects of the events with these tokens are complete, or have failed. From any thread.
-  func acknowledge(_ tokens: [UInt64], problem: String?)
-  /// Asks the source to send nothing more and to end.
-  func stop()
-  /// Ends the instance, which has ended by itself, as soon as everything that it has sent is acknowledged, or after 5 s without an acknowledgement.
-  func release()
-  /// Ends the instance; nothing more comes.
-  func close()
-}
-
-/// Receives batches and the end of a source. Called in turns.
-protocol PluginSourceReceiver: AnyObject {
-  func take(_ sent: SentBatch, of instance: any PluginSourceInstance)
-  func ended(_ end: PluginSourceEnd, of instance: any PluginSourceInstance)
 }

@@ -74,9 +74,9 @@ struct ContractCase: Sendable {
       services: Services(http: NoHTTP(), log: { _, _, _ in }, deadLetter: { _ in }, random: { 0 }))
     if !isSource {
       let script = ScriptedSource(events.map { (TimeSpan.zero, .next($0)) } + [(TimeSpan.zero, .complete)])
-      execution.sourceOverride = { _ in script }
+      execution.replacements.sources = { _ in script }
     }
-    execution.reportSink = { _ in }
+    execution.settings.reportSink = { _ in }
     nonisolated(unsafe) let launched = execution
     executor.post { launched.launch(restoring: nil) { _ in } }
     time.run(executor, until: executor.now, turnLimit: 100_000)

@@ -19,9 +19,3 @@ final class PluginLife: Sendable {
     return count.withLock { $0 }
   }
 }
-
-extension LocalPlugins {
-  /// Waits until every plugin has ended, for as long as the contract allows: programs get 5 s before SIGTERM, and 5 s
-  /// before they are killed. Returns how many have not.
-  package static func waitForEnds() -> Int { PluginLife.wait(11_000_000_000) }
-}

@@ -255,3 +255,9 @@ extension LoadedPlugin {
     try SpecStore.write(entry, ownDigest, to: SpecStore.fileBeside(file))
   }
 }
+
+extension LocalPlugins {
+  /// Waits until every plugin has come to its end, as long as the contract allows: programs have 5 s before SIGTERM, and 5 s
+  /// before they are killed. Returns how many have not.
+  package static func waitForEnds() -> Int { PluginLife.wait(11_000_000_000) }
+}

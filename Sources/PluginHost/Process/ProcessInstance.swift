@@ -43,7 +43,7 @@ final class ProcessInstance: PluginInstance, @unchecked Sendable {
   func open(_ opening: PluginOpening) {
     isRepeating = opening.isRepeating
     let slot = services.meter.kept { ProgramSlot() }
-    let pause = slot.pause(at: services.executor.now)
+    let pause = slot.restarts.rest(at: services.executor.now)
     guard pause == .zero else {
       let end = PluginEnd(reason: "the plugin is being started again", hadInputs: opening.isRepeating, pause: pause)
       return services.executor.post { [self] in hear(end) }

@@ -235,7 +235,7 @@ final class SharedProgram: FrameHandler, @unchecked Sendable {
   private func countAnswer(_ shared: inout Shared) {
     shared.since = monotonicNow()
     if shared.suspects > 0 { shared.suspects -= 1 }
-    if shared.suspects == 0 { slot.works() }
+    if shared.suspects == 0 { slot.restarts.works() }
   }
 
   /// Inputs that could not be handed over and are next.
@@ -436,13 +436,10 @@ final class SharedProgram: FrameHandler, @unchecked Sendable {
 final class ProgramSlot: Sendable {
   private struct State {
     weak var program: SharedProgram?
-    var pause = ProgramSlot.shortest
-    /// The earliest time of the next start.
-    var notBefore: Instant?
   }
   private let state = Mutex(State())
-  private static let shortest = TimeSpan.milliseconds(100)
-  private static let longest = TimeSpan.seconds(30)
+  /// When the program may be started.
+  let restarts = RestartPause()
 
   /// The running program, if there is one.
   var program: SharedProgram? {
@@ -450,24 +447,11 @@ final class ProgramSlot: Sendable {
     set { state.withLock { $0.program = newValue } }
   }
 
-  /// How long the next start must wait; zero: not at all.
-  func pause(at now: Instant) -> TimeSpan {
-    state.withLock { state in
-      guard let notBefore = state.notBefore, notBefore > now else { return .zero }
-      return notBefore - now
-    }
-  }
-
-  /// The process has ended by itself. Returns the pause before it is restarted.
+  /// The process has ended by itself. Returns after which pause it is started again.
   func ended(at now: Instant) -> TimeSpan {
-    state.withLock { state in
-      defer { state.pause = min(TimeSpan(nanoseconds: state.pause.nanoseconds * 2), Self.longest) }
-      state.notBefore = now + state.pause
-      state.program = nil
-      return state.pause
-    }
+    // In this order: nobody finds no program and no pause.
+    let pause = restarts.ended(at: now)
+    program = nil
+    return pause
   }
-
-  /// Notes that it has answered a new input.
-  func works() { state.withLock { $0.pause = Self.shortest } }
 }

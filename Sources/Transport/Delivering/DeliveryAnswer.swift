@@ -13,7 +13,11 @@ public final class DeliveryAnswer: Sendable {
 
   /// Reports an outcome, from any thread. What comes after an outcome for the whole batch is ignored.
   public func put(_ outcome: DeliveryOutcome) {
-    let notify = state.withLock { state in
+    let notify = state.withLock { state -> (@Sendable () -> Void)? in
+      if case .passed(let more) = outcome, case .passed(let before)? = state.outcomes.last {
+        state.outcomes[state.outcomes.count - 1] = .passed(before + more)
+        return nil
+      }
       state.outcomes.append(outcome)
       // One call is for all that come before it is followed.
       return state.outcomes.count == 1 ? state.notify : nil

@@ -1,7 +1,7 @@
 internal import DequeModule
 import PipelineCore
 
-/// A waiting event: its encoded form, and the event in case it is rejected.
+/// A waiting event: its encoded form, and the event in case it is rejected. Or a block of messages of a stream (``StreamConnector``).
 public struct DeliveryItem {
   /// What ``DeliveryConnector/encode(_:)`` has made of it.
   public var piece: DeliveryForm
@@ -12,13 +12,76 @@ public struct DeliveryItem {
   /// Its identity in every delivery, also after a restart; nil: it has none.
   var id: DeliveryID?
   /// Its bytes, as the connector has counted them.
-  public var bytes: Int
+  public var bytes: Int { block?.bytesLeft ?? size }
+  var size: Int
   /// When the sink took it.
   public var since: Instant
   /// The time of day then, in nanoseconds since 1970.
   public var takenAt: Int64
   /// Its number among all events of the queue.
   var number = 0
+  /// In place of the piece and the event.
+  var block: DeliveryBlock?
+
+  /// How many events are to be delivered.
+  var events: Int { block?.left ?? 1 }
+}
+
+extension Collection where Element == DeliveryItem {
+  var events: Int { reduce(0) { $0 + $1.events } }
+}
+
+/// Knows the frames of messages in a block.
+package protocol MessageFraming: AnyObject {
+  /// A message without its frame.
+  func message(in framed: UnsafeRawBufferPointer) -> UnsafeRawBufferPointer
+  /// Whether a message is the event as JSON.
+  var messagesAreJSON: Bool { get }
+}
+
+extension MessageFraming {
+  /// The event of a message without its frame, for the errors output: the event itself if the message is JSON, otherwise its text. Valid until the
+  /// end of the turn.
+  func event(of message: UnsafeRawBufferPointer, in arena: Arena) -> Event {
+    let bytes = arena.copy(message)
+    if messagesAreJSON {
+      let value = JSONParser().parse(bytes, into: arena)
+      if !value.isError { return Event(value) }
+    }
+    return Event(UTF8Text.isValid(bytes) ? .string(bytes) : .bytes(bytes))
+  }
+}
+
+/// Framed messages of one turn, one for each event.
+final class DeliveryBlock {
+  let bytes: [UInt8]
+  /// The end of each message, frame included.
+  let ends: [Int]
+  /// How many messages have been answered for: they pass in order.
+  var first = 0
+  /// Whose frames they have.
+  let framer: any MessageFraming
+
+  init(_ bytes: [UInt8], _ ends: [Int], framer: any MessageFraming) {
+    self.bytes = bytes
+    self.ends = ends
+    self.framer = framer
+  }
+
+  var left: Int { ends.count - first }
+  func start(_ message: Int) -> Int { message == 0 ? 0 : ends[message - 1] }
+  var bytesLeft: Int { bytes.count - start(first) }
+  /// What waits in the queue beside the bytes.
+  var memory: Int { bytes.count + ends.count * MemoryLayout<Int>.stride + deliveryItemBytes }
+
+  /// Calls `body` with each message that has not been answered for, without its frame.
+  func forEachMessage(_ body: (UnsafeRawBufferPointer) -> Void) {
+    bytes.withUnsafeBytes { bytes in
+      for message in first..<ends.count {
+        body(framer.message(in: UnsafeRawBufferPointer(rebasing: bytes[start(message)..<ends[message]])))
+      }
+    }
+  }
 }
 
 /// Events that are delivered together, from when they leave the queue until the destination has answered for them.
@@ -46,6 +109,8 @@ public final class DeliveryBatch {
   var answer: DeliveryAnswer?
   /// It waits for ``DeliveryConnector/prepare(_:_:)``, and is not delivered yet.
   var isPreparing = false
+  /// Of a stream: the first items, of which every message has passed.
+  var passed = 0
   var deadline = Wake.none
 
   init(_ items: [DeliveryItem], _ lane: DeliveryLane, key: String, _ retry: Attempts) {
@@ -63,7 +128,16 @@ public final class DeliveryBatch {
   /// Whether there is such an event, and it has not been answered for.
   func isOpen(_ index: Int) -> Bool { items.indices.contains(index) && (decided.isEmpty || !decided[index]) }
   /// Those that have not been answered for.
-  var rest: [DeliveryItem] { decided.isEmpty ? items : zip(items, decided).filter { !$1 }.map(\.0) }
+  var rest: [DeliveryItem] {
+    if passed > 0 { return Array(items[passed...]) }
+    return decided.isEmpty ? items : zip(items, decided).filter { !$1 }.map(\.0)
+  }
+  /// Of a stream: the blocks that are to be sent.
+  var blocks: [SentBlock] {
+    items[passed...].compactMap { item in
+      item.block.map { SentBlock(bytes: $0.bytes, ends: $0.ends, first: $0.first) }
+    }
+  }
 }
 
 /// The events of one target, in order.

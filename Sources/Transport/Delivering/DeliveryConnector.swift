@@ -102,11 +102,37 @@ public struct DeliveryTraits: Sendable {
   public var handsOver = false
   /// Whether ``DeliveryPiece/bytes`` are those of the encoded form, and count as delivered.
   public var countsBytes = true
+  /// How many bytes may wait before the input pauses; nil: 16 MiB.
+  var queueBytes: Int?
+  /// Whether the destination is opened for the first event, and not before.
+  var opensLate = false
+  /// Whether a connection works if it lasts as long as the longest pause, and not when the first message has passed.
+  var provesByLasting = false
   /// How messages name the destination.
   public var words: DeliveryWords
 
   /// One event at a time, in order, repeated until it is delivered.
   public init(_ words: DeliveryWords) { self.words = words }
+
+  /// Messages in order over one connection (``StreamConnector``): several blocks are under way, and a slow destination gets larger pieces.
+  ///
+  /// - Parameters:
+  ///   - queueBytes: How many bytes may wait before the input pauses.
+  ///   - startsAtOnce: The destination is opened at the start, and works if it lasts. Otherwise it is opened for the first event, and works when that
+  ///     has passed.
+  package init(streamTo words: DeliveryWords, queueBytes: Int, _ retry: Attempts, startsAtOnce: Bool) {
+    self.words = words
+    self.queueBytes = queueBytes
+    self.retry = retry
+    count = 1024
+    bytes = 256 << 10
+    // A receiver confirms each few milliseconds: what comes meanwhile does not wait for that.
+    concurrency = 256
+    order = .stream
+    handsOver = true
+    opensLate = !startsAtOnce
+    provesByLasting = startsAtOnce
+  }
 
   /// Batches in order, as the parameters of a pipeline file say, repeated until they are delivered.
   public init(_ words: DeliveryWords, _ batch: DeliveryBatchParameter, queue: Int, _ retry: ReconnectParameter) {
@@ -125,6 +151,8 @@ public struct DeliveryWords: Sendable {
   var recovered: String
   var failure: String
   var left: String
+  /// What follows the reason of a failure.
+  var again: String
 
   /// - Parameters:
   ///   - destination: Such as `the server`.
@@ -134,6 +162,15 @@ public struct DeliveryWords: Sendable {
   public init(
     _ destination: String, recovered: String? = nil, failure: String = "failed attempt", left: String? = nil
   ) {
+    self.init(destination, recovered: recovered, failure: failure, left: left, again: "trying again")
+  }
+
+  /// - Parameter again: What follows the reason of a failure.
+  package init(
+    _ destination: String, recovered: String? = nil, failure: String = "failed attempt", left: String? = nil,
+    again: String
+  ) {
+    self.again = again
     self.destination = destination
     self.recovered = recovered ?? "\(destination) takes events again"
     self.failure = failure
@@ -255,4 +292,8 @@ public enum DeliveryOutcome: Sendable {
   case lost(after: TimeSpan)
   /// What the destination has answered, for ``DeliveryConnector/outcome(of:to:)``.
   case replied(any Sendable)
+  /// Of a stream of messages, to the answer of its opening: so many further ones, in order, are delivered.
+  case passed(Int)
+  /// The same: the next one will never be taken, and why.
+  case refusedNext(String)
 }

@@ -98,8 +98,8 @@ struct DeliveryQueue {
     let wasEmpty = lane.events.isEmpty
     lane.events.append(item)
     lane.bytes += item.bytes
-    waiting += 1
-    total += 1
+    waiting += item.events
+    total += item.events
     bytes += item.bytes
     if wasEmpty { open += 1 }
     if wasEmpty || lane.rank?.kind == 2 && isFull(lane) { update(lane) }
@@ -124,14 +124,15 @@ struct DeliveryQueue {
     var items: [DeliveryItem] = []
     let most = min(largest, room)
     items.reserveCapacity(min(most, lane.events.count))
-    var size = 0
+    var (size, events) = (0, 0)
     while items.count < most, let first = lane.events.first {
       if !items.isEmpty, first.bytes > traits.bytes - size { break }
       size += first.bytes
+      events += first.events
       items.append(lane.events.removeFirst())
     }
     lane.bytes -= size
-    waiting -= items.count
+    waiting -= events
     if lane.events.isEmpty { open -= 1 }
     let batch = DeliveryBatch(items, lane, key: key(items), traits.retry)
     if let carried = lane.carried { (batch.attempts, batch.tries) = carried }
@@ -157,7 +158,7 @@ struct DeliveryQueue {
   /// The fate of a batch, which is under way or waits to be repeated, is known, but for `rest`, which comes again in its place.
   mutating func settle(_ batch: DeliveryBatch, rest: DeliveryBatch? = nil) {
     end(batch)
-    total -= batch.rest.count - (rest?.items.count ?? 0)
+    total -= batch.rest.events - (rest?.items.events ?? 0)
     bytes -= batch.bytes - (rest?.bytes ?? 0)
     if let rest { insert(rest) }
     update(batch.lane)
@@ -180,6 +181,36 @@ struct DeliveryQueue {
     }
   }
 
+  /// The batch of a stream whose messages are answered for next; nil: none is under way.
+  var firstOfStream: DeliveryBatch? { lanes[nil]?.underWay.first }
+
+  /// Messages of an item of a stream that were answered for.
+  struct Passed {
+    var receipt: Receipt
+    var messages: Int
+    var bytes: Int
+  }
+
+  /// Up to `count` further messages of a batch of a stream are answered for. The batch is to be settled when it has no more.
+  mutating func pass(_ count: Int, of batch: DeliveryBatch) -> [Passed] {
+    var passed: [Passed] = []
+    var left = count
+    while left > 0, batch.passed < batch.items.count {
+      let item = batch.items[batch.passed]
+      guard let block = item.block else { break }
+      let messages = min(left, block.left)
+      let before = block.bytesLeft
+      block.first += messages
+      let sent = before - block.bytesLeft
+      if block.left == 0 { batch.passed += 1 }
+      total -= messages
+      bytes -= sent
+      left -= messages
+      passed.append(Passed(receipt: item.receipt, messages: messages, bytes: sent))
+    }
+    return passed
+  }
+
   /// Makes a batch that waits to be repeated of the events that are not answered for.
   mutating func undecided(_ batch: DeliveryBatch, key: ([DeliveryItem]) -> String) -> DeliveryBatch {
     let rest = self.batch(of: batch.rest, from: batch, key: key)
@@ -196,7 +227,7 @@ struct DeliveryQueue {
       lane.events.prepend(item)
       lane.bytes += item.bytes
     }
-    waiting += rest.count
+    waiting += rest.events
     lane.carried = (batch.attempts, batch.tries)
     update(lane)
   }
@@ -282,21 +313,23 @@ struct DeliveryQueue {
     for one in order { body(open[one.lane].events[one.index], open[one.lane].target) }
   }
 
-  /// The events that no batch has, in order.
-  var events: [DeliveryItem] {
-    var events: [DeliveryItem] = []
-    events.reserveCapacity(waiting)
-    forEachWaiting { item, _ in events.append(item) }
-    return events
+  /// Calls `body` with the receipt of each event, in no order; one may come several times, but not twice in a row.
+  func forEachReceipt(_ body: (Receipt) -> Void) {
+    var last: Receipt?
+    func note(_ receipt: Receipt) {
+      guard receipt !== last else { return }
+      last = receipt
+      body(receipt)
+    }
+    for batch in batches { for item in batch.rest { note(item.receipt) } }
+    for lane in lanes.values { for index in lane.events.indices { note(lane.events[index].receipt) } }
   }
 
-  /// The receipts of all events, in order; one may come several times.
-  var receipts: [Receipt] {
-    var receipts: [Receipt] = []
-    receipts.reserveCapacity(total)
-    for batch in batches { for item in batch.rest { receipts.append(item.receipt) } }
-    forEachWaiting { item, _ in receipts.append(item.receipt) }
-    return receipts
+  /// Whether a sender waits for some of the events.
+  var isAwaited: Bool {
+    var isAwaited = false
+    forEachReceipt { isAwaited = isAwaited || $0.notifiesSender }
+    return isAwaited
   }
   /// When the oldest event came; nil: there is none.
   var oldest: Instant? {
@@ -330,18 +363,24 @@ struct DeliveryQueue {
     return all
   }
 
-  /// Adds a batch that another queue had, to be delivered again or, with an answer, under way. `make` gets its lane.
+  /// Numbers what comes from now on behind everything that `other` has.
+  mutating func follow(_ other: DeliveryQueue) { number = max(number, other.number) }
+
+  /// Adds a batch that another queue had, to be delivered again or, with an answer, under way. `change` gets it before that.
+  ///
+  /// - Parameter isNumbered: Its events have numbers of a queue that this one follows.
   mutating func adopt(
-    _ items: [DeliveryItem], to target: DeliveryTarget?, key: String, _ change: (DeliveryBatch) -> Void = { _ in }
+    _ items: [DeliveryItem], to target: DeliveryTarget?, key: String, isNumbered: Bool = false,
+    _ change: (DeliveryBatch) -> Void = { _ in }
   ) -> DeliveryBatch {
     var items = items
-    for index in items.indices {
+    for index in items.indices where !isNumbered {
       items[index].number = number
       number += 1
     }
     let batch = DeliveryBatch(items, lane(of: target), key: key, traits.retry)
     change(batch)
-    total += items.count
+    total += items.events
     bytes += batch.bytes
     if batch.answer == nil {
       insert(batch)
@@ -350,5 +389,30 @@ struct DeliveryQueue {
       begin(batch)
     }
     return batch
+  }
+
+  /// Adds the events that no batch of `other` has, as they are, in place of events of its own. `receipt` is called with the receipt of each event and
+  /// returns that on which this queue has it; an event for which it returns nil is left out.
+  mutating func adoptWaiting(of other: DeliveryQueue, _ receipt: (Receipt) -> Receipt?) {
+    follow(other)
+    for old in other.lanes.values where !old.events.isEmpty {
+      let lane = lane(of: old.target)
+      var events = Deque<DeliveryItem>()
+      swap(&events, &old.events)
+      // In place: items are large.
+      var left: [Int] = []
+      for index in events.indices {
+        if let new = receipt(events[index].receipt) { events[index].receipt = new } else { left.append(index) }
+      }
+      for index in left.reversed() { events.remove(at: index) }
+      lane.events = events
+      lane.bytes = left.isEmpty ? old.bytes : events.reduce(0) { $0 + $1.bytes }
+      lane.carried = old.carried
+      waiting += events.events
+      total += events.events
+      bytes += lane.bytes
+      if !events.isEmpty { open += 1 }
+      update(lane)
+    }
   }
 }

@@ -24,10 +24,12 @@ extension DeliverySink {
   /// Begins as many batches as may be under way.
   func deliverNext() {
     var due: Instant?
-    loop: while !isOver, !isSuspending, !awaitsEstate, !isOpening, pace.admits(beside: queue.underWay.count) {
+    loop: while !isOver, !isSuspending, !awaitsEstate, !isOpening, farewell == nil,
+      pace.admits(beside: queue.underWay.count)
+    {
       guard isOpen else {
         // Nobody waits for a destination to which nothing goes.
-        if isFinishing, queue.isEmpty { break loop }
+        if isFinishing || traits.opensLate, queue.isEmpty { break loop }
         begin()
         continue
       }
@@ -44,7 +46,7 @@ extension DeliverySink {
     guard !isOver else { return }
     connector.flush()
     updatePressure()
-    if isFinishing, queue.isEmpty, !isOpening { return finishConnector() }
+    if isFinishing, queue.isEmpty, !isOpening, !awaitsEstate { return finishConnector() }
     if queue.underWay.isEmpty { waitNoLonger() }
     setTimer(due)
   }
@@ -63,6 +65,11 @@ extension DeliverySink {
       batch.time = executor.wallTime
     }
     pace.begun(batch.id)
+    if builder != nil, let connection {
+      // All outcomes of a stream come to the answer of its opening.
+      batch.answer = connection
+      return connector.deliver(batch, connection)
+    }
     let answer = DeliveryAnswer()
     batch.answer = answer
     batch.isPreparing = !connector.prepare(batch, answer)
@@ -114,6 +121,8 @@ extension DeliverySink {
         over()
       } else if answer === connection {
         connected(outcome)
+      } else if let farewell, answer === farewell.answer {
+        said(outcome)
       } else if let batch = queue.underWay[id], batch.answer === answer {
         if case .partly = outcome {} else { unset(&batch.deadline) }
         act(on: outcome, batch)
@@ -128,14 +137,20 @@ extension DeliverySink {
     switch outcome {
     case .answered, .partly:
       isOpen = true
-      openings.succeed()
+      openedAt = executor.now
+      isProved = builder == nil
+      if isProved { openings.succeed() }
       pace.answered(openingBatch)
-      recover()
+      if isProved || traits.provesByLasting { recover() }
+    case .passed(let count): passed(count)
+    case .refusedNext(let reason): refusedNext(reason)
     case .lost(let after):
-      isOpen = false
-      for batch in queue.batches.reversed() where batch.answer != nil { takeBack(batch) }
-      pace.pause(until: executor.now + after)
+      disconnected()
+      // A destination that ends each connection at once is asked less and less often.
+      if !isProved, builder != nil { openings.fail() }
+      pace.pause(until: executor.now + (isProved ? after : openings.pause(random)))
     case .again(let reason, let after), .down(let reason, let after, _, _):
+      if isOpen { disconnected() }
       openings.fail()
       fails(reason)
       countRetry()
@@ -178,6 +193,7 @@ extension DeliverySink {
       } else {
         again(batch, Self.unread, after: nil, usesAttempt: true)
       }
+    case .passed, .refusedNext: again(batch, Self.unread, after: nil, usesAttempt: true)
     default:
       guard !batch.decided.isEmpty else { return decide(outcome, batch) }
       pace.withdrawn(batch.id)
@@ -210,7 +226,7 @@ extension DeliverySink {
       queue.settle(batch)
       reject(batch.items, failure.message)
     case .impossible(let failure): stop(with: failure, batch)
-    case .answered, .partly, .lost, .replied: break
+    case .answered, .partly, .lost, .replied, .passed, .refusedNext: break
     }
   }
 
@@ -269,6 +285,10 @@ extension DeliverySink {
   /// Rejects events for good; their acknowledgements now belong to this turn.
   func reject(_ items: [DeliveryItem], _ message: String) {
     for item in items {
+      if let block = item.block {
+        reject(block, message, on: item.receipt)
+        continue
+      }
       item.event.keep(in: executor.arena)
       reject(item.event.event, message, on: item.receipt)
     }
@@ -322,7 +342,7 @@ extension DeliverySink {
   }
 
   /// What shortens a pause.
-  private var random: UInt64? { traits.shortensPauses ? execution.services.random() : nil }
+  var random: UInt64? { traits.shortensPauses ? execution.services.random() : nil }
 
   // MARK: Trouble
 
@@ -332,7 +352,7 @@ extension DeliverySink {
     if !isFailing {
       isFailing = true
       failed = (since: executor.now, failures: 0)
-      log(.warning, end ?? "\(reason); trying again")
+      log(.warning, end ?? "\(reason); \(traits.words.again)")
     }
     failed.failures += 1
   }

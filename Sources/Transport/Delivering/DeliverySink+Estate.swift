@@ -1,135 +1,216 @@
 import PipelineCore
+import Synchronization
 
 /// What a sink leaves to its next version in a reload: the queue as it is, with the senders that wait for answers and the batches under way.
-/// No batch is repeated, and the reload waits for none. Used in turns of one execution after the other.
-final class DeliveryEstate: @unchecked Sendable {
-  /// Estates that no version takes fail: their senders send again.
-  static let all = KeptItems<DeliveryEstate> { $0.discard() }
+/// No batch is repeated, and the reload waits for none.
+///
+/// It belongs to the state that the old version leaves (``LeftState``). When the reload is over and no version has taken it, the senders are told to
+/// send again, and what is under way is given up; what no sender sends again stays until a version takes it.
+final class DeliveryEstate: SinkEstate, @unchecked Sendable {
+  /// Those of the reload that is under way.
+  private static let all = KeptItems<DeliveryEstate> { $0.endReload() }
 
-  private let connector: any DeliveryConnector
-  /// The first events of `items`, in their order. Those with an answer are under way.
-  let batches: [DeliveryBatch]
-  /// The events, in order.
-  let items: [DeliveryItem]
-  /// Of each event; nil: it is part of the saved state, and gets its receipt from there.
-  let receipts: [LeftReceipt?]
-  /// The rows of the outbox that hold these events.
-  let rows: [GivenRows]
+  /// What it holds. Used by one thread at a time.
+  struct Contents: @unchecked Sendable {
+    let connector: any DeliveryConnector
+    var queue: DeliveryQueue
+    /// By the receipts of the events.
+    let receipts: [ObjectIdentifier: LeftReceipt]
+    /// The rows of the outbox that hold these events.
+    let rows: [GivenRows]
+    /// With the same settings, an event is encoded in the same way.
+    let settings: StepSettingsID
+    /// Of a stream: the answer of its opening, which gets the outcomes of what is under way, and how far opening has come.
+    let connection: DeliveryAnswer?
+    let isOpen: Bool
+    let isOpening: Bool
+    let openedAt: Instant
 
-  init(
-    _ connector: any DeliveryConnector, _ batches: [DeliveryBatch], _ items: [DeliveryItem],
-    _ receipts: [LeftReceipt?], _ rows: [GivenRows]
-  ) {
-    self.connector = connector
-    self.batches = batches
-    self.items = items
-    self.receipts = receipts
-    self.rows = rows
+    /// Gives up what is under way.
+    fileprivate func withdraw() {
+      if let stream = connector as? any StreamConnector { _ = stream.end() }
+      for batch in queue.batches.reversed() where batch.answer != nil {
+        connector.withdraw(batch)
+        batch.answer = nil
+      }
+    }
   }
 
-  /// Whether the batches can be read by another connector: their forms, targets and replies are those of one kind.
-  func isReadable(by other: any DeliveryConnector) -> Bool { type(of: connector) == type(of: other) }
+  private let contents: Mutex<Contents?>
+  /// The pipeline and the sink.
+  private let name: String
+  let unsaved: Int
 
-  /// Gives up the batches under way.
-  func discard() { for batch in batches.reversed() where batch.answer != nil { connector.withdraw(batch) } }
+  init(_ contents: Contents, name: String) {
+    self.contents = Mutex(contents)
+    self.name = name
+    unsaved = contents.receipts.values.reduce(0) { $0 + ($1.notifiesSender ? 0 : $1.events) }
+    // Without a reload under way nobody would end it.
+    if !Self.all.keep([self], for: name) { endReload() }
+  }
+
+  /// The contents, for the next version; nil: they are taken already.
+  func take() -> Contents? {
+    for other in Self.all.take(name) where other !== self { other.endReload() }
+    return contents.withLock { $0.take() }
+  }
+
+  /// No version takes it: everything fails.
+  func discard() { take()?.withdraw() }
+
+  private func endReload() {
+    contents.withLock { contents in
+      guard let contents else { return }
+      contents.withdraw()
+      for receipt in contents.receipts.values where receipt.notifiesSender {
+        receipt.release(.failed(LeftReceipt.untaken))
+      }
+    }
+  }
 }
 
 extension DeliverySink {
   /// Leaves everything that is not delivered to the next execution.
   func leaveEstate() {
+    seal()
     let batches = queue.batches
     // One that is being prepared is not under way yet.
     for batch in batches where batch.answer != nil && (!traits.handsOver || batch.isPreparing) { takeBack(batch) }
-    let items = queue.batches.flatMap(\.rest) + queue.events
-    var left: [ObjectIdentifier: LeftReceipt] = [:]
-    let receipts = queue.receipts.map { receipt -> LeftReceipt? in
-      guard receipt.notifiesSender else {
-        receipt.acknowledge(1)
-        return nil
-      }
+    var receipts: [ObjectIdentifier: LeftReceipt] = [:]
+    queue.forEachReceipt { receipt in
       let name = ObjectIdentifier(receipt)
-      if left[name] == nil { left[name] = receipt.leave() }
-      return left[name]
+      if receipts[name] == nil { receipts[name] = receipt.leave() }
     }
-    let estate = DeliveryEstate(connector, queue.batches, items, receipts, leftRows)
+    for batch in queue.underWay.values { unset(&batch.deadline) }
+    let left = DeliveryEstate.Contents(
+      connector: connector, queue: queue, receipts: receipts, rows: leftRows,
+      settings: execution.settings(of: nodeContext.step), connection: builder == nil ? nil : connection,
+      isOpen: isOpen, isOpening: isOpening, openedAt: openedAt)
+    queue = DeliveryQueue(traits)
     _ = close(handsOver: traits.handsOver)
-    // Where no reload is under way any more, the senders learn of the failure when the estate is freed.
-    if !DeliveryEstate.all.keep([estate], for: execution.name(of: nodeContext.step)) { estate.discard() }
+    execution.leave(
+      DeliveryEstate(left, name: execution.name(of: nodeContext.step)), of: nodeContext.step)
   }
 
-  /// Takes over what the execution before has left, in place of what the saved state has of it.
+  /// Takes over what the execution before has left. Begins nothing: the pipeline has started by now, but nobody knows.
   func takeEstate() {
     awaitsEstate = false
-    var known = restoredReceipts[...]
-    restoredReceipts = []
-    // What this sink does not take is discarded at the end of the reload.
+    // What this sink does not take belongs to the state of the version before.
     guard !isOver else { return }
-    let estates = DeliveryEstate.all.take(execution.name(of: nodeContext.step))
-    guard !estates.isEmpty else { return }
-    let new = queue.removeAll().dropFirst(known.count { $0 != nil })
-    var taken: [ObjectIdentifier: Receipt] = [:]
-    func receipt(_ left: LeftReceipt?, _ event: OwnedEvent) -> Receipt {
-      guard let left else {
-        return known.popFirst().flatMap { $0 } ?? takeBack(1, bytes: event.byteCount + deliveryItemBytes)
-      }
-      let name = ObjectIdentifier(left)
-      if let receipt = taken[name] { return receipt }
-      let receipt = take(left) ?? takeBack(left.events, bytes: left.bytes)
-      taken[name] = receipt
-      return receipt
+    guard let estate = execution.takeEstate(of: nodeContext.step) as? DeliveryEstate, let left = estate.take() else {
+      _ = start()
+      return
     }
-    for estate in estates {
-      take(estate.rows)
-      var places = estate.receipts.indices
-      // If another kind of sink has taken the name, all events are encoded anew.
-      let isReadable = estate.isReadable(by: connector)
-      if !isReadable { estate.discard() }
-      for old in isReadable ? estate.batches : [] {
-        var items: [(item: DeliveryItem, target: DeliveryTarget?)] = []
-        for var item in old.rest {
-          guard let place = places.popFirst() else { break }
-          item.receipt = receipt(estate.receipts[place], item.event)
-          if old.answer != nil {
-            items.append((item, old.target))
-          } else if let made = encoded(item.event, item.receipt, item) {
-            items.append(made)
-          }
-        }
-        guard let first = items.first else { continue }
-        let batch = queue.adopt(items.map(\.item), to: first.target, key: old.key) { batch in
-          (batch.attempts, batch.tries, batch.failure) = (old.attempts, old.tries, old.failure)
-          (batch.number, batch.time, batch.memo, batch.answer) = (old.number, old.time, old.memo, old.answer)
-        }
-        if let answer = batch.answer { watch(batch, answer) }
-      }
-      for place in places {
-        let item = estate.items[place]
-        let receipt = receipt(estate.receipts[place], item.event)
-        if let made = encoded(item.event, receipt, isReadable ? item : nil) {
-          queue.append(made.item, to: made.target)
-        }
+    take(left.rows)
+    let new = queue.removeAll()
+    queue.follow(left.queue)
+    var heir = ReceiptHeir(self, left.receipts)
+    if let stream = builder?.stream {
+      adopt(left, stream, &heir)
+    } else if type(of: left.connector) != type(of: connector) {
+      // Another kind of sink has taken the name.
+      left.withdraw()
+      takeAnew(left.queue, &heir)
+    } else {
+      let isSame = left.settings == execution.settings(of: nodeContext.step)
+      for batch in left.queue.batches { take(batch, isSame: isSame, &heir) }
+      if isSame {
+        queue.adoptWaiting(of: left.queue) { heir.receipt($0) }
+      } else {
+        takeAnew(waitingOf: left.queue, &heir)
       }
     }
-    for receipt in known { receipt?.acknowledge(1) }
     // What came meanwhile.
     for one in new { queue.append(one.item, to: one.target) }
+    guard start() else { return }
     updatePressure()
-    deliverNext()
   }
 
-  /// The new version may write the event in another way, or not at all.
-  private func encoded(
-    _ event: OwnedEvent, _ receipt: Receipt, _ old: DeliveryItem?
-  ) -> (item: DeliveryItem, target: DeliveryTarget?)? {
-    event.keep(in: executor.arena)
+  /// Takes over a batch: as it is, if it is under way or would be encoded in the same way.
+  private func take(_ old: DeliveryBatch, isSame: Bool, _ heir: inout ReceiptHeir) {
+    var items: [DeliveryItem] = []
+    var target = old.target
+    for var item in old.rest {
+      guard let receipt = heir.receipt(item.receipt) else { continue }
+      item.receipt = receipt
+      if isSame || old.answer != nil {
+        items.append(item)
+      } else if let made = encoded(item) {
+        if items.isEmpty { target = made.target }
+        items.append(made.item)
+      }
+    }
+    guard !items.isEmpty else { return }
+    let batch = queue.adopt(items, to: target, key: old.key, isNumbered: true) { batch in
+      (batch.attempts, batch.tries, batch.failure) = (old.attempts, old.tries, old.failure)
+      (batch.number, batch.time, batch.memo, batch.answer) = (old.number, old.time, old.memo, old.answer)
+    }
+    if let answer = batch.answer { watch(batch, answer) }
+  }
+
+  /// Encodes the events anew: the new version may write them in another way, or not at all.
+  private func takeAnew(waitingOf old: DeliveryQueue, _ heir: inout ReceiptHeir) {
+    old.forEachWaiting { item, _ in takeAnew(item, &heir) }
+  }
+
+  private func takeAnew(_ old: DeliveryQueue, _ heir: inout ReceiptHeir) {
+    for batch in old.batches { for item in batch.rest { takeAnew(item, &heir) } }
+    takeAnew(waitingOf: old, &heir)
+  }
+
+  private func takeAnew(_ item: DeliveryItem, _ heir: inout ReceiptHeir) {
+    guard let receipt = heir.receipt(item.receipt) else { return }
+    var item = item
+    item.receipt = receipt
+    if let block = item.block {
+      // Events that were messages of a stream.
+      item.block = nil
+      for event in events(block) {
+        item.event = event
+        if let made = encoded(item) { queue.append(made.item, to: made.target) }
+      }
+    } else if let made = encoded(item) {
+      queue.append(made.item, to: made.target)
+    }
+  }
+
+  /// An event of another version, as this one delivers it; nil: it does not.
+  private func encoded(_ old: DeliveryItem) -> (item: DeliveryItem, target: DeliveryTarget?)? {
+    old.event.keep(in: executor.arena)
     do throws(DeliveryRefusal) {
-      let made = try connector.encode(event.event)
-      var item = item(made, event, receipt, old?.id)
-      if let old { (item.since, item.takenAt) = (old.since, old.takenAt) }
+      let made = try connector.encode(old.event.event)
+      var item = item(made, old.event, old.receipt, old.id)
+      (item.since, item.takenAt, item.number) = (old.since, old.takenAt, old.number)
       return (item, made.target)
     } catch {
-      reject(event.event, error.message, on: receipt)
+      reject(old.event.event, error.message, on: old.receipt)
       return nil
     }
+  }
+}
+
+/// Finds the receipts on which a sink has the events that it takes over.
+struct ReceiptHeir {
+  private let sink: DeliverySink
+  private let left: [ObjectIdentifier: LeftReceipt]
+  private var taken: [ObjectIdentifier: Receipt?] = [:]
+  /// The last one, which the next event often shares.
+  private var last: (old: Receipt, new: Receipt?)?
+
+  init(_ sink: DeliverySink, _ left: [ObjectIdentifier: LeftReceipt]) { (self.sink, self.left) = (sink, left) }
+
+  /// Nil: the sender has been told to send the events again.
+  mutating func receipt(_ old: Receipt) -> Receipt? {
+    if let last, last.old === old { return last.new }
+    let name = ObjectIdentifier(old)
+    let new: Receipt?
+    if let known = taken[name] {
+      new = known
+    } else {
+      new = left[name].flatMap(sink.take)
+      taken[name] = .some(new)
+    }
+    last = (old, new)
+    return new
   }
 }

@@ -4,6 +4,7 @@ import PipelineCore
 enum Waking {
   static let goesOn = -1
   static let waitsNoLonger = -2
+  static let farewellIsOver = -3
   /// How long a suspended pipeline waits for outcomes, at most.
   static let patience = TimeSpan.seconds(2)
 }
@@ -21,6 +22,8 @@ let deliveryItemBytes = 320
 package final class DeliverySink: RunningSink, TimerTarget {
   let connector: any DeliveryConnector
   let traits: DeliveryTraits
+  /// The block of the turn, if the connector sends a stream of messages (``StreamConnector``).
+  let builder: BlockBuilder?
   var queue: DeliveryQueue
   var pace: DeliveryPace
   /// The destination is open; until then, no batch begins.
@@ -30,6 +33,12 @@ package final class DeliverySink: RunningSink, TimerTarget {
   /// Where the outcomes of opening come from, and of finishing.
   var connection: DeliveryAnswer?
   var completion: DeliveryAnswer?
+  /// When the destination was opened last, and whether it has proved since that it works.
+  var openedAt = Instant(nanoseconds: 0)
+  var isProved = false
+  /// The connection of an earlier version, while it finishes what it was given.
+  var farewell: Farewell?
+  var farewellEnds = Wake.none
   var timer = Wake.none
   var timerAt: Instant?
   /// Something has failed, and has not been repeated with success.
@@ -54,14 +63,13 @@ package final class DeliverySink: RunningSink, TimerTarget {
   var isHandingOver = false
   /// Nothing is delivered before what the execution before has left is taken over.
   var awaitsEstate = false
-  /// The receipts of the events of the saved state, in its order; nil: the event cannot be delivered any more.
-  var restoredReceipts: [Receipt?] = []
   /// Holds the execution until the batches under way are answered, until this is due.
   var patience = Wake.none
 
   package init(_ connector: any DeliveryConnector, _ nodeContext: NodeContext) {
     self.connector = connector
     traits = connector.traits
+    builder = (connector as? any StreamConnector).map { BlockBuilder($0) }
     queue = DeliveryQueue(traits)
     pace = DeliveryPace(most: traits.concurrency)
     openings = traits.retry
@@ -69,13 +77,21 @@ package final class DeliverySink: RunningSink, TimerTarget {
   }
 
   package override func open() {
-    if !execution.isDryRun, DeliveryEstate.all.has(execution.name(of: nodeContext.step)) {
+    if execution.hasEstate(of: nodeContext.step) {
       awaitsEstate = true
-      execution.whenBegun { [self] in takeEstate() }
-    } else {
-      restoredReceipts = []
+      execution.whenTakenOver { [self] in takeEstate() }
+    } else if !start() {
+      return
     }
-    begin()
+    // A connection may come with what the execution before has left.
+    if builder == nil || !awaitsEstate && !traits.opensLate { begin() }
+  }
+
+  /// Returns whether the connector can work.
+  func start() -> Bool {
+    guard let failure = builder?.stream.start() else { return true }
+    stop(with: failure)
+    return false
   }
 
   package override func dryRun() {
@@ -90,6 +106,10 @@ package final class DeliverySink: RunningSink, TimerTarget {
 
   package override func receive(_ event: Event) {
     guard !isOver else { return }
+    if let builder {
+      do throws(DeliveryRefusal) { try builder.append(event) } catch { reject(event, error.message) }
+      return
+    }
     do throws(DeliveryRefusal) {
       let made = try connector.encode(event)
       let id = made.naming.flatMap { deliveryID(of: event, $0) }
@@ -115,17 +135,23 @@ package final class DeliverySink: RunningSink, TimerTarget {
   ) -> DeliveryItem {
     DeliveryItem(
       piece: made.piece, event: event, receipt: receipt, id: id,
-      bytes: traits.countsBytes ? made.bytes : made.memory + event.byteCount, since: executor.now,
+      size: traits.countsBytes ? made.bytes : made.memory + event.byteCount, since: executor.now,
       takenAt: executor.wallTime)
   }
 
   func updatePressure() { bound(queue.waiting, traits.queue) }
 
-  package override func turnEnded() { deliverNext() }
+  package override func turnEnded() {
+    seal()
+    deliverNext()
+  }
+
+  package override var memoryLimit: Int { traits.queueBytes ?? super.memoryLimit }
 
   package override var queued: PipelineStatistics.Queue? {
     PipelineStatistics.Queue(
-      events: queue.total, bytes: queue.bytes - queue.underWay.values.reduce(0) { $0 + $1.bytes },
+      events: queue.total + (builder?.ends.count ?? 0),
+      bytes: queue.bytes - queue.underWay.values.reduce(0) { $0 + $1.bytes },
       inFlight: queue.underWay.count,
       oldest: queue.oldest.map { executor.now - $0 })
   }
@@ -143,6 +169,10 @@ package final class DeliverySink: RunningSink, TimerTarget {
     case Waking.waitsNoLonger:
       patience = .none
       execution.release()
+    case Waking.farewellIsOver:
+      farewellEnds = .none
+      endFarewell()
+      deliverNext()
     default: expired(token)
     }
   }
@@ -150,6 +180,7 @@ package final class DeliverySink: RunningSink, TimerTarget {
   // MARK: The end
 
   package override func finish() {
+    seal()
     isFinishing = true
     deliverNext()
   }
@@ -178,13 +209,20 @@ package final class DeliverySink: RunningSink, TimerTarget {
   /// Releases everything. Returns the events that are not delivered, in order, and why the batch of each has failed.
   func close(handsOver: Bool = false) -> [DeliveryQueue.Left] {
     guard !isOver else { return [] }
+    seal()
     isOver = true
     unset(&timer)
+    unset(&farewellEnds)
+    if !handsOver, let stream = builder?.stream {
+      let wait = endStream(stream)
+      // The pipeline does not end before its connections and programs.
+      if completion == nil { closeBeside(wait, then: {}) }
+    }
     for batch in queue.underWay.values {
       unset(&batch.deadline)
       if !handsOver { connector.withdraw(batch) }
     }
-    connector.close(handsOver: handsOver)
+    if handsOver || builder == nil { connector.close(handsOver: handsOver) }
     let left = queue.removeAll()
     waitNoLonger()
     updatePressure()
@@ -195,7 +233,7 @@ package final class DeliverySink: RunningSink, TimerTarget {
     let left = close()
     let lost = left.filter { !$0.item.receipt.notifiesSender }
     for one in left where one.item.receipt.notifiesSender { fail(one) }
-    reportUndelivered(left.count - lost.count)
+    reportUndelivered(left.reduce(0) { $0 + $1.item.events } - lost.reduce(0) { $0 + $1.item.events })
     for one in lost {
       let reason = one.failure ?? fault
       // The batch that ended the pipeline has been answered.
@@ -209,15 +247,15 @@ package final class DeliverySink: RunningSink, TimerTarget {
   package override func cancel() {
     let left = close()
     // A receipt knows its senders until it is acknowledged.
-    let lost = left.count { !$0.item.receipt.notifiesSender }
+    let lost = left.reduce(0) { $0 + ($1.item.receipt.notifiesSender ? 0 : $1.item.events) }
+    reportUndelivered(left.reduce(0) { $0 + $1.item.events })
     for one in left { fail(one) }
-    reportUndelivered(left.count)
     countUndelivered(lost)
   }
 
   private func fail(_ left: DeliveryQueue.Left) {
     left.item.receipt.acknowledge(
-      1, .failed(left.failure ?? fault ?? "\(traits.words.left) it when the pipeline ended"))
+      left.item.events, .failed(left.failure ?? fault ?? "\(traits.words.left) it when the pipeline ended"))
   }
 
   private func reportUndelivered(_ left: Int) {
@@ -237,19 +275,20 @@ package final class DeliverySink: RunningSink, TimerTarget {
   /// execution; senders that wait for an answer must get it now.
   package override func willSuspend() {
     guard !isOver, !handOverQueue() else { return }
-    isHurried = queue.receipts.contains(where: \.notifiesSender)
+    isHurried = queue.isAwaited
     isSuspending = !isHurried
     if !queue.underWay.isEmpty || isHurried { waitForOutcomes() }
   }
 
   package override func handOverQueue() -> Bool {
-    guard !isOver, KeptListeners.isKeeping, execution.successor != nil else { return false }
+    // What is stored belongs to the name of a pipeline: one that is renamed goes on from what its new name has.
+    guard !isOver, KeptListeners.isKeeping, execution.successor?.name == execution.plan.name else { return false }
+    seal()
+    endFarewell()
     isSuspending = true
     isHandingOver = true
     var announced: Set<ObjectIdentifier> = []
-    for receipt in queue.receipts where announced.insert(ObjectIdentifier(receipt)).inserted {
-      receipt.announceHandover()
-    }
+    queue.forEachReceipt { if announced.insert(ObjectIdentifier($0)).inserted { $0.announceHandover() } }
     if !traits.handsOver, !queue.underWay.isEmpty { waitForOutcomes() }
     return true
   }
@@ -271,16 +310,22 @@ package final class DeliverySink: RunningSink, TimerTarget {
     for one in close() {
       // Events that the state does not hold are sent again by their sender.
       let receipt = one.item.receipt
-      receipt.acknowledge(1, receipt.notifiesSender ? .failed("the pipeline was suspended") : .acknowledged)
+      receipt.acknowledge(
+        one.item.events, receipt.notifiesSender ? .failed("the pipeline was suspended") : .acknowledged)
     }
   }
 
   // MARK: State
 
-  package override var keepsNothing: Bool { queue.isEmpty }
+  /// What it hands over is no part of the state.
+  package override var keepsNothing: Bool { isHandingOver || queue.isEmpty && builder?.ends.isEmpty != false }
 
   /// Writes the batches, those under way included, and the events after them.
   package override func save(_ state: inout StateWriter) {
+    if builder != nil {
+      seal()
+      return saveBlocks(&state)
+    }
     let kept = queue.batches.compactMap { batch -> (batch: DeliveryBatch, items: [DeliveryItem])? in
       let items = batch.rest.filter { !$0.receipt.notifiesSender }
       return items.isEmpty ? nil : (batch, items)
@@ -297,6 +342,7 @@ package final class DeliverySink: RunningSink, TimerTarget {
   }
 
   package override func restore(_ state: inout StateReader) throws(StateFault) {
+    if let builder { return try restoreBlocks(&state, builder.stream) }
     var batches: [(key: String, attempts: Int, events: [OwnedEvent])] = []
     let events: [OwnedEvent]
     if let former = try connector.formerEvents(&state) {
@@ -312,11 +358,9 @@ package final class DeliverySink: RunningSink, TimerTarget {
       do throws(DeliveryRefusal) {
         let made = try connector.encode(event.event)
         let receipt = takeBack(1, bytes: memory(made, event))
-        restoredReceipts.append(receipt)
         return (item(made, event, receipt), made.target)
       } catch {
         lost += 1
-        restoredReceipts.append(nil)
         return nil
       }
     }
@@ -326,6 +370,11 @@ package final class DeliverySink: RunningSink, TimerTarget {
       _ = queue.adopt(items.map(\.item), to: first.target, key: one.key) { $0.attempts = one.attempts }
     }
     for event in events { if let (item, target) = taken(event) { queue.append(item, to: target) } }
+    restored(lost)
+  }
+
+  /// - Parameter lost: How many events of the state cannot be delivered any more.
+  func restored(_ lost: Int) {
     countUndelivered(lost)
     if lost > 0 {
       log(

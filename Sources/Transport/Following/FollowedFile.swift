@@ -47,12 +47,10 @@ final class FollowedFile {
   private let content: CompressedContent?
   /// The first bytes of the file, or of its decompressed content; they distinguish a rewritten file from one that has
   /// grown.
-  private var head: [UInt8] = [] { didSet { fingerprint = Self.hash(head[...]) } }
-  private var fingerprint = FollowedFile.hash([])
+  private var head: [UInt8] = [] { didSet { fingerprint = FilePosition.hash(head[...]) } }
+  private var fingerprint = FilePosition.hash([])
 
   enum Writers { case unknown, open, closed }
-
-  static let headBytes = 256
 
   /// The last bytes that were delivered; for a compressed file, the last bytes of the file.
   private(set) var tail: FileTail?
@@ -314,17 +312,12 @@ final class FollowedFile {
 
   /// Whether the file still starts with the same bytes; remembers more of them while few are known.
   private func checkHead() -> Bool {
-    withUnsafeTemporaryAllocation(byteCount: Self.headBytes, alignment: 1) { now in
+    withUnsafeTemporaryAllocation(byteCount: FilePosition.headBytes, alignment: 1) { now in
       let count = uninterrupted { pread(file.number, now.baseAddress, now.count, 0) }
       guard count >= head.count else { return count < 0 }
       if let start = now.baseAddress, memcmp(start, head, head.count) != 0 { return false }
       if count > head.count { head = Array(now.prefix(count)) }
       return true
     }
-  }
-
-  /// FNV-1a.
-  static func hash(_ bytes: ArraySlice<UInt8>) -> UInt64 {
-    bytes.reduce(0xcbf2_9ce4_8422_2325) { ($0 ^ UInt64($1)) &* 0x100_0000_01b3 }
   }
 }

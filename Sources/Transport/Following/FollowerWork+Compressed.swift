@@ -114,7 +114,7 @@ extension FollowerWork {
 
   /// Whether the content of this compressed file has been read to its end.
   func hasDecompressed(_ file: FollowedFile) -> Bool {
-    file.isRefused && finished[file.key].map { $0.isCompressed && $0.born == file.born } ?? false
+    file.isRefused && finished.files[file.key].map { $0.isCompressed && $0.born == file.born } ?? false
   }
 
   /// Whether the compressed file has the content of a removed file that is or was followed: programs that compress a
@@ -125,9 +125,9 @@ extension FollowerWork {
     return files.contains { file in
       guard !file.isCompressed, let status = try? file.file.status(), status.links == 0 else { return false }
       let head = file.file.head()
-      return head.count == position.fingerprintBytes && FollowedFile.hash(head[...]) == position.fingerprint
+      return head.count == position.fingerprintBytes && FilePosition.hash(head[...]) == position.fingerprint
     }
-      || finished.values.contains { record in
+      || finished.files.values.contains { record in
         record.position.fingerprintBytes == position.fingerprintBytes
           && record.position.fingerprint == position.fingerprint
       }

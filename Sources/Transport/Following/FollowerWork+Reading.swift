@@ -214,12 +214,6 @@ extension FollowerWork {
   }
 
   func remember(_ file: FollowedFile) {
-    if finished.updateValue((file.born, file.position, file.isCompressed), forKey: file.key) == nil {
-      finishedOrder.append(file.key)
-    }
-    if finishedOrder.count > Self.maxFinished {
-      for key in finishedOrder.prefix(Self.maxFinished / 2) { finished[key] = nil }
-      finishedOrder.removeFirst(Self.maxFinished / 2)
-    }
+    finished.add((file.born, file.position, file.isCompressed), file.key)
   }
 }

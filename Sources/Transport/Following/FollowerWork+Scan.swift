@@ -25,7 +25,7 @@ extension FollowerWork {
       wanted.insert(Self.nearest(Glob.directories(pattern).last ?? "."))
     }
     // Links lead through these directories. If one is missing, the nearest existing one above it is watched.
-    for directory in linkDirectories { wanted.insert(Self.nearest(directory)) }
+    for directory in links.directories { wanted.insert(Self.nearest(directory)) }
     for path in wanted where watch(path, inotify) { foundNew = true }
     guard isComplete else { return !foundNew }
     for (path, watch) in directoryWatches where !wanted.contains(path) {
@@ -69,7 +69,7 @@ extension FollowerWork {
       return isNew
     } catch {
       // This user may lack permission for a link's directory and still be able to read the file.
-      if error.code == ENOSPC || error.code == EACCES && linkDirectories.contains(path) {
+      if error.code == ENOSPC || error.code == EACCES && links.directories.contains(path) {
         poll(instead: error)
       } else {
         failed(error)
@@ -98,7 +98,7 @@ extension FollowerWork {
         continue
       }
       if let known = byKey[Key(status)] {
-        if !unopened.isEmpty { unopened.remove(path) }
+        if !renames.unopened.isEmpty { renames.unopened.remove(path) }
         if named.insert(Key(status)).inserted {
           known.target = ends[path]
           if known.path != path {
@@ -112,7 +112,7 @@ extension FollowerWork {
         let file = try openFile(path)
         let status = try file.status()  // The path may lead to another file by now.
         reported.remove(path)
-        if !unopened.isEmpty { unopened.remove(path) }
+        if !renames.unopened.isEmpty { renames.unopened.remove(path) }
         guard byKey[Key(status)] == nil, named.insert(Key(status)).inserted else { continue }
         // Its starting position is not known yet.
         if unresolved.contains(where: { $0.inode == status.inode }) { continue }
@@ -164,9 +164,9 @@ extension FollowerWork {
       targets = resumedTargets.union(ends.values)
       for file in files { if let target = file.target { targets.insert(target) } }
       for position in unresolved { if let target = position.target { targets.insert(target) } }
-      linkNames = names
-      let isKnown = directories == linkDirectories
-      linkDirectories = directories
+      links.names = names
+      let isKnown = directories == links.directories
+      links.directories = directories
       if isKnown || inotify == nil || watchPresentDirectories() { return (paths, ends, trails.statuses) }
       paths = matchingPaths()
     }
@@ -208,15 +208,15 @@ extension FollowerWork {
     if !failing.isEmpty || !unresolved.isEmpty {
       lookAgain()
     } else if !files.contains(where: \.isUnreadable) {
-      nextPoll = nil
-      pollPause = 0
+      polling.nextScan = nil
+      polling.pause = 0
     }
   }
 
   func lookAgain() {
-    guard nextPoll == nil else { return }
-    pollPause = min(max(pollPause * 2, Self.firstPause), Self.longestPause)
-    nextPoll = monotonicNow() &+ pollPause
+    guard polling.nextScan == nil else { return }
+    polling.pause = min(max(polling.pause * 2, Self.firstPause), Self.longestPause)
+    polling.nextScan = monotonicNow() &+ polling.pause
   }
 
   func isResumed(_ path: String) -> Bool { resumedPaths.contains(path) }
@@ -247,7 +247,7 @@ extension FollowerWork {
 
   /// Resumes a file that had been closed; returns whether it is one.
   func wasFinished(_ file: FollowedFile) -> Bool {
-    guard let record = finished[file.key], record.born == file.born,
+    guard let record = finished.files[file.key], record.born == file.born,
       record.position.fingerprintBytes > 0, file.isSame(as: record.position)
     else { return false }
     file.seek(to: record.position.offset)
@@ -256,6 +256,6 @@ extension FollowerWork {
 
   /// Whether the file is neither followed nor has been.
   func isNew(_ file: FollowedFile) -> Bool {
-    byKey[file.key].map { $0.isRefused } ?? (finished[file.key]?.born != file.born)
+    byKey[file.key].map { $0.isRefused } ?? (finished.files[file.key]?.born != file.born)
   }
 }

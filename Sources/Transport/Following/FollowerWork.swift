@@ -6,6 +6,54 @@ import PipelineCore
 final class FollowerWork: @unchecked Sendable {
   typealias Key = FollowedFile.Key
 
+  /// Where files with a matching name are on their way.
+  struct Renames {
+    /// Paths that no pattern matches, to which files with a matching name have been renamed.
+    var former: Set<String> = []
+    /// The new paths of renamed files that have not been opened yet.
+    var unopened: Set<String> = []
+    /// The cookies of renames of files with a matching name whose second event has not come yet.
+    var leaving: Set<UInt32> = []
+  }
+
+  /// The links on the way to followed paths, and the directories of the links and of their targets.
+  struct Links {
+    var names: Set<String> = []
+    var directories: Set<String> = []
+  }
+
+  /// What is looked at again after a time.
+  struct Polling {
+    /// When to scan again because of failing paths or unresolved positions, on the monotonic clock, and the last pause.
+    var nextScan: Int64?
+    var pause: Int64 = 0
+    /// Whether all files are polled, because there are no events for some files or directories.
+    var isOn = false
+    /// When the next poll is due, on the monotonic clock.
+    var nextLook: Int64 = 0
+    /// When to ask again for watches; nil: none were refused.
+    var rewatchAt: Int64?
+    var isReported = false
+  }
+
+  /// Files read to their end and closed: a file that reappears under another name is not read twice.
+  struct Finished {
+    typealias File = (born: Int64, position: FilePosition, isCompressed: Bool)
+
+    private(set) var files: [Key: File] = [:]
+    private var order: [Key] = []
+    private static let most = 10_000
+
+    /// Beyond ``most``, the oldest half is forgotten.
+    mutating func add(_ file: File, _ key: Key) {
+      if files.updateValue(file, forKey: key) == nil { order.append(key) }
+      if order.count > Self.most {
+        for key in order.prefix(Self.most / 2) { files[key] = nil }
+        order.removeFirst(Self.most / 2)
+      }
+    }
+  }
+
   let options: FileFollower.Options
   let stop: WakeEvent
   let deliver: (FileBlock) -> Void
@@ -21,15 +69,10 @@ final class FollowerWork: @unchecked Sendable {
   /// The files in reading order: a rotated file before its successor.
   var files: [FollowedFile] = []
   var byKey: [Key: FollowedFile] = [:]
-  /// Paths that no pattern matches, to which files with a matching name have been renamed.
-  var formerNames: Set<String> = []
-  /// The new paths of renamed files that have not been opened yet.
-  var unopened: Set<String> = []
-  /// The cookies of renames of files with a matching name whose second event has not come yet.
-  var leaving: Set<UInt32> = []
-  /// Files read to their end and closed: a file that reappears under another name is not read twice.
-  var finished: [Key: (born: Int64, position: FilePosition, isCompressed: Bool)] = [:]
-  var finishedOrder: [Key] = []
+  var renames = Renames()
+  var links = Links()
+  var polling = Polling()
+  var finished = Finished()
   /// Paths for which a failure has been reported.
   var reported: Set<String> = []
   /// Directories that have existed.
@@ -41,26 +84,14 @@ final class FollowerWork: @unchecked Sendable {
   var unresolved: [FilePosition] = []
   /// Incomplete compressed files that positions may belong to and that have been reported.
   var awaited: Set<String> = []
-  /// When to scan again because of failing paths or unresolved positions, on the monotonic clock, and the last pause.
-  var nextPoll: Int64?
-  var pollPause: Int64 = 0
   lazy var resumedPaths = Set(options.resume.map(\.path))
-  /// The links on the way to followed paths; the directories of the links and of their targets; and the targets.
-  var linkNames: Set<String> = []
-  var linkDirectories: Set<String> = []
+  /// The targets of links to followed paths.
   var targets: Set<String> = []
   /// Directories that the patterns can lead through.
   lazy var ancestors = options.paths.flatMap(Glob.ancestors)
   lazy var resumedTargets = Set(options.resume.compactMap(\.target))
-  /// Whether all files are polled, because there are no events for some files or directories.
-  var isPolling = false
-  /// When the next poll is due, on the monotonic clock.
-  var nextLook: Int64 = 0
-  /// When to ask again for watches; nil: none were refused.
-  var rewatchAt: Int64?
   /// The file systems without events that were reported.
   var remoteSystems: Set<String> = []
-  var hasReportedPolling = false
   /// Whether the order of the files must be checked, because files may have been added or lost their names.
   var mustSort = true
   var pace: ReadingPace
@@ -69,7 +100,6 @@ final class FollowerWork: @unchecked Sendable {
 
   /// How many blocks of one file are read before the next file.
   static let turn = 16
-  static let maxFinished = 10_000
   /// The pause after a failing scan, in nanoseconds: the first, which doubles up to the longest.
   static let firstPause: Int64 = 100_000_000
   static let longestPause: Int64 = 60_000_000_000
@@ -105,7 +135,7 @@ final class FollowerWork: @unchecked Sendable {
 
   private func begin() {
     if options.watch == .poll {
-      isPolling = true
+      polling.isOn = true
     } else {
       do throws(PosixError) { inotify = try Inotify() } catch { poll(instead: error) }
     }
@@ -129,14 +159,14 @@ final class FollowerWork: @unchecked Sendable {
       var mustScan = take(events)
       let now = monotonicNow()
       for file in files where file.earlier != nil { file.isDirty = true }
-      if let due = nextPoll, now >= due {
-        nextPoll = nil
+      if let due = polling.nextScan, now >= due {
+        polling.nextScan = nil
         for file in files where file.isUnreadable { file.isDirty = true }
         mustScan = true
       }
-      if isPolling, now >= nextLook {
-        nextLook = now &+ options.pollInterval.nanoseconds
-        if let due = rewatchAt, now >= due { watchAgain() }
+      if polling.isOn, now >= polling.nextLook {
+        polling.nextLook = now &+ options.pollInterval.nanoseconds
+        if let due = polling.rewatchAt, now >= due { watchAgain() }
         for file in files { file.isDirty = true }
         mustScan = true
       }
@@ -146,15 +176,15 @@ final class FollowerWork: @unchecked Sendable {
 
   /// Asks again for watches that the system has refused.
   private func watchAgain() {
-    rewatchAt = nil
-    isPolling = false
+    polling.rewatchAt = nil
+    polling.isOn = false
     if inotify == nil {
       do throws(PosixError) { inotify = try Inotify() } catch { return poll(instead: error) }
     }
     watchDirectories()
     for file in files where file.watch < 0 { watch(file) }
-    if !isPolling { notice(.watching) }
-    if !remoteSystems.isEmpty { isPolling = true }
+    if !polling.isOn { notice(.watching) }
+    if !remoteSystems.isEmpty { polling.isOn = true }
   }
 
   /// Handles the events that came while files were being opened, then sorts the files: during renames, a younger file
@@ -186,18 +216,18 @@ final class FollowerWork: @unchecked Sendable {
   }
 
   func poll(instead error: PosixError) {
-    if rewatchAt == nil {
-      if !hasReportedPolling { notice(.polling(error)) }
-      hasReportedPolling = true
-      rewatchAt = monotonicNow() &+ options.rewatchInterval.nanoseconds
+    if polling.rewatchAt == nil {
+      if !polling.isReported { notice(.polling(error)) }
+      polling.isReported = true
+      polling.rewatchAt = monotonicNow() &+ options.rewatchInterval.nanoseconds
     }
-    isPolling = true
+    polling.isOn = true
   }
 
   /// Whether the kernel reports no events for the path, because other machines change its file system.
   func isRemote(_ path: String) -> Bool {
     guard options.watch == .auto, let name = options.networkFileSystem(path) else { return false }
-    isPolling = true
+    polling.isOn = true
     if remoteSystems.insert(name).inserted { notice(.remote(path: path, fileSystem: name)) }
     return true
   }
@@ -234,7 +264,7 @@ final class FollowerWork: @unchecked Sendable {
     let ending = files.lazy.filter(\.isWithinLine).compactMap(nextEndOfLine).min()
     var result: Int64 = -1
     let waiting = files.contains { $0.earlier != nil } ? monotonicNow() &+ EarlierContent.look : nil
-    for instant in [leaving, ending, waiting, nextPoll, isPolling ? nextLook : nil] {
+    for instant in [leaving, ending, waiting, polling.nextScan, polling.isOn ? polling.nextLook : nil] {
       guard let instant else { continue }
       let rest = (instant &- monotonicNow()) / 1_000_000 + 1
       let wait = min(max(rest, 1), 60_000)
@@ -246,7 +276,7 @@ final class FollowerWork: @unchecked Sendable {
   /// Handles the events; returns whether the paths must be scanned again.
   func take(_ events: [Inotify.Event]) -> Bool {
     var mustScan = false
-    if leaving.count > 1000 { leaving = [] }  // Renames into unwatched directories never complete.
+    if renames.leaving.count > 1000 { renames.leaving = [] }  // Renames into unwatched directories never complete.
     var arrived: Set<String> = []
     for event in events {
       if event.has(Int(IN_Q_OVERFLOW)) {
@@ -287,29 +317,29 @@ final class FollowerWork: @unchecked Sendable {
     if event.has(Int(IN_ISDIR)) { return true }
     let paths = directories.map { Glob.join($0, event.name) }
     // A link on the way may have a new target.
-    if paths.contains(where: { path in linkNames.contains(path) || ancestors.contains { Glob.matches($0, path) } }) {
+    if paths.contains(where: { path in links.names.contains(path) || ancestors.contains { Glob.matches($0, path) } }) {
       return true
     }
     guard let path = paths.first(where: isFollowedName) ?? paths.first else { return false }
     let matches = isFollowedName(path)
     if event.has(Int(IN_ATTRIB)) { return matches }
-    let wasOurs = formerNames.remove(path) != nil
+    let wasOurs = renames.former.remove(path) != nil
     let hasArrived = arrived.remove(path) != nil
-    let wasUnopened = unopened.remove(path) != nil || hasArrived
+    let wasUnopened = renames.unopened.remove(path) != nil || hasArrived
     let isCompressed = CompressedContent.original(path) != nil
-    if event.has(Int(IN_MOVED_FROM)), matches && !isCompressed || wasOurs { leaving.insert(event.cookie) }
-    if event.has(Int(IN_MOVED_TO)), leaving.remove(event.cookie) != nil {
+    if event.has(Int(IN_MOVED_FROM)), matches && !isCompressed || wasOurs { renames.leaving.insert(event.cookie) }
+    if event.has(Int(IN_MOVED_TO)), renames.leaving.remove(event.cookie) != nil {
       if matches, !isCompressed {
-        unopened.insert(path)  // The scan opens it.
+        renames.unopened.insert(path)  // The scan opens it.
       } else {
-        formerNames.insert(path)
+        renames.former.insert(path)
         arrived.insert(path)
       }
     }
     if event.has(Int(IN_DELETE)), wasUnopened, !isCompressed {
       // It may have been compressed.
       for ending in CompressedContent.endings {
-        formerNames.insert(path + ending)
+        renames.former.insert(path + ending)
         arrived.insert(path + ending)
       }
     }
@@ -326,13 +356,13 @@ final class FollowerWork: @unchecked Sendable {
     var found: [FollowedFile] = []
     for path in paths {
       if CompressedContent.original(path) != nil {
-        if let file = missedFile(path) { found.append(file) } else { formerNames.remove(path) }
+        if let file = missedFile(path) { found.append(file) } else { renames.former.remove(path) }
         continue
       }
       guard let file = try? openFile(path), let status = try? file.status()
       else {
         // The file was renamed again or removed; the event for that is still to come.
-        unopened.insert(path)
+        renames.unopened.insert(path)
         continue
       }
       if let known = byKey[Key(status)] {

@@ -2,30 +2,10 @@ import CLinux
 import Glibc
 import PipelineCore
 
-/// A sender of blocks of messages, with its own thread.
-package protocol MessageSender: AnyObject, Sendable {
-  /// The number of waiting bytes.
-  var queuedBytes: Int { get }
-  /// Adds messages. `done` is called once or more, on the sending thread, until all of them have been counted.
-  func send(_ block: SocketSender.Block, done: @escaping @Sendable (_ sent: Int, _ givenUp: Int) -> Void)
-  /// Sends the waiting messages, without a time limit, then ends. Not called on the sending thread.
-  func close()
-  /// Ends soon, without sending the waiting messages.
-  func cancel()
-  /// Waits until the thread has ended; false: the limit passed first.
-  func waitForEnd(within limit: TimeSpan) -> Bool
-}
-
-extension SocketSender: MessageSender {}
-
-/// Writes messages to the standard input of a program, and restarts the program when it ends.
-///
-/// A message counts as sent when the program has read it. When a program ends, the messages that it has not read completely go to the next
-/// one.
+/// Writes messages to the standard input of a program. A message has passed when the program has read it; the connection is lost when the program
+/// ends.
 package final class ProgramSender: MessageSender {
   package struct Options: Sendable {
-    /// The pauses before a restart. They begin again after a program has run for the longest pause.
-    package var attempts = Attempts(.milliseconds(100), most: .seconds(10))
     /// How long the program may run after the end of its input.
     package var stopTimeout = TimeSpan.seconds(10)
     /// Whether the program is restarted when it ends before its input does.
@@ -38,34 +18,14 @@ package final class ProgramSender: MessageSender {
   package enum Notice: Sendable, Equatable {
     /// A line of standard output or standard error.
     case said(Services.Level, String)
-    /// The program could not be started, or has ended, and is restarted.
-    case failing(String)
-    case restarted(failures: Int)
-    /// The program has ended and is not restarted.
-    case ended(String)
     /// It has ended behind its input with another status than it should, or had to be ended.
     case badEnd(String)
-  }
-
-  private struct Entry: Sendable {
-    var block: SocketSender.Block
-    var done: @Sendable (Int, Int) -> Void
-    /// The first message that has not been counted.
-    var first = 0
-  }
-
-  private struct State {
-    var queue: [Entry] = []
-    var bytes = 0
-    var isClosing = false
-    var isCancelled = false
-    var hasEnded = false
   }
 
   private let call: ProgramCall
   private let path: String
   private let options: Options
-  private let state = Guarded(State())
+  private let state = Guarded(SenderState())
   private let wake: WakeEvent
   private let notify: @Sendable (Notice) -> Void
 
@@ -84,50 +44,45 @@ package final class ProgramSender: MessageSender {
       _ = try OwnThread("rxd exec") { [self] in
         var work = Work(self)
         work.run()
-        let left = state.withLock { state in
-          state.hasEnded = true
-          defer { (state.queue, state.bytes) = ([], 0) }
-          return state.queue
-        }
-        for entry in left { entry.done(0, entry.block.ends.count - entry.first) }
+        let done = state.withLock { $0.end() }
         state.notify()
+        done?()
       }
     } catch {
       throw ProgramFailure(.start, "cannot be started: \(error.message)")
     }
   }
 
-  package var queuedBytes: Int { state.withLock(\.bytes) }
+  package var connections: PipelineStatistics.Connections? { nil }
 
-  package func send(_ block: SocketSender.Block, done: @escaping @Sendable (Int, Int) -> Void) {
-    let isTaken = state.withLock { state in
-      guard !state.hasEnded, !state.isCancelled else { return false }
-      state.queue.append(Entry(block: block, done: done))
-      state.bytes += block.bytes.count
-      return true
-    }
-    guard isTaken else { return done(0, block.ends.count) }
+  package func open(_ report: @escaping Report) {
+    state.withLock { $0.open(report) }
     wake.wake()
   }
 
-  package func close() {
-    state.withLock { $0.isClosing = true }
-    wake.wake()
-    let ended: (inout State) -> Bool? = { $0.hasEnded ? true : nil }
-    _ = state.wait(until: nil, ended)
-  }
-
-  package func cancel() {
-    state.withLock { $0.isCancelled = true }
+  package func send(_ block: SentBlock) {
+    state.withLock { $0.send(block) }
     wake.wake()
   }
 
+  package func finish(_ done: @escaping @Sendable () -> Void) {
+    let now = state.withLock { $0.finish(done) }
+    wake.wake()
+    now?()
+  }
+
+  /// What it has not read is not sent.
+  @discardableResult
+  package func cancel() -> Int {
+    defer { wake.wake() }
+    return state.withLock { $0.cancel() }
+  }
+
+  @discardableResult
   package func waitForEnd(within limit: TimeSpan) -> Bool {
-    let ended: (inout State) -> Bool? = { $0.hasEnded ? true : nil }
+    let ended: (inout SenderState) -> Bool? = { $0.hasEnded ? true : nil }
     return state.wait(until: monotonicNow() &+ limit.nanoseconds, ended) ?? false
   }
-
-  private func freed(_ bytes: Int) { state.withLock { $0.bytes -= bytes } }
 
   // MARK: - The thread
 
@@ -135,10 +90,9 @@ package final class ProgramSender: MessageSender {
     private let owner: ProgramSender
     private let options: Options
     /// Blocks that are being written or read; with the position of the start of each in the program's input.
-    private var open: [(entry: Entry, start: Int)] = []
+    private var open: [(block: SentBlock, start: Int)] = []
     /// Bytes that the program's pipe has taken.
     private var written = 0
-    private var attempts: Attempts
     private var standardOutput = ErrorLines("stdout")
     private var standardError = ErrorLines()
     /// The time between two checks of the pipe, in milliseconds.
@@ -155,54 +109,43 @@ package final class ProgramSender: MessageSender {
     init(_ owner: ProgramSender) {
       self.owner = owner
       options = owner.options
-      attempts = owner.options.attempts
     }
 
     private var isCancelled: Bool { owner.state.withLock(\.isCancelled) }
 
     mutating func run() {
-      while !isCancelled {
-        let began = monotonicNow()
-        var reason: String
-        do throws(ProgramFailure) {
-          var child = try ChildProgram(owner.call, at: owner.path)
-          if attempts.failures > 0 { owner.notify(.restarted(failures: attempts.failures)) }
-          switch serve(&child) {
-          case .done, .cancelled: return requeue()
-          case .ended(let why): reason = why
-          }
-        } catch {
-          reason = error.message
+      while true {
+        owner.wake.clear()
+        let (isOver, isWanted) = owner.state.withLock { state -> (Bool, Bool) in
+          defer { state.isNew = false }
+          return (state.isCancelled || state.isClosing && !state.isNew, state.isNew)
         }
-        requeue()
-        guard options.restarts else { return owner.notify(.ended(reason)) }
-        // Nothing is left for another program to do.
-        if owner.state.withLock({ $0.isClosing && $0.queue.isEmpty }) { return owner.notify(.badEnd(reason)) }
-        if monotonicNow() &- began >= attempts.maxDelay.nanoseconds { attempts.succeed() }
-        attempts.fail()
-        owner.notify(.failing(reason))
-        attempts.wait(for: owner.wake) { [owner] in owner.state.withLock(\.isCancelled) }
+        if isOver { return }
+        if isWanted { if runOnce() { return } } else { _ = rx_wait_two(-1, 0, owner.wake.descriptor, -1) }
       }
     }
 
-    /// Puts unread messages back at the head of the queue.
-    private mutating func requeue() {
-      let again = open.map { one -> Entry in
-        var entry = one.entry
-        guard entry.first > 0 else { return entry }
-        let start = entry.block.ends[entry.first - 1]
-        entry.block = SocketSender.Block(
-          bytes: Array(entry.block.bytes[start...]), ends: entry.block.ends[entry.first...].map { $0 - start })
-        entry.first = 0
-        return entry
+    /// Returns whether nothing is left to do.
+    private mutating func runOnce() -> Bool {
+      var reason: String
+      (open, written, pace) = ([], 0, 1)
+      do throws(ProgramFailure) {
+        var child = try ChildProgram(owner.call, at: owner.path)
+        owner.state.withLock { $0.tell(.opened) }
+        switch serve(&child) {
+        case .done, .cancelled: return true
+        case .ended(let why): reason = why
+        }
+      } catch {
+        reason = error.message
       }
-      let less = open.reduce(0) { $0 + $1.entry.block.bytes.count } - again.reduce(0) { $0 + $1.block.bytes.count }
-      open = []
-      written = 0
-      owner.state.withLock { state in
-        state.queue.insert(contentsOf: again, at: 0)
-        state.bytes -= less
+      let isClosing = owner.state.withLock { state -> Bool in
+        state.lose(options.restarts ? .lost(reason) : .ended(reason))
+        return state.isClosing
       }
+      // Nothing is left for another program to do.
+      if isClosing { owner.notify(.badEnd(reason)) }
+      return isClosing
     }
 
     /// Gives the program messages until it has ended.
@@ -263,36 +206,36 @@ package final class ProgramSender: MessageSender {
 
     /// Takes blocks from the queue as far as the pipe may soon take them.
     private mutating func refill() {
-      let end = open.last.map { $0.start + $0.entry.block.bytes.count } ?? written
+      let end = open.last.map { $0.start + $0.block.bytes.count } ?? written
       guard end - written < 64 << 10 else { return }
-      let more = owner.state.withLock { state -> [Entry] in
+      let more = owner.state.withLock { state -> [SentBlock] in
         var count = 0
         var bytes = end - written
         while count < state.queue.count, bytes < 256 << 10 {
-          bytes += state.queue[count].block.bytes.count
+          bytes += state.queue[count].bytes.count
           count += 1
         }
         defer { state.queue.removeFirst(count) }
         return Array(state.queue.prefix(count))
       }
-      var start = end
-      for entry in more {
-        open.append((entry, start))
-        start += entry.block.bytes.count
+      var next = end
+      for block in more {
+        // Messages that an earlier program has read are not written again.
+        let start = next - block.start(block.first)
+        open.append((block, start))
+        next = start + block.bytes.count
       }
     }
 
-    private var hasMore: Bool {
-      open.last.map { $0.start + $0.entry.block.bytes.count > written } ?? false
-    }
+    private var hasMore: Bool { open.last.map { $0.start + $0.block.bytes.count > written } ?? false }
 
     private static let readsNoMore = "reads no more"
 
     /// Writes as much as the pipe takes. Returns why nothing more can be written; nil: it can.
     private mutating func write(_ child: borrowing ChildProgram) -> String? {
-      for (entry, start) in open where start + entry.block.bytes.count > written {
-        while written < start + entry.block.bytes.count {
-          guard let end = child.write(entry.block.bytes, from: written - start) else { return Self.readsNoMore }
+      for (block, start) in open where start + block.bytes.count > written {
+        while written < start + block.bytes.count {
+          guard let end = child.write(block.bytes, from: written - start) else { return Self.readsNoMore }
           // The pipe is full.
           guard start + end > written else { return nil }
           written = start + end
@@ -306,23 +249,18 @@ package final class ProgramSender: MessageSender {
     private mutating func confirm(_ child: borrowing ChildProgram) {
       guard !open.isEmpty, child.input >= 0 else { return }
       let read = written - max(0, Int(rx_unread(child.input)))
-      var hasRead = false
-      while let (head, start) = open.first {
-        var entry = head
-        let done = entry.block.ends[entry.first...].prefix { start + $0 <= read }.count
-        if done > 0 {
-          hasRead = true
-          entry.first += done
-          entry.done(done, 0)
-        }
-        guard entry.first == entry.block.ends.count else {
-          open[0].entry = entry
+      var passed = 0
+      while let (block, start) = open.first {
+        let done = block.ends[block.first...].prefix { start + $0 <= read }.count
+        passed += done
+        guard block.first + done == block.ends.count else {
+          open[0].block.first += done
           break
         }
         open.removeFirst()
-        owner.freed(entry.block.bytes.count)
       }
-      pace = hasRead ? 1 : min(pace * 2, 64)
+      if passed > 0 { owner.state.withLock { $0.pass(passed) } }
+      pace = passed > 0 ? 1 : min(pace * 2, 64)
     }
 
     // MARK: Its output

@@ -85,7 +85,7 @@ final class CompressedContent {
     }
   }
 
-  /// The first bytes of the content of a file, at most ``FollowedFile/headBytes``, and the state after them.
+  /// The first bytes of the content of a file, at most ``FilePosition/headBytes``, and the state after them.
   ///
   /// - Returns: Nil if the library is not installed or memory is short.
   static func head(
@@ -93,13 +93,13 @@ final class CompressedContent {
   ) throws(PosixError) -> (bytes: [UInt8], state: State)? {
     guard let content = CompressedContent(file, format) else { return nil }
     var bytes: [UInt8] = []
-    return try withUnsafeTemporaryAllocation(byteCount: FollowedFile.headBytes, alignment: 1) {
+    return try withUnsafeTemporaryAllocation(byteCount: FilePosition.headBytes, alignment: 1) {
       room throws(PosixError) in
       repeat {
-        let left = UnsafeMutableRawBufferPointer(rebasing: room[..<(FollowedFile.headBytes - bytes.count)])
+        let left = UnsafeMutableRawBufferPointer(rebasing: room[..<(FilePosition.headBytes - bytes.count)])
         let count = try content.read(into: left)
         bytes += left[..<count]
-      } while content.state == .more && bytes.count < FollowedFile.headBytes
+      } while content.state == .more && bytes.count < FilePosition.headBytes
       return (bytes, content.state)
     }
   }

@@ -23,6 +23,14 @@ package struct FilePosition: Sendable, Equatable {
   /// The last bytes before the position; nil: unknown. Saved by its owner, too.
   package var tail: FileTail?
 
+  /// How many first bytes of a file are compared.
+  static let headBytes = 256
+
+  /// FNV-1a, of first bytes.
+  static func hash(_ bytes: ArraySlice<UInt8>) -> UInt64 {
+    bytes.reduce(0xcbf2_9ce4_8422_2325) { ($0 ^ UInt64($1)) &* 0x100_0000_01b3 }
+  }
+
   package init(
     path: String, device: UInt64, inode: UInt64, fingerprint: UInt64, fingerprintBytes: Int,
     offset: Int64, born: Int64 = 0
@@ -61,7 +69,7 @@ extension FilePosition: StateValue {
     device = try state.read()
     inode = try state.read()
     fingerprint = try state.read()
-    fingerprintBytes = try state.read(in: 0...FollowedFile.headBytes)
+    fingerprintBytes = try state.read(in: 0...FilePosition.headBytes)
     offset = try state.read()
     born = try state.read()
     guard offset >= 0, !path.utf8.contains(0) else { throw StateFault("a file position is none") }
@@ -74,7 +82,7 @@ extension FilePosition {
     of file: FileDescriptor, _ status: FileDescriptor.Status, _ path: String, head: [UInt8], offset: Int64 = 0
   ) {
     self.init(
-      path: path, device: status.device, inode: status.inode, fingerprint: FollowedFile.hash(head[...]),
+      path: path, device: status.device, inode: status.inode, fingerprint: FilePosition.hash(head[...]),
       fingerprintBytes: head.count, offset: offset, born: rx_birth_time(file.number))
   }
 
@@ -104,9 +112,9 @@ extension FilePosition {
 }
 
 extension FileDescriptor {
-  /// The first bytes of a regular file, at most ``FollowedFile/headBytes``; empty without permission to read.
+  /// The first bytes of a regular file, at most ``FilePosition/headBytes``; empty without permission to read.
   func head() -> [UInt8] {
-    [UInt8](unsafeUninitializedCapacity: FollowedFile.headBytes) { buffer, count in
+    [UInt8](unsafeUninitializedCapacity: FilePosition.headBytes) { buffer, count in
       let (start, size) = (buffer.baseAddress, buffer.count)
       count = max(0, uninterrupted { pread(number, start, size, 0) })
     }
@@ -125,6 +133,6 @@ extension FileDescriptor {
 
   static func starts(_ head: [UInt8], as position: FilePosition) -> Bool {
     head.count >= position.fingerprintBytes
-      && FollowedFile.hash(head.prefix(position.fingerprintBytes)) == position.fingerprint
+      && FilePosition.hash(head.prefix(position.fingerprintBytes)) == position.fingerprint
   }
 }

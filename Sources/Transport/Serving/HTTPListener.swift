@@ -71,6 +71,7 @@ final class HTTPListener: @unchecked Sendable {
 
   /// Adds a server to the listener of its address, which is opened if there is none; returns the port.
   static func add(_ server: HTTPServer) throws(HTTPServerFailure) -> Int {
+    _ = endsHolding
     let options = server.options
     guard options.isShared, options.port != 0 else {
       let listener = try HTTPListener(options)
@@ -183,8 +184,10 @@ final class HTTPListener: @unchecked Sendable {
     }
   }
 
+  private static let endsHolding: Void = KeptListeners.atEnds { endHolding() }
+
   /// The reload is over: paths that no new server has taken over are no longer served.
-  static func endHolding() {
+  private static func endHolding() {
     shared.withLock { listeners in
       for listener in listeners.values {
         listener.answer { listener in

@@ -10,7 +10,7 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
   typealias OutboundIn = ByteBuffer
   typealias OutboundOut = ByteBuffer
 
-  private enum Phase {
+  enum Phase {
     /// Waiting for a head.
     case head
     case body
@@ -25,64 +25,52 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
     case closing
   }
 
-  private let listener: HTTPListener
+  let listener: HTTPListener
   /// The server of the last request.
-  @exclusivity(unchecked) private var server: HTTPServer?
-  private let channel: any Channel
-  private let round: ServingRound
-  private let peer: String
+  @exclusivity(unchecked) var server: HTTPServer?
+  let channel: any Channel
+  let round: ServingRound
+  let peer: String
   /// Encrypts the connection; nil: it is not encrypted.
-  private let tls: ChannelTLS?
+  let tls: ChannelTLS?
   /// The files of the certificate that the connection uses.
-  private let files: TLSServing.Files?
-  @exclusivity(unchecked) private var context: ChannelHandlerContext?
+  let files: TLSServing.Files?
+  @exclusivity(unchecked) var context: ChannelHandlerContext?
   /// The socket, while the channel is active; -1 without one, and where bytes must go through the channel.
-  @exclusivity(unchecked) private var socket: Int32 = -1
+  @exclusivity(unchecked) var socket: Int32 = -1
   /// The number of writes that the channel has not completed: later bytes must go through the channel too.
-  @exclusivity(unchecked) private var writesOfChannel = 0
-  @exclusivity(unchecked) private var reader: HTTPRequestReader
-  @exclusivity(unchecked) private var phase = Phase.head
-  @exclusivity(unchecked) private var isFirst = true
+  @exclusivity(unchecked) var writesOfChannel = 0
+  @exclusivity(unchecked) var reader: HTTPRequestReader
+  @exclusivity(unchecked) var phase = Phase.head
+  @exclusivity(unchecked) var isFirst = true
   /// Whether any request of this connection got past the checks of its head, credentials included.
-  @exclusivity(unchecked) private(set) var isKnown = false
+  @exclusivity(unchecked) var isKnown = false
   /// The time of its last answer.
-  @exclusivity(unchecked) private(set) var idleSince = NIODeadline.now()
-  @exclusivity(unchecked) private var closesAfterAnswer = false
+  @exclusivity(unchecked) var idleSince = NIODeadline.now()
+  @exclusivity(unchecked) var closesAfterAnswer = false
   /// Whether the client has closed its side of the connection.
-  @exclusivity(unchecked) private var isInputClosed = false
+  @exclusivity(unchecked) var isInputClosed = false
   /// Bytes that have not been parsed: a piece of a head, or requests that came before the answer to an earlier one.
   /// Counted against the budget.
-  @exclusivity(unchecked) private var pending: [UInt8] = []
+  @exclusivity(unchecked) var pending: [UInt8] = []
   /// The budget that `pending` is counted against.
-  @exclusivity(unchecked) private var pendingBudget: ByteBudget
-  @exclusivity(unchecked) private var isConsuming = false
+  @exclusivity(unchecked) var pendingBudget: ByteBudget
+  @exclusivity(unchecked) var isConsuming = false
   /// Whether the channel wants to read, but must wait, because `pending` comes first or a speaker has no room.
-  @exclusivity(unchecked) private var isReadHeld = false
-  @exclusivity(unchecked) private var request: RequestHead?
-  /// Accounts for the memory of the request.
-  @exclusivity(unchecked) private var charge: ByteCharge?
-  @exclusivity(unchecked) private var body = IncomingBody()
-  /// Whether the time limit of the current body has been set.
-  @exclusivity(unchecked) private var isBodyLimited = false
-  /// Bytes of the body so far, including discarded ones.
-  @exclusivity(unchecked) private var received = 0
-  @exclusivity(unchecked) private var coding: Decompressor.Format?
-  /// The maximum size of the body in bytes.
-  @exclusivity(unchecked) private var mostBytes = 0
-  /// Whether the request is complete and waits for the server that replaces its own.
-  @exclusivity(unchecked) private var isComplete = false
-  /// The answer to send at the end of the request, whatever its body.
-  @exclusivity(unchecked) private var verdict: ServerAnswer?
-  @exclusivity(unchecked) private var exchange: ServerExchange?
-  @exclusivity(unchecked) private var stream: ResponseStream?
-  /// Handles the connection's bytes after an upgrade.
-  @exclusivity(unchecked) private var speaker: (any UpgradedSpeaker)?
+  @exclusivity(unchecked) var isReadHeld = false
+  /// The request that is being received.
+  @exclusivity(unchecked) var incoming = IncomingRequest()
+  @exclusivity(unchecked) var exchange: ServerExchange?
+  /// The answer that is being streamed; nil: none is.
+  @exclusivity(unchecked) var stream: ResponseStream?
   /// Whether the stream is sent in chunks, ended by an empty one.
-  @exclusivity(unchecked) private var isChunking = false
+  @exclusivity(unchecked) var isChunking = false
+  /// Handles the connection's bytes after an upgrade.
+  @exclusivity(unchecked) var speaker: (any UpgradedSpeaker)?
   /// The deadline for an answer.
-  @exclusivity(unchecked) private var answerDeadline = NIODeadline.distantFuture
+  @exclusivity(unchecked) var answerDeadline = NIODeadline.distantFuture
   /// Limits the current phase.
-  private let timer: PhaseTimer
+  let timer: PhaseTimer
 
   /// - Parameter server: The only server of the address; nil: the first request determines the server.
   init(
@@ -145,10 +133,7 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
       guard let exchange, exchange === waiting.exchange, phase == .answering else { return }
       exchange.disconnect()
       self.exchange = nil
-      request = waiting.head
-      body = IncomingBody(waiting.body)
-      charge = waiting.charge
-      coding = waiting.coding
+      incoming.takeBack(waiting)
       passAgain()
     }
   }
@@ -166,8 +151,8 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
 
   /// The servers of the address have changed: a request that waits for one is directed again.
   func goOn() {
-    guard phase == .held, let request else { return }
-    if isComplete { return passAgain() }
+    guard phase == .held, let request = incoming.head else { return }
+    if incoming.isComplete { return passAgain() }
     phase = .body
     direct(request)
     guard phase == .body else { return }
@@ -229,11 +214,11 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
 
   // MARK: - Servers
 
-  private var options: HTTPServer.Options? { server?.options ?? listener.options }
-  private var bodyTimeout: TimeSpan { options?.bodyTimeout ?? .seconds(30) }
+  var options: HTTPServer.Options? { server?.options ?? listener.options }
+  var bodyTimeout: TimeSpan { options?.bodyTimeout ?? .seconds(30) }
 
   /// Moves to the server of a request; false: that server has too many connections.
-  private func enter(_ next: HTTPServer) -> Bool {
+  func enter(_ next: HTTPServer) -> Bool {
     if server === next { return true }
     guard next.admit(self) || IdleConnections.makeRoom(among: next.connections) && next.admit(self) else {
       return false
@@ -244,13 +229,13 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
     return true
   }
 
-  private func leave() {
+  func leave() {
     server?.leave(self)
     server = nil
     move(to: listener.budget)
   }
 
-  private func move(to budget: ByteBudget) {
+  func move(to budget: ByteBudget) {
     pendingBudget.release(pending.count)
     pendingBudget = budget
     // Bytes that have been accepted are never refused.
@@ -302,7 +287,7 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
   // MARK: - Bytes
 
   /// Parses requests until one must be answered first; returns the number of consumed bytes.
-  private func consume(_ bytes: UnsafeRawBufferPointer) -> Int {
+  func consume(_ bytes: UnsafeRawBufferPointer) -> Int {
     isConsuming = true
     defer { isConsuming = false }
     var at = 0
@@ -312,8 +297,8 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
       switch part {
       case .more:
         // A body that arrives together with its head needs no time limit.
-        if phase == .body, !isBodyLimited {
-          isBodyLimited = true
+        if phase == .body, !incoming.isBodyLimited {
+          incoming.isBodyLimited = true
           limit(bodyTimeout)
         }
         return at
@@ -327,14 +312,14 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
   }
 
   /// - Parameter always: Parses even if no bytes are pending: the body may already have ended.
-  private func consumePending(always: Bool = false) {
+  func consumePending(always: Bool = false) {
     guard !isConsuming, always || !pending.isEmpty, phase == .head || phase == .body else { return }
     let bytes = pending
     let used = bytes.withUnsafeBytes { consume($0) }
     setPending(phase == .closing ? [] : Array(bytes[used...]))
   }
 
-  private func setPending(_ bytes: [UInt8]) {
+  func setPending(_ bytes: [UInt8]) {
     pendingBudget.release(pending.count)
     pending = []
     guard pendingBudget.take(bytes.count) else {
@@ -346,337 +331,16 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
     pending = bytes
   }
 
-  // MARK: - A request
-
-  private func receive(_ head: RequestHead) {
-    request = head
-    isComplete = false
-    received = 0
-    verdict = nil
-    coding = nil
-    phase = .body
-    isBodyLimited = false
-    closesAfterAnswer = closesAfterAnswer || !head.isKeptAlive
-    direct(head)
-  }
-
-  /// Finds the server of a request, and the answer that needs no body, if there is one.
-  private func direct(_ head: RequestHead) {
-    switch listener.way(path: head[head.path], method: head[head.method], files) {
-    case .server(let next):
-      guard enter(next) else { return refuse(.busy) }
-      mostBytes = next.options.rules.maxBodyBytes
-      if let refusal = next.refusal(of: head) {
-        // Nothing of its body is read.
-        if head.length > 0 || head.isChunked { return refuse(refusal) }
-        verdict = refusal
-        break
-      }
-      isKnown = true
-      if let refusal = next.options.rules.refusal(ofBytes: head.length) { return refuse(refusal) }
-      let content = head.isCoded ? head.contentCoding : .none
-      if case .compressed(let format) = content { coding = format }
-      charge = content == .unknown ? nil : next.charge(head)
-      if charge == nil { verdict = content == .unknown ? .unknownCoding : .overloaded }
-    case .held(let time):
-      leave()
-      phase = .held
-      return limit(time)
-    case .answer(let answer):
-      mostBytes = options?.rules.maxBodyBytes ?? ServingRules().maxBodyBytes
-      if let refusal = (options?.rules ?? ServingRules()).refusal(ofBytes: head.length) { return refuse(refusal) }
-      if answer.status == 421 { closesAfterAnswer = true }
-      verdict = answer
-    }
-    guard head.expectsContinue else { return }
-    if let verdict { return refuse(verdict) }
-    round.output.clear()
-    round.output.append("HTTP/1.1 100 Continue\r\n\r\n")
-    send(round.output.bytes, nil)
-  }
-
-  private func receive(_ bytes: UnsafeRawBufferPointer) {
-    received += bytes.count
-    let most = mostBytes
-    if received > most { return refuse(ServerAnswer(413)) }
-    guard verdict == nil, let request else { return }
-    guard body.append(bytes, of: request, most: most, charge) else {
-      releaseRequest()
-      verdict = .overloaded
-      return
-    }
-  }
-
-  private func receiveEnd() {
-    guard phase == .body, let head = request else { return }
-    if let verdict { return write(verdict) }
-    guard let server else { return passAgain() }
-    if !server.isServing { return server.isHandedOver ? passAgain() : write(.stopped) }
-    pass(head, to: server)
-  }
-
-  /// Finds the next server of a complete request.
-  private func passAgain() {
-    guard let head = request else { return }
-    isComplete = true
-    switch listener.way(path: head[head.path], method: head[head.method], files) {
-    case .server(let next):
-      guard enter(next) else { return write(.busy) }
-      // Credentials and names may have changed with the server.
-      if let refusal = next.refusal(of: head) { return write(refusal) }
-      if body.count > next.options.rules.maxBodyBytes { return write(ServerAnswer(413)) }
-      pass(head, to: next)
-    case .held(let time):
-      leave()
-      phase = .held
-      limit(time)
-    case .answer(let answer): write(answer)
-    }
-  }
-
-  private func pass(_ head: RequestHead, to server: HTTPServer) {
-    isComplete = false
-    phase = .answering
-    let now = NIODeadline.now()
-    answerDeadline = now + .nanoseconds(server.replyTimeout)
-    limit(until: min(answerDeadline, now + .nanoseconds(server.queueTimeout)))
-    let exchange = ServerExchange(self, round, server.options.memory)
-    self.exchange = exchange
-    let request = ServerRequest(
-      head: head, body: body.slab, peer: peer, reply: ServerReply(exchange), exchange: exchange, charge: charge,
-      coding: coding, subject: tls?.subject)
-    releaseRequest()
-    server.pass(request, round)
-  }
-
-  /// Releases the connection's hold on the request's memory; its receiver, if any, owns it.
-  private func releaseRequest() {
-    body = IncomingBody()
-    charge = nil
-  }
-
-  // MARK: - Answers
-
-  /// Answers an incomplete request and closes afterwards.
-  private func refuse(_ answer: ServerAnswer) {
-    closesAfterAnswer = true
-    write(answer)
-  }
-
-  private func write(_ answer: ServerAnswer) { write(answer.status, answer.headers, answer.body) }
-
-  /// Sends the answer to an exchange; ignored if the exchange is over.
-  func answer(
-    _ exchange: ServerExchange, status: Int, headers: [(name: String, value: String)],
-    body: [UInt8]
-  ) {
-    guard self.exchange === exchange, phase == .answering else { return }
-    write(status, headers, body)
-  }
-
-  private func cancelExchange() {
-    guard let exchange else { return }
-    exchange.disconnect()
-    if let number = exchange.number, !exchange.isTaken { _ = server?.queue.withdraw(number) }
-    self.exchange = nil
-  }
-
-  private func write(_ status: Int, _ headers: [(name: String, value: String)], _ body: [UInt8]) {
-    guard context != nil else { return }
-    cancelExchange()
-    releaseRequest()
-    phase = .writing
-    var connection: String?
-    if closesAfterAnswer {
-      connection = "close"
-    } else if request?.isOld == true {
-      connection = "keep-alive"
-    }
-    let head = request
-    request = nil
-    let done: (Result<Void, any Error>) -> Void = { [self] result in
-      switch result {
-      case .success: answered()
-      case .failure: self.context?.close(promise: nil)
-      }
-    }
-    let isSent: Bool
-    if headers.isEmpty, body.isEmpty, connection == nil {
-      isSent = round.plain(status).withUnsafeBytes { send($0, done) }
-    } else {
-      let output = round.output
-      output.clear()
-      let isBodyLeftOut = head?.isForHeadersOnly ?? false
-      AnswerText.write(status, headers, body, isBodyLeftOut: isBodyLeftOut, connection: connection, to: output)
-      isSent = send(output.bytes, done)
-      round.trimOutput()
-    }
-    if isSent {
-      answered()
-    } else if phase == .writing {
-      // The channel may have sent the rest meanwhile, and the next request may be under way.
-      limit(options?.writeTimeout ?? .seconds(30))
-    }
-  }
-
-  /// Writes to the socket directly as much as it takes at once, and leaves the rest to the channel, which would about
-  /// double the cost. True: all has been sent; otherwise `done` is called later.
-  @discardableResult
-  private func send(_ bytes: UnsafeRawBufferPointer, _ done: ((Result<Void, any Error>) -> Void)?) -> Bool {
-    guard let context, let base = bytes.baseAddress else { return true }
-    var sent = 0
-    // An active channel still has its socket.
-    if writesOfChannel == 0, socket >= 0, channel.isActive {
-      sent = max(Glibc.send(socket, base, bytes.count, Int32(MSG_NOSIGNAL) | Int32(MSG_DONTWAIT)), 0)
-    }
-    if sent == bytes.count { return true }
-    // If the socket is closed, the channel's write reports that.
-    let rest = ByteBuffer(bytes: UnsafeRawBufferPointer(rebasing: bytes[sent...]))
-    let written = context.eventLoop.makePromise(of: Void.self)
-    writesOfChannel += 1
-    written.futureResult.assumeIsolated().whenComplete { [self] result in
-      writesOfChannel -= 1
-      done?(result)
-    }
-    context.writeAndFlush(wrapOutboundOut(rest), promise: written)
-    return false
-  }
-
-  // MARK: - Streamed answers
-
-  /// Begins the answer to an exchange; ignored if the exchange is over.
-  /// - Parameter speaker: The handler of the protocol to upgrade to, with that protocol's name; it takes over the
-  ///   connection.
-  func begin(
-    _ stream: ResponseStream, _ exchange: ServerExchange, status: Int, headers: [(name: String, value: String)],
-    speaker: (name: String, any UpgradedSpeaker)? = nil
-  ) {
-    guard self.exchange === exchange, phase == .answering, context != nil else {
-      speaker?.1.disconnected()
-      return stream.disconnect()
-    }
-    cancelExchange()
-    releaseRequest()
-    let rest = pending
-    setPending([])
-    isChunking = request?.isOld != true && speaker == nil
-    request = nil
-    phase = .streaming
-    closesAfterAnswer = true
-    timer.cancel()
-    self.stream = stream
-    self.speaker = speaker?.1
-    let output = round.output
-    output.clear()
-    AnswerText.write(
-      status, headers, [], isBodyLeftOut: true, connection: speaker == nil ? "close" : "Upgrade",
-      coding: isChunking ? "chunked" : "", upgrade: speaker?.name, to: output)
-    if send(output.bytes, { [self] in wrote($0) }) { writeStream() }
-    if let speaker = speaker?.1 {
-      speaker.begins(
-        UpgradedLink(channel.eventLoop, stream) { [self] in
-          readMore()
-        } server: { [self] in
-          server
-        } move: { [self] next in
-          guard let next else { return leave() }
-          if !enter(next) { channel.close(promise: nil) }
-        } close: { [self] in
-          channel.close(promise: nil)
-        })
-      if !rest.isEmpty { rest.withUnsafeBytes { speaker.received($0) } }
-    }
-    readMore()
-  }
-
-  private func readMore() {
-    guard isReadHeld, speaker?.wantsMore ?? true else { return }
-    isReadHeld = false
-    context?.read()
-  }
-
-  private func wrote(_ result: Result<Void, any Error>) {
-    switch result {
-    case .success: writeStream()
-    case .failure: context?.close(promise: nil)
-    }
-  }
-
-  /// Writes the waiting bytes of the stream, unless an earlier write is still under way.
-  func writeStream() {
-    // The client may never read the rest.
-    if let stream, stream.isAborted { return channel.close(promise: nil) }
-    while let stream, phase == .streaming, writesOfChannel == 0 {
-      let output = round.output
-      output.clear()
-      switch stream.next() {
-      case .nothing: return
-      case .bytes(let bytes):
-        if isChunking { output.append(String(bytes.count, radix: 16) + "\r\n") }
-        output.append(bytes)
-        if isChunking { output.append("\r\n") }
-        let isSent = send(output.bytes) { [self] in wrote($0) }
-        round.trimOutput()
-        if !isSent { return }
-      case .end:
-        self.stream = nil
-        if isChunking { output.append("0\r\n\r\n") }
-        phase = .writing
-        let isSent = send(output.bytes) { [self] result in
-          if case .success = result { answered() } else { context?.close(promise: nil) }
-        }
-        stream.disconnect()
-        if isSent { answered() } else { limit(options?.writeTimeout ?? .seconds(30)) }
-      }
-    }
-  }
-
-  private func answered() {
-    guard phase == .writing else { return }
-    isFirst = false
-    idleSince = round.instant ?? .now()
-    if closesAfterAnswer { return linger() }
-    phase = .head
-    if let server, !server.isServing { leave() }
-    limit(options?.idleTimeout ?? .seconds(60))
-    // `consume` is the caller and continues with the next request itself.
-    if isConsuming { return }
-    consumePending()
-    if isInputClosed, phase == .head || phase == .body { context?.close(promise: nil) }
-    resumeReading()
-  }
-
-  private func resumeReading() {
-    guard isReadHeld, phase == .head || phase == .body || pending.isEmpty else { return }
-    isReadHeld = false
-    context?.read()
-  }
-
-  /// Ends the output and waits a little for the client to read it: closing at once, with bytes unread, would reset the
-  /// connection and destroy the answer on its way.
-  private func linger() {
-    phase = .closing
-    limit(.seconds(1))
-    setPending([])
-    guard let context else { return }
-    if isInputClosed { return context.close(promise: nil) }
-    context.close(mode: .output, promise: nil)
-    if isReadHeld {
-      isReadHeld = false
-      context.read()
-    }
-  }
-
   // MARK: - Time
 
   /// Limits the current phase.
-  private func limit(_ span: TimeSpan) {
+  func limit(_ span: TimeSpan) {
     limit(until: (round.instant ?? .now()) + .nanoseconds(max(span.nanoseconds, 1_000_000)))
   }
 
-  private func limit(until instant: NIODeadline) { timer.limit(until: instant) { [self] in expired() } }
+  func limit(until instant: NIODeadline) { timer.limit(until: instant) { [self] in expired() } }
 
-  private func expired() {
+  func expired() {
     guard let context else { return }
     switch phase {
     case .head where isFirst && !closesAfterAnswer:
@@ -691,7 +355,7 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
   }
 
   /// The time limit of a request that waits for the pipeline, or for its answer, has passed.
-  private func answerExpired() {
+  func answerExpired() {
     guard let exchange else { return }
     if answerDeadline <= .now() {
       if let number = exchange.number { _ = server?.queue.withdraw(number, isOverdue: true) }

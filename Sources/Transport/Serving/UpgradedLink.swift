@@ -8,6 +8,8 @@ protocol UpgradedSpeaker: AnyObject, Sendable {
   func received(_ bytes: UnsafeRawBufferPointer)
   /// Whether there is room for more bytes. After returning false, call ``UpgradedLink/resume()`` when there is.
   var wantsMore: Bool { get }
+  /// Ends the connection because its unfinished message takes the room of others.
+  func giveUpUnfinished()
   /// The connection is gone. Called once, even if the connection never became ready.
   func disconnected()
 }

@@ -12,6 +12,8 @@ package enum KeptListeners {
     var discards: [ObjectIdentifier: @Sendable () -> Void] = [:]
     /// How many servers of this process have each port or path, whatever the host.
     var places: [String: Int] = [:]
+    /// Called at the end of each reload.
+    var ends: [@Sendable () -> Void] = []
   }
 
   private static let state = Mutex(State())
@@ -37,18 +39,21 @@ package enum KeptListeners {
     }
   }
 
+  /// Calls `body` at the end of each reload from now on, before the sockets that are left are closed.
+  static func atEnds(_ body: @escaping @Sendable () -> Void) { state.withLock { $0.ends.append(body) } }
+
   /// Ends the reload: closes the listeners and discards the items that no version has taken.
   package static func end() {
-    let (left, discards) = state.withLock { state in
+    let (left, discards, ends) = state.withLock { state in
       defer {
         state.isKeeping = false
         state.sockets = [:]
         state.discards = [:]
       }
-      return (state.sockets, state.discards)
+      return (state.sockets, state.discards, state.ends)
     }
     for discard in discards.values { discard() }
-    HTTPListener.endHolding()
+    for end in ends { end() }
     for (address, socket) in left {
       close(socket)
       if address.hasPrefix(unixPrefix) { unlink(String(address.dropFirst(unixPrefix.count))) }

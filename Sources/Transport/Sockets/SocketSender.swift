@@ -3,17 +3,15 @@ import Glibc
 import PipelineCore
 import Synchronization
 
-/// Sends messages to one address, on a thread of its own: connects, reconnects after growing pauses, and repeats
-/// messages that a broken connection has lost.
-package final class SocketSender: Sendable {
+/// Sends messages to one address, on a thread of its own. A message has passed when the peer's system has confirmed its bytes, a datagram when the
+/// system has taken it.
+package final class SocketSender: MessageSender {
   package struct Options: Sendable {
     /// Nil: not encrypted.
     package var tls: TLSOptions?
     /// The name that the server's certificate must have; by default the host.
     package var serverName: String?
     package var connectTimeout = TimeSpan.seconds(10)
-    /// The pauses between attempts to send.
-    package var attempts = Attempts(.milliseconds(100), most: .seconds(10))
     package var keepAlive = true
     package var names = NameLookup()
     /// A datagram that is too long goes as a sealed file in memory, whose descriptor the receiver gets, as journald takes it.
@@ -21,49 +19,16 @@ package final class SocketSender: Sendable {
     package init() {}
   }
 
-  /// Messages that are sent together.
-  package struct Block: Sendable {
-    package var bytes: [UInt8]
-    /// The end of each message, frame included.
-    package var ends: [Int]
-
-    package init(bytes: [UInt8], ends: [Int]) {
-      self.bytes = bytes
-      self.ends = ends
-    }
-  }
-
   package enum Notice: Sendable, Equatable {
-    /// Why nothing can be sent; sending is tried again.
-    case failing(String)
-    case recovered(failures: Int)
-    /// A datagram was longer than the system or the route allows, and was dropped.
-    case tooLong(bytes: Int)
-    /// Why nothing can be sent; no further attempt would help.
-    case ended(String)
-    /// The system refuses an option of a connection.
+    /// The system refuses an option of a connection, or nobody takes datagrams.
     case fault(String)
     /// The receiver's name has other addresses now; the next message goes to one of these.
     case moved
   }
 
-  private struct Entry: Sendable {
-    var block: Block
-    /// Called with the numbers of messages that have been sent and given up.
-    var done: @Sendable (Int, Int) -> Void
-  }
-
-  private struct State {
-    var queue: [Entry] = []
-    var bytes = 0
-    var isClosing = false
-    var isCancelled = false
-    var hasEnded = false
-  }
-
   private let place: SocketPlace
   private let options: Options
-  private let state: Guarded<State>
+  private let state: Guarded<SenderState>
   private let wake: WakeEvent
   /// Watches the receiver's name; nil: it has none.
   private let watch: AddressWatch?
@@ -77,7 +42,7 @@ package final class SocketSender: Sendable {
     self.place = place
     self.options = options
     self.notify = notify
-    state = Guarded(State())
+    state = Guarded(SenderState())
     let wake: WakeEvent
     do throws(PosixError) { wake = try WakeEvent() } catch { throw SocketFailure(message: error.message) }
     self.wake = wake
@@ -92,62 +57,47 @@ package final class SocketSender: Sendable {
         let work = Work(self, context)
         work.run()
         watch?.stop()
-        let left = state.withLock { state in
-          state.hasEnded = true
-          defer {
-            state.queue = []
-            state.bytes = 0
-          }
-          return state.queue
-        }
-        for entry in left { entry.done(0, entry.block.ends.count) }
+        let done = state.withLock { $0.end() }
         state.notify()
+        done?()
       }
     } catch {
       throw SocketFailure(message: error.message)
     }
   }
 
-  /// The counts of its connections; nil: datagrams have none.
-  package var counts: PipelineStatistics.Connections? { place.isDatagram ? nil : counted.withLock { $0 } }
+  /// Datagrams have none.
+  package var connections: PipelineStatistics.Connections? { place.isDatagram ? nil : counted.withLock { $0 } }
 
-  /// The number of waiting bytes.
-  package var queuedBytes: Int { state.withLock(\.bytes) }
-
-  /// Adds messages. `done` is called on the sending thread, once or several times, until all messages have been
-  /// counted.
-  package func send(_ block: Block, done: @escaping @Sendable (_ sent: Int, _ givenUp: Int) -> Void) {
-    let isTaken = state.withLock { state in
-      guard !state.hasEnded, !state.isCancelled else { return false }
-      state.queue.append(Entry(block: block, done: done))
-      state.bytes += block.bytes.count
-      return true
-    }
-    guard isTaken else { return done(0, block.ends.count) }
+  package func open(_ report: @escaping Report) {
+    state.withLock { $0.open(report) }
     wake.wake()
   }
 
-  /// Sends the waiting messages, without a time limit, then ends. Do not call on the sending thread.
-  package func close() {
-    state.withLock { $0.isClosing = true }
-    wake.wake()
-    let none: (inout State) -> Bool? = { $0.hasEnded ? true : nil }
-    _ = state.wait(until: nil, none)
-  }
-
-  /// Ends soon; gives up waiting messages.
-  package func cancel() {
-    state.withLock { $0.isCancelled = true }
+  package func send(_ block: SentBlock) {
+    state.withLock { $0.send(block) }
     wake.wake()
   }
 
-  /// Waits until the thread has ended; false: it has not, within the limit.
+  package func finish(_ done: @escaping @Sendable () -> Void) {
+    let now = state.withLock { $0.finish(done) }
+    wake.wake()
+    now?()
+  }
+
+  @discardableResult
+  package func cancel() -> Int {
+    defer { wake.wake() }
+    return state.withLock { $0.cancel() }
+  }
+
+  @discardableResult
   package func waitForEnd(within limit: TimeSpan) -> Bool {
-    let none: (inout State) -> Bool? = { $0.hasEnded ? true : nil }
-    return state.wait(until: monotonicNow() &+ limit.nanoseconds, none) ?? false
+    let ended: (inout SenderState) -> Bool? = { $0.hasEnded ? true : nil }
+    return state.wait(until: monotonicNow() &+ limit.nanoseconds, ended) ?? false
   }
 
-  private func sent(_ bytes: Int) { state.withLock { $0.bytes -= bytes } }
+  private func pass(_ count: Int) { if count > 0 { state.withLock { $0.pass(count) } } }
 
   // MARK: - The thread
 
@@ -158,21 +108,21 @@ package final class SocketSender: Sendable {
     private let isDatagram: Bool
     private var descriptor: Int32 = -1
     private var session: TLSSession?
-    private var attempts: Attempts
     /// Blocks that the system has accepted and the peer's system has not confirmed; `end`: the position after the block
     /// in the connection's bytes.
-    private var unconfirmed: [(entry: Entry, first: Int, end: Int)] = []
+    private var unconfirmed: [(messages: Int, end: Int)] = []
     /// The number of bytes that this connection has accepted.
     private var position = 0
     /// Nothing counts as sent before this time: with TLS 1.3 a server refuses a client's certificate only after the
     /// client has completed the handshake.
     private var confirmsAt: Int64 = 0
     private static let settling: Int64 = 500_000_000
+    /// When it was last told that nobody takes datagrams.
+    private var toldAt: Int64?
 
     init(_ owner: SocketSender, _ context: TLSContext?) {
       self.owner = owner
       options = owner.options
-      attempts = owner.options.attempts
       self.context = context
       isDatagram = owner.place.isDatagram
     }
@@ -181,22 +131,37 @@ package final class SocketSender: Sendable {
 
     private var isCancelled: Bool { owner.state.withLock(\.isCancelled) }
 
+    private enum Job {
+      case connect
+      case send(SentBlock)
+      case end
+      case none
+    }
+
     func run() {
       while !isCancelled {
         owner.wake.clear()
         if owner.watch?.hasMoved ?? false { moveOn() }
-        if let entry = owner.state.withLock({ $0.queue.isEmpty ? nil : $0.queue.removeFirst() }) {
-          deliver(entry)
-          continue
+        let job = owner.state.withLock { state -> Job in
+          if state.isNew {
+            state.isNew = false
+            return .connect
+          }
+          if !state.queue.isEmpty { return .send(state.queue.removeFirst()) }
+          return state.isClosing && unconfirmed.isEmpty ? .end : .none
         }
-        confirm()
-        if owner.state.withLock({ $0.isClosing && $0.queue.isEmpty }), unconfirmed.isEmpty { break }
-        if owner.wake.isAwake { continue }
-        // Notices when an idle connection is closed: messages sent into it would be lost.
-        let ready = rx_wait_two(descriptor, 0, owner.wake.descriptor, unconfirmed.isEmpty ? -1 : 5)
-        if ready & 1 != 0, ready & 2 == 0 { listenForEnd() }
+        switch job {
+        case .connect: connect()
+        case .send(let block): deliver(block)
+        case .end: return disconnect()
+        case .none:
+          confirm()
+          if owner.wake.isAwake || unconfirmed.isEmpty && owner.state.withLock(\.isClosing) { continue }
+          // Notices when an idle connection is closed: messages sent into it would be lost.
+          let ready = rx_wait_two(descriptor, 0, owner.wake.descriptor, unconfirmed.isEmpty ? -1 : 5)
+          if ready & 1 != 0, ready & 2 == 0 { listenForEnd() }
+        }
       }
-      giveUp()
       disconnect()
     }
 
@@ -211,52 +176,30 @@ package final class SocketSender: Sendable {
         if ready & 2 != 0 { owner.wake.clear() }
         if ready & 1 != 0 { listenForEnd() }
       }
-      if descriptor >= 0 {
-        repeatUnconfirmed()
-        disconnect()
-      }
       owner.watch?.uses(nil)
       owner.notify(.moved)
+      if descriptor >= 0 { lost(nil) }
     }
     private static let farewell: Int64 = 10_000_000_000
 
-    private func giveUp() {
-      for (entry, first, _) in unconfirmed {
-        // They count as sent: the system has them, and goes on sending after the process has ended.
-        entry.done(entry.block.ends.count - first, 0)
-        owner.sent(0)
-      }
-      unconfirmed = []
+    /// The connection is over, or was not made. What has not been reported is sent again by others.
+    private func lost(_ reason: String?) {
+      if reason != nil { owner.counted.withLock { $0.broken += 1 } }
+      disconnect()
+      owner.state.withLock { $0.lose(.lost(reason)) }
     }
 
-    /// Sends one block, over as many connections as that takes.
-    private func deliver(_ entry: Entry) {
-      var first = 0
-      while first < entry.block.ends.count {
-        if descriptor < 0, !connect() {
-          entry.done(0, entry.block.ends.count - first)
-          owner.sent(entry.block.bytes.count)
-          return
-        }
-        if let reason = isDatagram ? sendDatagrams(entry, &first) : sendStream(entry, &first) {
-          fail(reason)
-          if isCancelled {
-            entry.done(0, entry.block.ends.count - first)
-            owner.sent(entry.block.bytes.count)
-            return
-          }
-        }
-      }
-      owner.sent(entry.block.bytes.count)
+    private func deliver(_ block: SentBlock) {
+      if descriptor >= 0, let reason = isDatagram ? sendDatagrams(block) : sendStream(block) { lost(reason) }
     }
 
-    /// Returns nil if all is sent, otherwise the reason; `first` is then the first message that must be sent again.
-    private func sendStream(_ entry: Entry, _ first: inout Int) -> String? {
-      let start = first == 0 ? 0 : entry.block.ends[first - 1]
+    /// Returns nil if the system has all of it, otherwise the reason.
+    private func sendStream(_ block: SentBlock) -> String? {
+      let start = block.start(block.first)
       var at = start
-      let count = entry.block.bytes.count
+      let count = block.bytes.count
       while at < count {
-        let outcome = entry.block.bytes.withUnsafeBytes { bytes -> TLSSession.Outcome in
+        let outcome = block.bytes.withUnsafeBytes { bytes -> TLSSession.Outcome in
           let rest = UnsafeRawBufferPointer(rebasing: bytes[at...])
           if let session { return session.write(rest) }
           let sent = uninterrupted { rx_send(descriptor, rest.baseAddress, rest.count) }
@@ -272,19 +215,19 @@ package final class SocketSender: Sendable {
           let ready = rx_wait_two(descriptor, session == nil ? 1 : 2, owner.wake.descriptor, 1000)
           // The receiver may have closed instead of reading.
           if ready & 2 != 0 { owner.wake.clear() }
+          confirm()
         case .ended(let reason):
           // Whole messages that the peer's system has confirmed need not be sent again.
-          let confirmed =
-            session == nil && isNetwork ? max(0, at - start - max(0, Int(rx_unacknowledged(descriptor)))) : 0
-          let done = entry.block.ends[first...].prefix { $0 <= start + confirmed }.count
-          repeatUnconfirmed(confirming: session == nil)
-          if done > 0 { entry.done(done, 0) }
-          first += done
+          if session == nil { confirm() }
+          if session == nil, isNetwork, unconfirmed.isEmpty {
+            let confirmed = max(0, at - start - max(0, Int(rx_unacknowledged(descriptor))))
+            owner.pass(block.ends[block.first...].prefix { $0 <= start + confirmed }.count)
+          }
           return reason ?? "the receiver has closed the connection"
         }
       }
-      unconfirmed.append((entry, first, position))
-      first = entry.block.ends.count
+      unconfirmed.append((block.count, position))
+      owner.state.withLock { $0.accepted += block.count }
       confirm()
       return nil
     }
@@ -298,67 +241,60 @@ package final class SocketSender: Sendable {
       if !isNetwork, rx_has_hung_up(descriptor) != 0 { return }
       // With TLS, unconfirmed bytes are encrypted and show no message boundaries, so all or nothing is confirmed.
       let confirmed = left <= 0 ? position : session == nil ? position - left : 0
-      var count = 0
-      for one in unconfirmed {
-        guard one.end <= confirmed else { break }
-        one.entry.done(one.entry.block.ends.count - one.first, 0)
-        count += 1
-      }
-      unconfirmed.removeFirst(count)
-      if count > 0 { recover() }
+      let done = unconfirmed.prefix { $0.end <= confirmed }
+      let messages = done.reduce(0) { $0 + $1.messages }
+      unconfirmed.removeFirst(done.count)
+      owner.pass(messages)
     }
 
-    /// The connection is lost: unconfirmed messages go back to the head of the queue.
-    private func repeatUnconfirmed(confirming: Bool = true) {
-      if confirming { confirm() }
-      guard !unconfirmed.isEmpty else { return }
-      let again = unconfirmed.map { one -> Entry in
-        guard one.first > 0 else { return one.entry }
-        let start = one.entry.block.ends[one.first - 1]
-        let block = Block(
-          bytes: Array(one.entry.block.bytes[start...]), ends: one.entry.block.ends[one.first...].map { $0 - start })
-        return Entry(block: block, done: one.entry.done)
+    private func sendDatagrams(_ block: SentBlock) -> String? {
+      var passed = 0
+      defer { owner.pass(passed) }
+      /// Before anything else is reported.
+      func report() {
+        owner.pass(passed)
+        passed = 0
       }
-      unconfirmed = []
-      owner.state.withLock { state in
-        state.queue.insert(contentsOf: again, at: 0)
-        state.bytes += again.reduce(0) { $0 + $1.block.bytes.count }
-      }
-    }
-
-    private func sendDatagrams(_ entry: Entry, _ first: inout Int) -> String? {
-      while first < entry.block.ends.count {
-        let start = first == 0 ? 0 : entry.block.ends[first - 1]
-        let end = entry.block.ends[first]
-        let sent = entry.block.bytes.withUnsafeBytes { bytes -> Int in
-          let message = bytes.baseAddress.map { $0 + start }
-          let sent = uninterrupted { rx_send(descriptor, message, end - start) }
+      var message = block.first
+      while message < block.ends.count {
+        let (start, end) = (block.start(message), block.ends[message])
+        let sent = block.bytes.withUnsafeBytes { bytes -> Int in
+          let content = bytes.baseAddress.map { $0 + start }
+          let sent = uninterrupted { rx_send(descriptor, content, end - start) }
           guard sent < 0, options.sendsLargeAsFiles, errno == EMSGSIZE || errno == ENOBUFS else { return sent }
-          return uninterrupted { Int(rx_send_as_file(descriptor, message, end - start)) }
+          return uninterrupted { Int(rx_send_as_file(descriptor, content, end - start)) }
         }
         if sent >= 0 {
-          entry.done(1, 0)
-          first += 1
-          recover()
+          passed += 1
+          message += 1
           continue
         }
         switch errno {
         case EAGAIN, ENOBUFS:
+          report()
           guard !isCancelled else { return "the pipeline ends" }
           _ = rx_wait_two(descriptor, 1, owner.wake.descriptor, 100)
           owner.wake.clear()
         case EMSGSIZE:
-          owner.notify(.tooLong(bytes: end - start))
-          entry.done(0, 1)
-          first += 1
+          report()
+          let reason = "a datagram of \(end - start) bytes is longer than the system sends"
+          owner.state.withLock { $0.tell(.refused(reason)) }
+          message += 1
         case ECONNREFUSED where isNetwork:
           // ECONNREFUSED reports that an earlier datagram was lost; this one is tried again.
-          note("there is no receiver at \(owner.place.text)")
-        default: return PosixError.text(errno)
+          if toldAt.map({ monotonicNow() &- $0 > Self.tellingPause }) ?? true {
+            toldAt = monotonicNow()
+            owner.notify(.fault("there is no receiver at \(owner.place.text): datagrams are lost"))
+          }
+        default:
+          let code = errno
+          report()
+          return PosixError.text(code)
         }
       }
       return nil
     }
+    private static let tellingPause: Int64 = 60_000_000_000
 
     private var isNetwork: Bool { if case .network = owner.place { true } else { false } }
 
@@ -374,36 +310,13 @@ package final class SocketSender: Sendable {
       }
       guard case .ended(let reason) = outcome else { return }
       let isRefused = session != nil && (reason != nil || monotonicNow() < confirmsAt)
-      repeatUnconfirmed(confirming: !isRefused)
-      if isRefused {
-        fail("\(owner.place.text) has closed the connection: \(reason ?? "it may not accept the certificate")")
-      } else {
-        disconnect()
-      }
+      if !isRefused { confirm() }
+      lost(
+        isRefused
+          ? "\(owner.place.text) has closed the connection: \(reason ?? "it may not accept the certificate")" : nil)
     }
 
     // MARK: Connections
-
-    private func note(_ reason: String) {
-      if attempts.fail() { owner.notify(.failing(reason)) }
-    }
-
-    private func recover() {
-      let failures = attempts.succeed()
-      if failures > 0 { owner.notify(.recovered(failures: failures)) }
-    }
-
-    /// Gives the connection up; the next one is made after a pause.
-    private func fail(_ reason: String) {
-      owner.counted.withLock { $0.broken += 1 }
-      disconnect()
-      note(reason)
-      pause()
-    }
-
-    private func pause() {
-      attempts.wait(for: owner.wake) { isCancelled }
-    }
 
     private func disconnect() {
       session?.close()
@@ -411,22 +324,20 @@ package final class SocketSender: Sendable {
       if descriptor >= 0 { Glibc.close(descriptor) }
       descriptor = -1
       position = 0
+      unconfirmed = []
       owner.watch?.uses(nil)
       owner.counted.withLock { $0.open = 0 }
     }
 
-    /// Connects, again and again; false: the sender was cancelled.
-    private func connect() -> Bool {
-      while !isCancelled {
-        do throws(SocketFailure) {
-          try connectOnce()
-          owner.counted.withLock { ($0.open, $0.opened) = (1, $0.opened + 1) }
-          return true
-        } catch {
-          fail(error.message)
-        }
+    private func connect() {
+      if descriptor >= 0 { disconnect() }
+      do throws(SocketFailure) {
+        try connectOnce()
+        owner.counted.withLock { ($0.open, $0.opened) = (1, $0.opened + 1) }
+        owner.state.withLock { $0.tell(.opened) }
+      } catch {
+        lost(error.message)
       }
-      return false
     }
 
     private func connectOnce() throws(SocketFailure) {

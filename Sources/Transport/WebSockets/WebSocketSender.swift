@@ -1,39 +1,24 @@
 import NIOCore
 import PipelineCore
 
-/// Sends messages to a WebSocket server: connects when the first message comes, reconnects after growing pauses, and
-/// repeats messages that the system had not accepted when a connection ended.
+/// Sends messages to a WebSocket server. A message has passed when the system has taken it.
 package final class WebSocketSender: MessageSender {
   package struct Options: Sendable {
     package var client = WebSocketClient.Options()
     package var session = WebSocketSession.Options()
     package var isText = true
-    /// The pauses between attempts to connect.
-    package var attempts = Attempts(.milliseconds(100), most: .seconds(10))
     package init() {}
   }
 
-  private struct Message: Sendable {
-    var bytes: [UInt8]
-    var done: @Sendable (Int, Int) -> Void
-    /// The position in the connection's bytes at which the message ends; nil: it has not been handed to a connection.
-    var end: Int?
-  }
-
   private struct State {
-    /// Messages that the system has not accepted, oldest first; those handed to the connection come first.
-    var messages: [Message] = []
-    var handed = 0
-    var bytes = 0
+    var shared = SenderState()
+    /// Messages that the connection has and the system has not accepted, by the position in the connection's bytes at which each ends; the
+    /// others are in the queue of `shared`.
+    var handed: [Int] = []
     var session: WebSocketSession?
     var attempt: (any Cancellable)?
     var isConnecting = false
     var isReady = false
-    var attempts: Attempts
-    var isClosing = false
-    var isCancelled = false
-    var hasEnded = false
-    var retry: Scheduled<Void>?
     var counts = PipelineStatistics.Connections()
   }
 
@@ -57,42 +42,37 @@ package final class WebSocketSender: MessageSender {
     self.http = http
     self.options = options
     self.notify = notify
-    state = Guarded(State(attempts: options.attempts))
+    state = Guarded(State())
   }
 
-  package var counts: PipelineStatistics.Connections { state.withLock(\.counts) }
-  package var queuedBytes: Int { state.withLock(\.bytes) }
+  package var connections: PipelineStatistics.Connections? { state.withLock(\.counts) }
 
-  package func send(_ block: SocketSender.Block, done: @escaping @Sendable (Int, Int) -> Void) {
-    let isTaken = state.withLock { state in
-      guard !state.hasEnded, !state.isCancelled else { return false }
-      var start = 0
-      for end in block.ends {
-        state.messages.append(Message(bytes: Array(block.bytes[start..<end]), done: done))
-        start = end
-      }
-      state.bytes += block.bytes.count
-      return true
-    }
-    guard isTaken else { return done(0, block.ends.count) }
+  package func open(_ report: @escaping Report) {
+    state.withLock { $0.shared.open(report) }
     loop.execute { [self] in work() }
   }
 
-  package func close() {
-    state.withLock { $0.isClosing = true }
-    loop.execute { [self] in work() }
-    let none: (inout State) -> Bool? = { $0.hasEnded ? true : nil }
-    _ = state.wait(until: nil, none)
-  }
-
-  package func cancel() {
-    state.withLock { $0.isCancelled = true }
+  package func send(_ block: SentBlock) {
+    state.withLock { $0.shared.send(block) }
     loop.execute { [self] in work() }
   }
 
+  package func finish(_ done: @escaping @Sendable () -> Void) {
+    let now = state.withLock { $0.shared.finish(done) }
+    loop.execute { [self] in work() }
+    now?()
+  }
+
+  @discardableResult
+  package func cancel() -> Int {
+    defer { loop.execute { [self] in work() } }
+    return state.withLock { $0.shared.cancel() }
+  }
+
+  @discardableResult
   package func waitForEnd(within limit: TimeSpan) -> Bool {
-    let none: (inout State) -> Bool? = { $0.hasEnded ? true : nil }
-    return state.wait(until: monotonicNow() &+ limit.nanoseconds, none) ?? false
+    let ended: (inout State) -> Bool? = { $0.shared.hasEnded ? true : nil }
+    return state.wait(until: monotonicNow() &+ limit.nanoseconds, ended) ?? false
   }
 
   // MARK: - On the network thread
@@ -100,32 +80,25 @@ package final class WebSocketSender: MessageSender {
   private enum Step {
     case nothing
     case connect
-    case giveUp([Message], WebSocketSession?, (any Cancellable)?)
+    case giveUp(WebSocketSession?, (any Cancellable)?)
     case close(WebSocketSession)
-    case end
+    case end((@Sendable () -> Void)?)
   }
 
   private func work() {
     let step = state.withLock { state -> Step in
-      guard !state.hasEnded else { return .nothing }
-      if state.isCancelled {
-        defer {
-          state.messages = []
-          state.bytes = 0
-          state.retry?.cancel()
-          state.hasEnded = true
-        }
-        return .giveUp(state.messages, state.session.take(), state.attempt.take())
+      guard !state.shared.hasEnded else { return .nothing }
+      if state.shared.isCancelled {
+        _ = state.shared.end()
+        return .giveUp(state.session.take(), state.attempt.take())
       }
       pump(&state)
-      if state.isClosing, state.messages.isEmpty {
+      if state.shared.isClosing, state.handed.isEmpty, state.shared.queue.isEmpty {
         if let session = state.session, state.isReady { return .close(session) }
-        if !state.isConnecting {
-          state.hasEnded = true
-          return .end
-        }
+        if !state.isConnecting { return .end(state.shared.end()) }
       }
-      guard !state.messages.isEmpty, !state.isConnecting, !state.isReady, state.retry == nil else { return .nothing }
+      guard state.shared.isNew, !state.isConnecting, !state.isReady else { return .nothing }
+      state.shared.isNew = false
       state.isConnecting = true
       return .connect
     }
@@ -133,22 +106,24 @@ package final class WebSocketSender: MessageSender {
     case .nothing: break
     case .connect: connect()
     case .close(let session): session.close()
-    case .giveUp(let messages, let session, let attempt):
+    case .giveUp(let session, let attempt):
       attempt?.cancel()
       session?.abort("it is given up")
-      for message in messages { message.done(0, 1) }
       state.notify()
-    case .end: state.notify()
+    case .end(let done):
+      state.notify()
+      done?()
     }
   }
 
   /// Hands the connection as many messages as it takes.
   private func pump(_ state: inout State) {
     guard state.isReady, let session = state.session else { return }
-    while state.handed < state.messages.count {
-      guard let end = session.sendCounted(isText: options.isText, state.messages[state.handed].bytes) else { return }
-      state.messages[state.handed].end = end
-      state.handed += 1
+    while let block = state.shared.queue.first {
+      let message = Array(block.bytes[block.start(block.first)..<block.ends[block.first]])
+      guard let end = session.sendCounted(isText: options.isText, message) else { return }
+      state.handed.append(end)
+      if block.count == 1 { state.shared.queue.removeFirst() } else { state.shared.queue[0].first += 1 }
     }
   }
 
@@ -176,7 +151,7 @@ package final class WebSocketSender: MessageSender {
         return true
       }
       guard isOurs else { return }
-      failed(failure.message, pause: failure.pause, isFinal: failure.isFinal)
+      lost(failure.isFinal ? .ended(failure.message) : .lost(failure.message, pause: failure.pause))
     }
     state.withLock { state in
       if state.session === session, !state.isReady { state.attempt = attempt }
@@ -189,31 +164,24 @@ package final class WebSocketSender: MessageSender {
       state.attempt = nil
       state.isConnecting = false
       state.isReady = true
-      state.handed = 0
+      state.handed = []
       state.counts.opened &+= 1
       state.counts.open = 1
+      state.shared.tell(.opened)
       return true
     }
     guard isOurs else { return session.close() }
     work()
   }
 
-  /// Notes how many bytes of the connection the system has accepted, and reports the messages among them as sent.
+  /// Notes how many bytes of the connection the system has accepted, and reports the messages among them.
   private func progress(_ session: WebSocketSession, _ taken: Int) {
-    let (done, failures) = state.withLock { state -> ([Message], Int) in
-      guard state.session === session, state.isReady else { return ([], 0) }
-      let count = state.messages.prefix(state.handed).prefix { ($0.end ?? .max) <= taken }.count
-      let done = Array(state.messages.prefix(count))
-      state.messages.removeFirst(count)
-      state.handed -= count
-      state.bytes -= done.reduce(0) { $0 + $1.bytes.count }
-      // Only a sent message counts as recovery: otherwise pauses would not grow for a server that accepts each
-      // connection and ends it.
-      guard !done.isEmpty else { return ([], 0) }
-      return (done, state.attempts.succeed())
+    state.withLock { state in
+      guard state.session === session, state.isReady else { return }
+      let count = state.handed.prefix { $0 <= taken }.count
+      state.handed.removeFirst(count)
+      state.shared.pass(count)
     }
-    if failures > 0 { notify(.recovered(failures: failures)) }
-    for message in done { message.done(1, 0) }
     work()
   }
 
@@ -223,37 +191,22 @@ package final class WebSocketSender: MessageSender {
       state.session = nil
       state.counts.open = 0
       if !end.isClean { state.counts.broken &+= 1 }
-      // Waiting messages go to the next connection after a pause, even after a clean close: a server may close every
-      // connection at once.
-      return (true, state.messages.isEmpty && (state.isClosing || end.isClean))
+      // A server may close every connection at once: where messages wait, that is a failure.
+      return (true, end.isClean && state.handed.isEmpty && state.shared.queue.isEmpty)
     }
     guard isOurs else { return }
     if end.hasMoved { notify(.moved) }
-    if isDone || end.hasMoved {
-      state.withLock { $0.isReady = false }
-      return work()
-    }
-    failed("\(target.text): \(end.message)")
+    lost(.lost(isDone || end.hasMoved ? nil : "\(target.text): \(end.message)"))
   }
 
-  private func failed(_ reason: String, pause asked: TimeSpan? = nil, isFinal: Bool = false) {
-    let isFirst = state.withLock { state in
+  private func lost(_ report: SenderReport) {
+    state.withLock { state in
       state.isReady = false
       state.isConnecting = false
       state.attempt = nil
-      let isFirst = state.attempts.fail()
-      let pause = state.attempts.pause(.random(in: 0 ... .max), asked: asked)
-      state.retry = loop.scheduleTask(in: .nanoseconds(pause.nanoseconds)) { [weak self] in
-        guard let self else { return }
-        self.state.withLock { $0.retry = nil }
-        work()
-      }
-      return isFirst
+      state.handed = []
+      state.shared.lose(report)
     }
-    if isFinal {
-      notify(.ended(reason))
-    } else if isFirst {
-      notify(.failing(reason))
-    }
+    work()
   }
 }

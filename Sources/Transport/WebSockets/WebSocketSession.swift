@@ -304,7 +304,7 @@ package final class WebSocketSession: UpgradedSpeaker, @unchecked Sendable {
   }
 
   /// Ends the connection because its unfinished message takes the room of others.
-  private func giveUpUnfinished() {
+  func giveUpUnfinished() {
     let reason = "its message of \(unfinished) bytes or more leaves no room for the others"
     reader.stop()
     noteUnfinished(0)

@@ -71,7 +71,7 @@ extension WriterWork {
 
     /// Reads the first bytes as long as there are few; returns whether there are more than before.
     mutating func readHead(of file: FileDescriptor) -> Bool {
-      guard head.count < FollowedFile.headBytes else { return false }
+      guard head.count < FilePosition.headBytes else { return false }
       let now = file.head()
       defer { head = now }
       return now.count != head.count
@@ -86,7 +86,7 @@ extension WriterWork {
       // After a crash the bytes after the position may differ.
       let head = head.prefix(Int(min(place.offset, Int64(head.count))))
       place.fingerprintBytes = head.count
-      place.fingerprint = FollowedFile.hash(head)
+      place.fingerprint = FilePosition.hash(head)
       return place
     }
   }

@@ -42,7 +42,7 @@ final class PipelineSlot {
   /// The version to run after the current run.
   var next: Version?
   /// The state left by the previous run, until the next one has started from it.
-  var saved: [UInt8]?
+  var saved: LeftState?
   /// The state is that of a run that is being replaced: the pipeline was not down.
   var isMoved = false
   /// The store of the state; nil: there is none, or it has not been opened.
@@ -87,7 +87,6 @@ final class PipelineSlot {
   /// The last run failed, and no restart follows.
   var hasFailed = false
   var startedAt = Instant(nanoseconds: 0)
-  var retryAt: Instant?
   var drainDeadline: Instant?
   /// The run is being suspended; `drainDeadline` ends the wait for answers under way.
   var isSuspending = false
@@ -96,14 +95,19 @@ final class PipelineSlot {
   var past = PastCounts()
   /// Events that did not pass, of all runs.
   let stopped = StoppedEvents()
-  /// The number of restarts after failures.
-  private(set) var restarts = 0
-
-  private var pauses = RestartPauses()
-  /// When a pipeline that could not start is checked; nil: it is not.
-  var checkAt: Instant?
-  /// A check can find out whether it could start.
-  var mayCheck = true
+  /// When the pipeline starts again after a failure.
+  struct Restarts {
+    /// How many there were.
+    fileprivate(set) var count = 0
+    fileprivate var pauses = RestartPauses()
+    /// The next one; nil: none is due.
+    var at: Instant?
+    /// When a pipeline that could not start is checked; nil: it is not.
+    var checkAt: Instant?
+    /// A check can find out whether it could start.
+    var mayCheck = true
+  }
+  var restarts = Restarts()
 
   var name: String { plan.name }
 
@@ -127,19 +131,19 @@ final class PipelineSlot {
 
   func adopt(_ version: Version) {
     current = version
-    pauses = RestartPauses()
-    mayCheck = true
+    restarts.pauses = RestartPauses()
+    restarts.mayCheck = true
     hasFailed = false
   }
 
   /// Decides when to start again after a failure; returns the pause.
   func fail(at now: Instant, random: UInt64) -> TimeSpan {
     isMoved = false
-    restarts += 1
-    let pause = pauses.fail(startedAt: startedAt, at: now, random: random)
-    state = pauses.isLasting ? .failed : .waiting
-    retryAt = now + pause
-    failure?.attempt = pauses.attempt
+    restarts.count += 1
+    let pause = restarts.pauses.fail(startedAt: startedAt, at: now, random: random)
+    state = restarts.pauses.isLasting ? .failed : .waiting
+    restarts.at = now + pause
+    failure?.attempt = restarts.pauses.attempt
     failure?.nextTry = SystemClock.shared.wallTime &+ pause.nanoseconds
     return pause
   }

@@ -118,8 +118,19 @@ struct ReloadVerdict {
     return .object(members)
   }
 
-  /// For a person: the report of `rxd check`, a line or more for each pipeline, and the result.
+  /// For a person: the report of `rxd check`, a line or more for each pipeline that has changed or leaves something behind, one for all others, and the
+  /// result.
   func text(colors: Bool) -> String {
-    DiagnosticRenderer(colors: colors).text(diagnostics) + changes.map(\.text).joined() + summary + "\n"
+    let shown = changes.filter { $0.kind != .unchanged || !$0.left.isEmpty }
+    let rest = changes.count - shown.count
+    let sum =
+      switch (rest, shown.count) {
+      case (0, _): ""
+      case (1, 0): "the pipeline is unchanged\n"
+      case (_, 0): "all \(rest) pipelines are unchanged\n"
+      case (1, _): "1 other pipeline is unchanged\n"
+      default: "\(rest) other pipelines are unchanged\n"
+      }
+    return DiagnosticRenderer(colors: colors).text(diagnostics) + shown.map(\.text).joined() + sum + summary + "\n"
   }
 }

@@ -27,15 +27,14 @@ extension Supervisor {
 
   /// Checks whether what kept a pipeline from starting is gone: it was never wired, so trying it out repeats nothing. Then it starts at once.
   func checkAgain(_ slot: PipelineSlot) {
-    slot.checkAt = nil
-    guard slot.run == nil, slot.retryAt != nil, !isStopping else { return }
+    slot.restarts.checkAt = nil
+    guard slot.run == nil, slot.restarts.at != nil, !isStopping else { return }
     // One at a time: while one hangs, the others start at the end of their pauses.
     guard check == nil, !mustAwaitStore(slot), !isStoreOfAnother(slot) else { return checkLater(slot) }
-    asides += 1
-    let number = asides
+    let number = aside.next()
     check = StartCheck(number: number, slot: slot, name: slot.name, began: now)
     let opens = slot.store == nil && slot.plan.delivery(hasStateDirectory: true) != .bestEffort
-    let (plan, name, saved, services) = (slot.plan, slot.name, slot.saved, services)
+    let (plan, name, saved, services) = (slot.plan, slot.name, slot.saved?.bytes, services)
     let stores = opens ? stores : nil
     let post = poster()
     aside.enqueue {
@@ -52,8 +51,8 @@ extension Supervisor {
 
   private func checkLater(_ slot: PipelineSlot) {
     // Many pipelines share the time of the thread.
-    let waiting = slots.count { $0.checkAt != nil }
-    slot.checkAt = now + TimeSpan(nanoseconds: Self.checkInterval.nanoseconds * Int64(1 + waiting / 10))
+    let waiting = slots.count { $0.restarts.checkAt != nil }
+    slot.restarts.checkAt = now + TimeSpan(nanoseconds: Self.checkInterval.nanoseconds * Int64(1 + waiting / 10))
   }
 
   func checked(_ number: Int, _ found: CheckedStart) {
@@ -65,16 +64,16 @@ extension Supervisor {
       if isHere, slot.store == nil, slot.run == nil, slot.state != .over {
         slot.store = store
         slot.inHand = stores?.inHand(slot.name)
-        slot.saved = store.savedState
+        slot.saved = store.savedState.map { LeftState($0) }
       } else {
         close(store, of: check.name)
       }
     }
-    guard isHere, slot.run == nil, slot.retryAt != nil, !isStopping else { return }
+    guard isHere, slot.run == nil, slot.restarts.at != nil, !isStopping else { return }
     guard found.canStart else { return checkLater(slot) }
     // If it fails all the same, its pauses decide.
-    slot.mayCheck = false
-    slot.retryAt = nil
+    slot.restarts.mayCheck = false
+    slot.restarts.at = nil
     launch(slot)
   }
 
@@ -132,8 +131,7 @@ extension Supervisor {
   private func readLeftBehind(_ slots: [PipelineSlot], noting takers: LeftBehind.Takers? = nil) -> Int? {
     let names = Set(slots.filter { $0.store == nil && $0.plan.sinksOfStore.isEmpty }.map(\.name))
     guard let stores, takers != nil || !names.isEmpty else { return nil }
-    asides += 1
-    let number = asides
+    let number = aside.next()
     let post = poster()
     aside.enqueue {
       if let takers { stores.note(takers) }
@@ -148,7 +146,7 @@ extension Supervisor {
     endKeeping()
     guard let number = readLeftBehind(slots, noting: takers) else { return complete(reload, left: []) }
     self.reload?.reading = number
-    readingEnd = now + Self.readingLimit
+    reloads.readingEnd = now + Self.readingLimit
   }
 
   func take(_ left: [LeftBehind], _ number: Int) {
@@ -161,7 +159,7 @@ extension Supervisor {
 
   /// Stores could not be read in time: the log says later what they keep.
   func endReading() {
-    readingEnd = nil
+    reloads.readingEnd = nil
     if let reload, reload.reading != nil { complete(reload, left: []) }
   }
 }

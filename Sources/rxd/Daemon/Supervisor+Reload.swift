@@ -48,7 +48,7 @@ extension Supervisor {
       let verdict = ReloadVerdict(
         result: .refused, at: SystemClock.shared.wallTime, duration: now - started, diagnostics: diagnostics,
         summary: summary)
-      lastReload = verdict
+      reloads.last = verdict
       // With a reload under way the process is ready when that is done.
       if reload == nil { notify?.send("READY=1\nSTATUS=\(status); the last reload found errors") }
       if let request { answer(request, verdict) }
@@ -56,10 +56,10 @@ extension Supervisor {
     }
     broken = []
     KeptListeners.begin()
-    keepingEnd = started + Self.answerLimit + Self.closingLimit + .seconds(5)
+    reloads.keepingEnd = started + Self.answerLimit + Self.closingLimit + .seconds(5)
     var reload = reload ?? Reload(started: started)
     reload.reading = nil
-    readingEnd = nil
+    reloads.readingEnd = nil
     reload.diagnostics = diagnostics
     if let request {
       if request.query["wait"] == "false" {
@@ -136,7 +136,7 @@ extension Supervisor {
       other !== slot && other.run != nil && other.state == .draining && slot.plan.excludesAddress(of: other.plan)
     }
     guard isLeft || slot.mayHaveAddress else { return false }
-    slot.retryAt = slot.mayHaveAddress ? now : now + .milliseconds(20)
+    slot.restarts.at = slot.mayHaveAddress ? now : now + .milliseconds(20)
     return true
   }
 
@@ -177,7 +177,7 @@ extension Supervisor {
   /// - Parameter unopened: What stores keep that no pipeline opens.
   func complete(_ reload: Reload, left unopened: [LeftBehind]) {
     self.reload = nil
-    readingEnd = nil
+    reloads.readingEnd = nil
     var reload = reload
     for slot in slots {
       let left = slot.store == nil ? unopened.filter { $0.pipeline == slot.name } : leftBehind(slot)
@@ -194,7 +194,7 @@ extension Supervisor {
       result: failed.isEmpty ? .reloaded : .failed, at: reload.at, duration: took, changes: changes,
       diagnostics: reload.diagnostics,
       summary: failed.isEmpty ? summary : "not reloaded: \(names); \(status)")
-    lastReload = verdict
+    reloads.last = verdict
     notify?.send("READY=1\nSTATUS=\(status)")
     for request in reload.requests { answer(request, verdict) }
   }
@@ -209,8 +209,8 @@ extension Supervisor {
 
   /// Replaces a slot's run by `version`, which continues from its state: tries the version out, and suspends the run if it could start.
   func move(_ slot: PipelineSlot, to version: PipelineSlot.Version) {
-    slot.retryAt = nil
-    slot.checkAt = nil
+    slot.restarts.at = nil
+    slot.restarts.checkAt = nil
     guard let run = slot.run else {
       slot.next = version
       return proceed(slot)

@@ -12,8 +12,8 @@ extension Supervisor {
     guard let failure = slot.failure else { return }
     let pause = slot.fail(at: now, random: services.random())
     var message = "failed: \(failure.reason); starting again in \(Self.shown(pause))"
-    if !slot.hasLaunched, slot.mayCheck, pause > Self.longPause {
-      slot.checkAt = now + Self.checkInterval
+    if !slot.hasLaunched, slot.restarts.mayCheck, pause > Self.longPause {
+      slot.restarts.checkAt = now + Self.checkInterval
       message += ", or as soon as nothing is in its way"
     }
     log.write(.error, slot.name, message, limited: pause < Self.longPause)

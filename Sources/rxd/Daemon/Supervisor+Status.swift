@@ -13,7 +13,7 @@ extension Supervisor {
       ("reloading", .bool(reload != nil)),
       ("pipelines", .array(slots.map(\.document))),
       ("broken_files", .array(broken.map(JSONText.string))),
-      ("reload", lastReload?.json(complete: false) ?? .null),
+      ("reload", reloads.last?.json(complete: false) ?? .null),
     ])
   }
 
@@ -22,7 +22,7 @@ extension Supervisor {
     guard !isStopping, slots.allSatisfy(\.isSettled) else { return }
     if !isReady {
       isReady = true
-      forgetAt = now + .seconds(1)
+      upkeep.forgetAt = now + .seconds(1)
       notify?.send("READY=1\nSTATUS=\(status)")
     }
     if let reload { finish(reload) }
@@ -80,7 +80,7 @@ extension PipelineSlot {
   }
 
   /// The last failure, for `GET /status` and `GET /stats`; nil: no run has failed.
-  var failureDocument: JSONText? { failure?.document(waits: retryAt != nil) }
+  var failureDocument: JSONText? { failure?.document(waits: restarts.at != nil) }
 }
 
 extension PipelineSlot.Failure {

@@ -8,14 +8,14 @@ extension Supervisor {
 
   /// Asks the pipelines that have not ended what they wait for.
   func askForLeft() {
-    saysLeftAt = now + Self.stopReminder
+    stopping.saysLeftAt = now + Self.stopReminder
     let post = poster()
     for (id, entry) in runs { entry.run.inspect { post(.left(id, $0.left)) } }
   }
 
   /// Says what the stop of a pipeline waits for, how long at most, and what a second signal does.
   func report(_ left: [Execution.Left], of slot: PipelineSlot) {
-    guard let stopDeadline, !isCancelling else { return }
+    guard let deadline = stopping.deadline, !stopping.isCancelling else { return }
     let names = left.prefix(5).map { sink in
       var text = "'\(sink.sink)'"
       let details =
@@ -28,7 +28,7 @@ extension Supervisor {
     let rest = slot.store == nil ? "answers that are under way" : "its last commit and answers that are under way"
     let what = names.isEmpty ? rest : "\(names.joined(separator: ", "))\(more)"
     let fate = slot.store == nil ? "is lost" : "stays in the state directory"
-    let seconds = max(1, (stopDeadline - now).nanoseconds / 1_000_000_000)
+    let seconds = max(1, (deadline - now).nanoseconds / 1_000_000_000)
     log.write(
       .warning, slot.name,
       "stopping: waits at most \(TimeSpan.seconds(seconds)) for \(what); a second SIGINT or SIGTERM ends at once, and what is not delivered then \(fate)",

@@ -25,8 +25,9 @@ extension Supervisor {
       store = try stores.open(slot.name)
       slot.store = store
       slot.inHand = stores.inHand(slot.name)
-      slot.saved = store.savedState
+      slot.saved = store.savedState.map { LeftState($0) }
     }
+    followRenamedSinks(slot.plan, store)
     reportLeftBehind(slot)
     // Rows that wait are delivered in durable mode only: those of an earlier version of the file, or of replayed dead letters.
     let hasRows = store.backlogs.values.contains { $0.rows > 0 }
@@ -34,6 +35,19 @@ extension Supervisor {
       store: store, isDurable: hasRows || slot.plan.delivery(hasStateDirectory: true) == .durable)
     delivery.inHand = slot.inHand
     return delivery
+  }
+
+  /// Sinks that have another name now (`movedFrom`) deliver what waits for them under the former one.
+  private func followRenamedSinks(_ plan: Plan, _ store: DiskStore) {
+    let sinks = plan.sinksOfStore
+    for move in plan.formerNames where move.isSink && sinks.contains(move.name) {
+      guard let backlog = store.backlogs[move.former], backlog.rows > 0 else { continue }
+      store.giveRows(of: move.former, to: move.name)
+      log.write(
+        .info, plan.name,
+        "the sink '\(move.name)' delivers the \(Printable.count(backlog.events, "event")) that \(backlog.events == 1 ? "waits" : "wait") for '\(move.former)'"
+      )
+    }
   }
 
   /// The sinks of each pipeline that deliver from its store.
@@ -70,6 +84,20 @@ extension Supervisor {
   private func holder(ofStoreOf slot: PipelineSlot) -> PipelineSlot? {
     guard slot.plan.delivery(hasStateDirectory: true) != .bestEffort else { return nil }
     return slots.first { $0 !== slot && $0.store != nil && $0.name == slot.name }
+  }
+
+  /// The next run of a slot does not go on from what the last one has left in memory.
+  func dropState(_ slot: PipelineSlot) {
+    guard let saved = slot.saved else { return }
+    slot.saved = nil
+    if saved.unsaved > 0 {
+      let count = saved.unsaved
+      log.write(
+        .warning, slot.name,
+        "\(count == 1 ? "an event that was" : "\(count) events that were") waiting to be delivered \(count == 1 ? "is" : "are") lost: no version of the pipeline has started that could deliver \(count == 1 ? "it" : "them")"
+      )
+    }
+    saved.discard()
   }
 
   /// The file of a pipeline is gone, and its sinks have not delivered everything.
@@ -141,7 +169,7 @@ extension Supervisor {
   /// A store belongs to a name: a renamed pipeline continues from the store of its new name, as at a start.
   func leaveStore(_ slot: PipelineSlot, for name: String) {
     closeStore(slot)
-    slot.saved = nil
+    dropState(slot)
     slot.loss = "its name was '\(slot.name)', and what that keeps stays under that name"
     logger.warning(
       "\(slot.loss ?? "")", metadata: ["pipeline": "\(name)"])

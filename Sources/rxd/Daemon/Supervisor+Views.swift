@@ -30,8 +30,8 @@ extension Supervisor {
     }
     let running = slots.compactMap { slot in slot.run.map { (slot, $0) } }
     let post = poster()
-    observations += 1
-    let number = observations
+    views.count += 1
+    let number = views.count
     let gathering = StatisticsGathering(running.count) { post(.observed(number)) }
     var runs: [ObjectIdentifier: Int] = [:]
     for (index, (slot, run)) in running.enumerated() {
@@ -59,10 +59,10 @@ extension Supervisor {
       guard let lag else { continue }
       measured.insert(name)
       let taken = Int64(clamping: pipeline.statistics.steps[place.step].bytes ?? 0)
-      view.pipelines[place.pipeline].statistics.steps[place.step].lagAge = lagAges.note(
+      view.pipelines[place.pipeline].statistics.steps[place.step].lagAge = views.lagAges.note(
         name, taken: taken, lag: lag, at: view.instant)
     }
-    lagAges.keep(measured)
+    views.lagAges.keep(measured)
     deliver(view)
   }
 
@@ -81,7 +81,7 @@ extension Supervisor {
     }
     let post = poster()
     let number = observation.number
-    if files.isEmpty || !sourceLag.measure(files, { post(.sized(number, $0)) }) { return deliver(view) }
+    if files.isEmpty || !views.sourceLag.measure(files, { post(.sized(number, $0)) }) { return deliver(view) }
     self.observation?.view = view
     self.observation?.sized = places
     self.observation?.deadline = now + Self.filePatience
@@ -97,8 +97,8 @@ extension Supervisor {
     let results = observation.gathering.results
     return ProcessView(
       at: SystemClock.shared.wallTime, instant: now, startedAt: startedAt, isStopping: isStopping,
-      reloads: reloadCounts, lastReloadSucceeded: lastReload.map { $0.result == .reloaded } ?? true,
-      reload: lastReload?.json(complete: false),
+      reloads: reloads.counts, lastReloadSucceeded: reloads.last.map { $0.result == .reloaded } ?? true,
+      reload: reloads.last?.json(complete: false),
       pipelines: slots.map { slot in
         let statistics = observation.runs[ObjectIdentifier(slot)].flatMap { results[$0] }
         // A run that began or ended meanwhile has another plan.
@@ -106,7 +106,7 @@ extension Supervisor {
           $0.steps.count == slot.plan.steps.count && $0.edges.count == slot.plan.edges.count
         }
         var figures = PipelineFigures(file: slot.path, state: slot.stateName, since: StoredTime.text(slot.since))
-        (figures.isRunning, figures.restarts) = (slot.run != nil, slot.restarts)
+        (figures.isRunning, figures.restarts) = (slot.run != nil, slot.restarts.count)
         figures.isCurrent = slot.run == nil || isSame == true
         (figures.failure, figures.deadLetters) = (slot.failureDocument, deadLetters.counts.of(slot.name))
         return ProcessView.Pipeline(
@@ -122,7 +122,7 @@ extension Supervisor {
   func answerMetrics(_ request: ControlRequest) {
     let format = MetricsFormat(accept: request.accept)
     observe { [self] view in
-      let busy = busyShares.note(view)
+      let busy = views.busyShares.note(view)
       request.answer(200, text: Metrics(view: view, busy: busy).text(format), type: format.contentType)
     }
   }

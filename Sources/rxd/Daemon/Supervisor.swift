@@ -66,7 +66,7 @@ final class Supervisor {
 
   let options: Options
   let log: LogWriter
-  let logger: Logger
+  var logger: Logger { log.logger }
   let services: Services
   let deadLetters: DeadLetters
   let stores: Stores?
@@ -76,8 +76,7 @@ final class Supervisor {
   var closings = 0
   let notify: Notify?
   let signals: Signals
-  let wake: WakeEvent
-  private let mailbox = Mailbox()
+  let mailbox: Mailbox
   var loops: [Loop] = []
   var slots: [PipelineSlot] = []
   /// How many pipelines share the memory for events that did not pass.
@@ -86,54 +85,24 @@ final class Supervisor {
   var nextRun = 0
   var isReady = false
   var reload: Reload?
-  var lastReload: ReloadVerdict? {
-    didSet { if let result = lastReload?.result { reloadCounts[result.rawValue, default: 0] += 1 } }
-  }
-  /// The number of reloads by result.
-  var reloadCounts: [String: Int] = [:]
+  var reloads = Reloads()
   /// A snapshot of all pipelines that is being taken.
   var observation: Observation?
-  var observations = 0
-  let sourceLag = SourceLag()
-  var lagAges = LagAges()
-  var busyShares = BusyShares()
+  var views = Views()
   /// The open taps.
   var taps: [TapSession] = []
   /// The readers of the live page.
   let page = PageFeed()
-  /// The port of the live page; nil: it has none.
-  var pagePort: Int?
-  /// When listening sockets that were kept for new versions of their pipelines are closed.
-  var keepingEnd: Instant?
   let startedAt = SystemClock.shared.wallTime
   /// The network thread accepts connections to the control socket.
   var servesControl = false
-  var stopDeadline: Instant?
-  var stoppedAt: Instant?
-  /// The time at which the log reports what the stop waits for.
-  var saysLeftAt: Instant?
+  var stopping = Stopping()
   /// An earlier further signal is a duplicate, as timeout(1) sends, not a person's second attempt.
   private static let patience = TimeSpan.seconds(1)
-  /// Readable when the wall clock has been set.
-  let clockWatch = rx_clock_watch()
-  /// The limit for stopping has passed.
-  var isCancelling = false
-  var watchdog: Watchdog?
-  var nextSummary: Instant?
-  /// When to free memory that only the start needed.
-  var forgetAt: Instant?
+  var upkeep = Upkeep()
   var hasFailed = false
-  /// The thread for what may wait for a disk.
-  let aside = WorkThread("rxd aside")
-  /// The number of its last job.
-  var asides = 0
+  var aside = Aside()
   var check: StartCheck?
-  /// When the verdict of a reload no longer waits for stores that are being read.
-  var readingEnd: Instant?
-
-  private final class Mailbox: Sendable {
-    let messages = Mutex<[Message]>([])
-  }
 
   init(
     _ options: Options, log: LogWriter, deadLetters: DeadLetters, stores: Stores?, signals: Signals, notify: Notify?
@@ -142,11 +111,10 @@ final class Supervisor {
     self.options = options
     self.log = log
     self.deadLetters = deadLetters
-    logger = log.logger
     services = .real(log, memory: options.queueMemory)
     self.signals = signals
     self.notify = notify
-    wake = try WakeEvent()
+    mailbox = try Mailbox()
     let post = poster()
     log.whenHeldBack { post(.heldBack) }
   }
@@ -155,23 +123,10 @@ final class Supervisor {
   var broken: [String] = []
 
   var now: Instant { SystemClock.shared.now }
-  var isStopping: Bool { stopDeadline != nil }
+  var isStopping: Bool { stopping.deadline != nil }
 
   func poster() -> @Sendable (Message) -> Void {
-    let mailbox = mailbox
-    let wake = wake
-    return { message in
-      mailbox.messages.withLock { $0.append(message) }
-      wake.wake()
-    }
-  }
-
-  /// Takes the messages that have come since the last call.
-  func messages() -> [Message] {
-    mailbox.messages.withLock { box in
-      defer { box = [] }
-      return box
-    }
+    { [mailbox] in mailbox.post($0) }
   }
 
   // MARK: The main loop
@@ -194,19 +149,20 @@ final class Supervisor {
     stores?.closeAhead()
     let opened = slots.filter { $0.plan.delivery(hasStateDirectory: true) != .bestEffort }
     stores?.reportLeftBehind(takers, except: Set(opened.map(\.name)))
-    watchdog = notify.flatMap { Watchdog($0, at: now) }
+    upkeep.watchdog = notify.flatMap { Watchdog($0, at: now) }
     reportIfReady()
     options.watch?.didLoad(at: now)
     for signal in early { _ = take(signal: signal) }
     while !isOver {
       wait()
-      for message in messages() { take(message) }
+      for message in mailbox.take() { take(message) }
       while let signal = signals.next() {
         if let status = take(signal: signal) { return status }
       }
       if let status = passTime() { return status }
       reportIfReady()
     }
+    for slot in slots { dropState(slot) }
     notify?.send("STOPPING=1")
     awaitStores()
     endTaps()
@@ -223,16 +179,17 @@ final class Supervisor {
 
   func wait() {
     let deadlines =
-      slots.flatMap { [$0.retryAt, $0.checkAt, $0.drainDeadline] }
+      slots.flatMap { [$0.restarts.at, $0.restarts.checkAt, $0.drainDeadline] }
       + [
-        stopDeadline, watchdog?.next, nextSummary, forgetAt, keepingEnd, options.watch?.checkAt, observation?.deadline,
-        page.pollAt, saysLeftAt, readingEnd, closingEnd, checkEnd,
+        stopping.deadline, upkeep.watchdog?.next, upkeep.nextSummary, upkeep.forgetAt, reloads.keepingEnd,
+        options.watch?.checkAt, observation?.deadline,
+        page.pollAt, stopping.saysLeftAt, reloads.readingEnd, closingEnd, checkEnd,
       ]
     let deadline = deadlines.compactMap { $0 }.min()
     var entries = [
       pollfd(fd: signals.descriptor, events: Int16(POLLIN), revents: 0),
-      pollfd(fd: wake.descriptor, events: Int16(POLLIN), revents: 0),
-      pollfd(fd: clockWatch, events: Int16(POLLIN), revents: 0),
+      pollfd(fd: mailbox.wake.descriptor, events: Int16(POLLIN), revents: 0),
+      pollfd(fd: upkeep.clockWatch, events: Int16(POLLIN), revents: 0),
       pollfd(fd: options.watch?.descriptor ?? -1, events: Int16(POLLIN), revents: 0),
       pollfd(fd: servesControl ? -1 : options.control?.descriptor ?? -1, events: Int16(POLLIN), revents: 0),
     ]
@@ -242,8 +199,8 @@ final class Supervisor {
       timeout = Int32(clamping: (left + 999_999) / 1_000_000)
     }
     _ = poll(&entries, nfds_t(entries.count), timeout)
-    wake.clear()
-    if entries[2].revents != 0, rx_clock_was_set(clockWatch) {
+    mailbox.wake.clear()
+    if entries[2].revents != 0, rx_clock_was_set(upkeep.clockWatch) {
       for slot in slots { slot.run?.clockWasSet() }
     }
     if entries[3].revents != 0 { options.watch?.noteEvent(at: now) }
@@ -252,7 +209,7 @@ final class Supervisor {
 
   func take(_ message: Message) {
     switch message {
-    case .heldBack: nextSummary = log.summarize()
+    case .heldBack: upkeep.nextSummary = log.summarize()
     case .request(let request): ControlRoom.answer(request, self)
     case .observed(let number): observed(number)
     case .sized(let number, let lags): sized(number, lags)
@@ -269,7 +226,7 @@ final class Supervisor {
       case .launched:
         decide(slot, run)
         slot.hasLaunched = true
-        slot.mayCheck = true
+        slot.restarts.mayCheck = true
         slot.saved = nil
         slot.isMoved = false
         slot.previous = nil
@@ -288,7 +245,12 @@ final class Supervisor {
         release(id, slot, run, counters)
         slot.saved = state
         slot.isMoved = true
-        if (isStopping || slot.isLeaving) && slot.store == nil { flush(slot) } else { proceed(slot) }
+        // What the store has not is stored by another run, which ends at once.
+        if isStopping || slot.isLeaving, slot.store == nil || state.unsaved > 0 {
+          flush(slot)
+        } else {
+          proceed(slot)
+        }
       case .cancelled(let counters, let state):
         release(id, slot, run, counters)
         if let state { slot.saved = state } else { slot.loss = "its sinks were not done within the limit" }
@@ -304,12 +266,12 @@ final class Supervisor {
   /// Handles everything that is due; returns an exit status if the process must end at once.
   func passTime() -> Int32? {
     let now = now
-    if let deadline = stopDeadline, now >= deadline {
-      if isCancelling { return abort() }
+    if let deadline = stopping.deadline, now >= deadline {
+      if stopping.isCancelling { return abort() }
       // Sinks get a last second to write.
-      isCancelling = true
+      stopping.isCancelling = true
       hasFailed = true
-      stopDeadline = now + .seconds(1)
+      stopping.deadline = now + .seconds(1)
       for slot in slots { cancel(slot) }
     }
     if let watch = options.watch, let at = watch.checkAt, now >= at, watch.check(at: now), !isStopping {
@@ -317,11 +279,11 @@ final class Supervisor {
       reloadAll()
     }
     for slot in slots {
-      if let at = slot.retryAt, now >= at {
-        slot.retryAt = nil
+      if let at = slot.restarts.at, now >= at {
+        slot.restarts.at = nil
         launch(slot)
       }
-      if let at = slot.checkAt, now >= at { checkAgain(slot) }
+      if let at = slot.restarts.checkAt, now >= at { checkAgain(slot) }
       if let at = slot.drainDeadline, now >= at {
         if slot.isSuspending {
           slot.isSuspending = false
@@ -338,15 +300,15 @@ final class Supervisor {
     for slot in slots where slot.awaitsStore && slot.run == nil && slot.state != .over && !mustWait(slot) {
       launch(slot)
     }
-    watchdog?.feed(at: now, loops, logger)
-    if let at = nextSummary, now >= at { nextSummary = log.summarize() }
-    if let at = keepingEnd, now >= at { endKeeping() }
+    upkeep.watchdog?.feed(at: now, loops, logger)
+    if let at = upkeep.nextSummary, now >= at { upkeep.nextSummary = log.summarize() }
+    if let at = reloads.keepingEnd, now >= at { endKeeping() }
     if let at = observation?.deadline, now >= at { endObservation() }
-    if let at = readingEnd, now >= at { endReading() }
+    if let at = reloads.readingEnd, now >= at { endReading() }
     if let at = page.pollAt, now >= at { pollForPage() }
-    if let at = saysLeftAt, now >= at { askForLeft() }
-    if let at = forgetAt, now >= at {
-      forgetAt = nil
+    if let at = stopping.saysLeftAt, now >= at { askForLeft() }
+    if let at = upkeep.forgetAt, now >= at {
+      upkeep.forgetAt = nil
       // Reading and compiling files has loaded pages that running does not need.
       rx_forget_program_text()
     }
@@ -380,7 +342,7 @@ final class Supervisor {
   func launch(_ slot: PipelineSlot) {
     balance(slots.count)
     shareWhyMemory()
-    slot.checkAt = nil
+    slot.restarts.checkAt = nil
     slot.hasLaunched = false
     slot.isHeldUp = false
     guard let loop = loops.min(by: { $0.load < $1.load }) else { return }
@@ -404,8 +366,8 @@ final class Supervisor {
       return
     }
     let run = PipelineLaunch(
-      slot.plan, loop: loop, services: services, restoring: slot.saved, isMoved: slot.isMoved,
-      isRestarted: options.isDaemon, delivery: delivery, placement: options.placement)
+      slot.plan, loop: loop, services: services, restoring: slot.saved, values: slot.current.values,
+      isMoved: slot.isMoved, isRestarted: options.isDaemon, delivery: delivery, placement: options.placement)
     slot.run = run
     slot.mayHaveAddress = false
     if slot.saved != nil { slot.loss = nil }
@@ -473,6 +435,7 @@ final class Supervisor {
     } else if slot.isLeaving {
       reportWaitingEvents(slot)
       closeStore(slot)
+      dropState(slot)
       slots.removeAll { $0 === slot }
     } else {
       closeStore(slot)
@@ -485,12 +448,12 @@ final class Supervisor {
   func flush(_ slot: PipelineSlot) {
     slot.next = nil
     launch(slot)
-    drain(slot, within: stopDeadline.map { $0 - now } ?? options.drainLimit)
+    drain(slot, within: stopping.deadline.map { $0 - now } ?? options.drainLimit)
   }
 
   func drain(_ slot: PipelineSlot, within limit: TimeSpan) {
-    slot.retryAt = nil
-    slot.checkAt = nil
+    slot.restarts.at = nil
+    slot.restarts.checkAt = nil
     guard let run = slot.run else {
       proceed(slot)
       return
@@ -531,20 +494,20 @@ final class Supervisor {
     case SIGUSR2: break
     case SIGQUIT: return abort(signal)
     default:
-      guard let stoppedAt else {
+      guard let since = stopping.since else {
         stop()
         break
       }
-      if now - stoppedAt >= Self.patience { return abort(signal) }
+      if now - since >= Self.patience { return abort(signal) }
     }
     return nil
   }
 
   func stop() {
     endKeeping()
-    stoppedAt = now
-    saysLeftAt = now + Self.stopSilence
-    stopDeadline = now + options.drainLimit
+    stopping.since = now
+    stopping.saysLeftAt = now + Self.stopSilence
+    stopping.deadline = now + options.drainLimit
     let microseconds = options.drainLimit.nanoseconds / 1000 &+ 5_000_000
     notify?.send("STOPPING=1\nSTATUS=draining\nEXTEND_TIMEOUT_USEC=\(microseconds)")
     logger.debug("draining, within \(options.drainLimit)")
@@ -569,7 +532,7 @@ final class Supervisor {
 
   /// The listening sockets that no pipeline has taken over are closed.
   func endKeeping() {
-    keepingEnd = nil
+    reloads.keepingEnd = nil
     KeptListeners.end()
   }
 
@@ -579,7 +542,9 @@ final class Supervisor {
     servesControl = true
     let post = poster()
     do throws(HTTPServerFailure) {
-      try ControlSocket.serve(control, notify: noticeLogger("control")) { post(.request($0)) }
+      try ControlSocket.serve(control, mostBytes: ControlRoom.mostBytes, notify: noticeLogger("control")) {
+        post(.request($0))
+      }
     } catch {
       logger.error("\(error.message); 'rxd reload' cannot reach this process")
     }

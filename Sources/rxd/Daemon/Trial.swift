@@ -18,12 +18,12 @@ struct Trial: Sendable {
   /// Sets up an execution before its launch.
   func prepare(_ execution: Execution) {
     execution.isRehearsal = isDry
-    execution.runsOnce = isOnce
-    execution.outputLimit = limit
+    execution.settings.runsOnce = isOnce
+    execution.outputLimit.left = limit
     guard let output else { return }
     let plan = execution.plan
     let trial = self
-    execution.sinkOverride = { name in
+    execution.replacements.sinks = { name in
       guard let sink = plan.sinks.first(where: { $0.name == name }) else { return nil }
       if sink.printedSignal == nil, !trial.isDry { return nil }
       return PrintingSink(trial.style(of: sink), sink.component, output)

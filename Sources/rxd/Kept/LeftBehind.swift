@@ -38,7 +38,7 @@ struct LeftBehind {
     case .bestEffort:
       "leave 'delivery: bestEffort' out to deliver them, or stop rxd and use 'rxd state reset \(pipeline) --outbox \(sink)' to drop them"
     case .noSink:
-      "give a sink this name to deliver them, or stop rxd and use 'rxd state reset \(pipeline) --outbox \(sink)' to drop them"
+      "write 'movedFrom: \(sink)' beside the sink if it has another name now, give a sink this name, or stop rxd and use 'rxd state reset \(pipeline) --outbox \(sink)' to drop them"
     }
   }
 
@@ -69,8 +69,10 @@ struct LeftBehind {
 }
 
 extension Plan {
-  /// The sinks that deliver from a state directory.
+  /// The sinks that deliver from a state directory, and the names that they had before.
   var sinksOfStore: Set<String> {
-    delivery(hasStateDirectory: true) == .bestEffort ? [] : Set(sinks.filter { !isBestEffort($0.step) }.map(\.name))
+    guard delivery(hasStateDirectory: true) != .bestEffort else { return [] }
+    let names = sinks.filter { !isBestEffort($0.step) }.map(\.name)
+    return Set(names + names.compactMap { formerName(ofSink: $0) })
   }
 }

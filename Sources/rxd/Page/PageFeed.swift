@@ -10,6 +10,9 @@ import Transport
 /// reader knows, under their names in `GET /stats`; a member that is gone is null. With `restart` the reader forgets what it knows, for steps
 /// or edges have vanished. A message comes at least every two seconds, so that a reader notices when the process stands still.
 final class PageFeed {
+  /// The port of the page; nil: the process has none.
+  var port: Int?
+
   /// The most readers, and the time between two readings.
   static let mostReaders = 16
   private static let interval = TimeSpan.milliseconds(250)

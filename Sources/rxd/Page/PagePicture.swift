@@ -4,9 +4,12 @@ import PipelineCore
 struct PagePicture {
   let plan: Plan
   let revision: String
+  /// Whether the process says why events did not pass.
+  let answersWhy: Bool
 
-  init(_ plan: Plan, revision: String) {
+  init(_ plan: Plan, revision: String, answersWhy: Bool) {
     self.plan = plan
+    self.answersWhy = answersWhy
     self.revision = revision
   }
 
@@ -29,8 +32,7 @@ struct PagePicture {
       ("description", plan.description.map(JSONText.string) ?? .null),
       // Every step is there, also where branches are alike.
       ("svg", .string(GraphPicture(plan, folding: false).svg(.page))),
-      // Whether the process says why events did not pass.
-      ("answers", .bool(ControlRoom.all.contains { $0.path == "/why" && $0.isServed.contains(.page) })),
+      ("answers", .bool(answersWhy)),
       (
         "edges",
         .array(

@@ -73,14 +73,3 @@ struct RecordedTestRequest: Sendable {
     return try RecordedTest(plan, step: step, name: head["name"]?.text ?? "as seen", end: Int64(end), sightings)
   }
 }
-
-extension Supervisor {
-  /// `POST /ui/test`: a `tests:` block from recorded events.
-  func answerRecordedTest(_ request: ControlRequest) {
-    let name = request.query["pipeline"] ?? ""
-    guard let slot = slots.first(where: { $0.name == name }) else {
-      return request.answer(404, .object([("error", .string("there is no pipeline '\(name)'"))]))
-    }
-    RecordedTestRequest.answer(request, slot.plan)
-  }
-}

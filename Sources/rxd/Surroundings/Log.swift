@@ -5,6 +5,9 @@ import PipelineRuntime
 import Synchronization
 import Transport
 
+/// The form of log lines that is asked for.
+enum LogFormat: String, CaseIterable { case text, json }
+
 /// Writes the log to standard error, one line for each record, whole lines only, with secrets masked. A caller never
 /// waits (``LogOutput``).
 final class LogWriter: Sendable {

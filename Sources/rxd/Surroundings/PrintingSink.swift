@@ -14,12 +14,12 @@ struct PrintingSink: SinkComponent {
   }
 
   private var style = Style.bare
-  private var sink: (any SinkComponent)?
+  private var sink: (any SinkDeclaration)?
   private var output: PrintedOutput?
 
   init() {}
 
-  init(_ style: Style, _ sink: any SinkComponent, _ output: PrintedOutput) {
+  init(_ style: Style, _ sink: any SinkDeclaration, _ output: PrintedOutput) {
     self.style = style
     self.sink = sink
     self.output = output

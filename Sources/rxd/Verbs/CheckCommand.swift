@@ -2,6 +2,7 @@ import ArgumentParser
 import Glibc
 import PipelineCore
 import PipelineRuntime
+import Storage
 import Transport
 
 /// `rxd check`: the front end without the launch.
@@ -114,9 +115,24 @@ struct CheckSettings {
     guard !results.contains(where: \.hasErrors) else { return [] }
     let plans = results.compactMap(\.plan)
     let takers = Dictionary(plans.map { ($0.name, $0.sinksOfStore) }) { $0.union($1) }
-    return LeftBehind.find(in: StateFolder(path: stateDirectory), takers).map {
-      Diagnostic(.eventsLeftBehind, $0.what, at: nil, help: $0.advice.prefix(1).uppercased() + $0.advice.dropFirst())
+    let folder = StateFolder(path: stateDirectory)
+    return plans.flatMap { unknownNames($0, folder) }
+      + LeftBehind.find(in: folder, takers).map {
+        Diagnostic(.eventsLeftBehind, $0.what, at: nil, help: $0.advice.prefix(1).uppercased() + $0.advice.dropFirst())
+      }
+  }
+
+  /// What a file calls by a former name (`movedFrom`) that the stored state does not have.
+  private func unknownNames(_ plan: Plan, _ folder: StateFolder) -> [Diagnostic] {
+    guard !plan.formerNames.isEmpty, let reader = try? StoreReader(folder.store(plan.name)),
+      let bytes = try? reader.state(),
+      let report = try? SavedStateReport(bytes, catalogue: .builtIn, clock: SystemClock.shared)
+    else { return [] }
+    let backlogs = (try? reader.backlogs()) ?? [:]
+    func has(_ name: String, _ isSink: Bool) -> Bool {
+      report.has(name, isSink: isSink) || isSink && backlogs[name].map { $0.rows > 0 } ?? false
     }
+    return plan.formerNames.filter { !has($0.former, $0.isSink) && !has($0.name, $0.isSink) }.map(\.isUnknown)
   }
 
   /// Rewrites the files, and shows the changed lines, on standard error if the report is for a program.

@@ -131,6 +131,13 @@ struct DescribedWord {
       summary: "Runs a named signal separately for each reference, instead of sharing one.",
       example: "signals:\n  tick: { cold: true, from: { interval: 1s } }", seeAlso: ["share"]),
     .init(
+      name: "time", kind: "option of a source or signal",
+      summary: "Gives the events a time of their own, by which windows and other steps downstream go.",
+      details:
+        "Beside it may stand 'lateness', 'idle' and 'maxAhead': the parameters of the step 'eventTime'. The page docs/event-time.md explains them.",
+      example: "sources:\n  orders: { file: { path: orders.ndjson, decode: json }, time: event.at, lateness: 10s }",
+      seeAlso: ["eventTime", "window"]),
+    .init(
       name: "share", kind: "option of a source or signal", summary: "Decides how a named signal is shared.",
       details: "Named signals are shared by default; the option changes how.", parameters: Sharing.fields.map(\.info),
       example: "signals:\n  state: { from: changes, share: { replay: 1 } }", seeAlso: ["cold"]),

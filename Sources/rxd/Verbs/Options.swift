@@ -7,7 +7,7 @@ import Transport
 
 extension ColorMode: ExpressibleByArgument {}
 
-enum LogFormat: String, CaseIterable, ExpressibleByArgument { case text, json }
+extension LogFormat: ExpressibleByArgument {}
 
 extension Services.Level: ExpressibleByArgument {}
 
@@ -127,26 +127,6 @@ struct PluginOptions: ParsableArguments {
       "A directory of plugins, whose components all files may use; may be repeated. (RXD_PLUGIN_DIR)", valueName: "dir"),
     completion: .directory)
   var pluginDir: [String] = []
-
-  /// The given directories, or else the installation's, `lib/rxd/plugins` next to `bin`, as absolute paths.
-  static func directories(_ given: [String]) -> [String] {
-    if !given.isEmpty { return given.map(absolute) }
-    if let variable = ProcessEnvironment["RXD_PLUGIN_DIR"] {
-      return variable.split(separator: ":").map { absolute(String($0)) }
-    }
-    var buffer = [CChar](repeating: 0, count: Int(PATH_MAX) + 1)
-    let count = readlink("/proc/self/exe", &buffer, Int(PATH_MAX))
-    guard count > 0 else { return [] }
-    let program = String(decoding: buffer[..<count].map { UInt8(bitPattern: $0) }, as: UTF8.self)
-    guard program.hasSuffix("/bin/rxd") else { return [] }
-    return [String(program.dropLast("/bin/rxd".count)) + "/lib/rxd/plugins"]
-  }
-
-  static func absolute(_ path: String) -> String {
-    guard !path.hasPrefix("/"), let here = getcwd(nil, 0) else { return path }
-    defer { free(here) }
-    return String(cString: here) + "/" + path
-  }
 }
 
 struct EnvironmentOptions: ParsableArguments {
@@ -213,7 +193,7 @@ struct EnvironmentSettings {
   /// Throws a `PosixError` if a file of variables cannot be read.
   func read(startsPlugins: Bool) throws -> PipelineLoader.Inputs {
     var inputs = PipelineLoader.Inputs()
-    inputs.plugins = LocalPlugins(asks: startsPlugins, directories: PluginOptions.directories(pluginDir))
+    inputs.plugins = LocalPlugins(asks: startsPlugins, directories: PluginDirectories.directories(pluginDir))
     inputs.settings = set
     inputs.readsEnvironment = try !flag(noEnvironment, "RXD_NO_ENVIRONMENT")
     // Variables of a later file take precedence.

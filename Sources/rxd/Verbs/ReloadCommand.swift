@@ -11,7 +11,7 @@ struct Reload: ParsableCommand {
     discussion: """
       The files are checked first. If one has errors, nothing changes, and the report of 'rxd check' is printed. \
       Pipelines whose files mean the same are not touched; others continue from their state, as far as their steps are the \
-      same. With --wait the verdict has the result for each pipeline, step by step.
+      same. With --wait the verdict has the result for each pipeline that has changed, step by step.
 
       The exit status is 0 if the new files run (without --wait: if they have no errors), 78 if they were refused, 1 \
       if a pipeline does not run from its new file, 69 if no process answers, 75 if the answer takes too long.
@@ -19,7 +19,7 @@ struct Reload: ParsableCommand {
 
   enum Format: String, CaseIterable, ExpressibleByArgument { case text, json }
 
-  @Flag(help: "Wait until the new files run, and print the result for each pipeline.")
+  @Flag(help: "Wait until the new files run, and print the result for each pipeline that has changed.")
   var wait = false
 
   @Option(help: ArgumentHelp("How long to wait for the answer; default is 60.", valueName: "seconds"))

@@ -3,8 +3,8 @@ import Testing
 
 /// What other packages can use is small and has documentation: declarations of the package's own targets are `package`.
 @Suite struct PublicSurfaceTests {
-  /// The number of public declarations may fall and not rise. Decisions 115 and 179 say what belongs to them.
-  private static let most = 701
+  /// The number of public declarations may fall and not rise. Decisions 115, 179 and 187 say what belongs to them.
+  private static let most = 705
 
   private struct Declaration {
     var place: String

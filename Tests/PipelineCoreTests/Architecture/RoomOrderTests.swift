@@ -12,13 +12,11 @@ import Testing
   }
 
   static let targets: [Target] = [
-    // A plan holds components, and a component makes nodes of its plan: specs, plan and engine are not in order yet.
     Target(
       folder: "PipelineCore",
       rooms: [
         "Diagnostics", "Time", "Events", "Regex", "Expressions", "Codecs", "Config", "Services", "Specs", "Plan",
-        "Engine", "Commands",
-        "Operators", "Compile",
+        "Engine", "Catalogue", "Commands", "Operators", "Compile",
       ]),
     Target(
       folder: "PipelineCore/Engine",
@@ -41,8 +39,8 @@ import Testing
     Target(
       folder: "rxd",
       rooms: [
-        "Surroundings", "Kept", "Figures", "Daemon", "Daemon/Taps", "Daemon/Why", "Page", "Verbs", "Verbs/PluginVerbs",
-        "Verbs/Top",
+        "Surroundings", "Kept", "Figures", "Control", "Daemon/Taps", "Daemon/Why", "Page", "Daemon", "Verbs",
+        "Verbs/PluginVerbs", "Verbs/Top",
       ],
       uses: [
         "PipelineCore", "PipelineRuntime", "PipelineTesting", "PluginHost", "Sources_", "Sinks", "Storage", "Transport",

@@ -63,9 +63,16 @@ struct SourceRooms {
     var values: [String: Set<String>] = [:]
     var additions: [String: Set<String>] = [:]
     var own: [String: Set<String>] = [:]
+    // The rooms of the types, and what each room declares inside of others, too.
+    var rooms: [String: Set<String>] = [:]
+    var inRoom: [String: Set<String>] = [:]
     for file in files {
       let part = part(file)
-      for name in file.names.offeredTypes { types[name, default: []].insert(part) }
+      for name in file.names.offeredTypes {
+        types[name, default: []].insert(part)
+        rooms[name, default: []].insert(file.room)
+      }
+      inRoom[file.room, default: []].formUnion(file.names.types)
       for name in file.names.values { values[name, default: []].insert(part) }
       for name in file.names.additions { additions[name, default: []].insert(part) }
       own[part, default: []].formUnion(file.names.types)
@@ -75,6 +82,8 @@ struct SourceRooms {
       let part = part(file)
       for name in file.names.usedTypes where own[part]?.contains(name) != true {
         guard let found = types[name], found.count == 1, let other = found.first else { continue }
+        // A type inside of another one of the own room has the name, too.
+        if inRoom[file.room]?.contains(name) == true, rooms[name]?.contains(file.room) != true { continue }
         result[Way(from: part, to: other), default: []].insert(Use(file: file.path, name: name))
       }
       for name in file.names.usedValues where !Self.names.contains(name) && !known.contains(name) {
@@ -87,9 +96,10 @@ struct SourceRooms {
     return result
   }
 
-  /// Members of the standard library and of Foundation that an extension may also have.
+  /// Members of the standard library and of Foundation, and words of the language, that an extension may also have.
   private static let names: Set<String> = [
-    "contains", "count", "decode", "description", "elements", "encode", "first", "hash", "init", "isEmpty", "kill",
+    "contains", "count", "decode", "defer", "description", "elements", "encode", "first", "hash", "init", "isEmpty",
+    "kill",
     "map", "prefix",
     "reduce", "sorted", "suffix", "write",
   ]

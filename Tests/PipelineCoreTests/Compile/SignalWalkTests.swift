@@ -58,15 +58,15 @@ import Testing
     let sources = packageRoot.appending(path: "Sources")
     /// Where kinds are declared, where the compiler makes them, and where the nodes of a signal are made.
     let mayKnow = [
-      "PipelineCore/Engine/Edges/SignalWork.swift", "PipelineCore/Plan/SignalPlan.swift",
+      "PipelineCore/Engine/Edges/SignalWork.swift", "PipelineCore/Engine/Fused/FusedRunPlan.swift",
       "PipelineCore/Compile/Compilation+Commands.swift", "PipelineCore/Compile/PipelineCompiler.swift",
     ]
     var seen: Set<String> = []
     for path in try FileManager.default.subpathsOfDirectory(atPath: sources.path) where path.hasSuffix(".swift") {
       let text = try String(contentsOf: sources.appending(path: path), encoding: .utf8)
-      guard ["SourceWork", "OperatorWork", "SignalWork"].contains(where: text.contains) else { continue }
+      guard ["SourceWork", "OperatorWork", "FusedWork"].contains(where: text.contains) else { continue }
       let names = SwiftNames(text)
-      let known = names.usedTypes.union(names.types).intersection(["SourceWork", "OperatorWork", "SignalWork"])
+      let known = names.usedTypes.union(names.types).intersection(["SourceWork", "OperatorWork", "FusedWork"])
       if !known.isEmpty, !mayKnow.contains(path) { Issue.record("\(path) knows \(known.sorted())") }
       if !known.isEmpty { seen.insert(path) }
     }

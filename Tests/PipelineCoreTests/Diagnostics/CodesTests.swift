@@ -77,7 +77,7 @@ import Testing
     func relevant(_ diagnostics: [Diagnostic]) -> [Report] {
       diagnostics.filter { $0.severity == .error || $0.code.name == wanted }.map(Report.init)
     }
-    if wanted.hasPrefix("RX6") {
+    if wanted.hasPrefix("RX60") {
       var diagnostics = Diagnostics()
       let (plan, tests) = TestSuite.read(SourceText(name: "t.yaml", text: file), &diagnostics)
       guard let plan, !diagnostics.hasErrors else { return relevant(diagnostics.all) }

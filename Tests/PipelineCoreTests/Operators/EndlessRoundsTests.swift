@@ -123,7 +123,7 @@ import Testing
       plan: plan, executor: executor,
       services: Services(http: NoHTTPClient(), log: { _, _, _ in }, deadLetter: { _ in }, random: { 0 }))
     let recording = ProbeSink.Recording()
-    execution.sinkOverride = { _ in ProbeSink(recording) }
+    execution.replacements.sinks = { _ in ProbeSink(recording) }
     nonisolated(unsafe) let running = execution
     executor.post { running.launch { _ in } }
     _ = executor.runOne()

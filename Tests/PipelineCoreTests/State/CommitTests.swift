@@ -44,10 +44,10 @@ import Testing
       recordings = Dictionary(
         uniqueKeysWithValues: plan.sinks.map { ($0.name, (ProbeSink.Recording(), LateSink.Turns())) })
       let recordings = recordings
-      execution.sinkOverride = { name in
+      execution.replacements.sinks = { name in
         sink ?? recordings[name].map { LateSink($0.recording, turns: $0.turns, losesRest: true) }
       }
-      execution.sourceOverride = { name in scripts[name].map { ScriptedSource($0.script) } }
+      execution.replacements.sources = { name in scripts[name].map { ScriptedSource($0.script) } }
       turn { [state = disk.state] run in
         run.execution.launch(restoring: state) { [unowned run] _ in run.execution.finishCommits {} }
       }

@@ -25,10 +25,10 @@ import Testing
       if let store {
         execution.commit(with: DeliveryOptions(store: store, isDurable: isDurable))
       } else {
-        execution.keepsStateOnFailure = true
+        execution.settings.keepsStateOnFailure = true
       }
-      execution.sinkOverride = { _ in ProbeSink(ProbeSink.Recording()) }
-      execution.sourceOverride = { name in scripts[name].map { ScriptedSource($0.script) } }
+      execution.replacements.sinks = { _ in ProbeSink(ProbeSink.Recording()) }
+      execution.replacements.sources = { name in scripts[name].map { ScriptedSource($0.script) } }
       let execution = execution
       nonisolated(unsafe) let running = execution
       executor.post { running.launch(restoring: state) { _ in running.finishCommits {} } }

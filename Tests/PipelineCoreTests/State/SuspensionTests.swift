@@ -20,10 +20,10 @@ import Testing
         plan: plan, executor: executor,
         services: Services(http: NoHTTPClient(), log: { _, _, _ in }, deadLetter: { _ in }, random: { 1 }))
       recordings = Dictionary(uniqueKeysWithValues: plan.sinks.map { ($0.name, ProbeSink.Recording()) })
-      execution.keepsStateOnFailure = true
+      execution.settings.keepsStateOnFailure = true
       let recordings = recordings
-      execution.sinkOverride = { name in recordings[name].map { ProbeSink($0) } }
-      execution.sourceOverride = { name in scripts[name].map { ScriptedSource($0.script) } }
+      execution.replacements.sinks = { name in recordings[name].map { ProbeSink($0) } }
+      execution.replacements.sources = { name in scripts[name].map { ScriptedSource($0.script) } }
       turn { $0.execution.launch(restoring: state) { [unowned self] in self.outcome = $0 } }
     }
 

@@ -62,9 +62,9 @@ public struct Batch: Sendable {
   private let portions: [Portion]
   /// The steps whose work is done.
   private let counts: [Count]
-  private let stopped: [Stopped]
+  let stopped: [Stopped]
   /// The origin of the stopped events.
-  private var origin = Origin.none
+  private(set) var origin = Origin.none
   /// How many events the source made.
   let received: Int
   /// How many events there are at this place of the graph.
@@ -130,12 +130,6 @@ public struct Batch: Sendable {
     var batch = self
     batch.origin = origin
     return batch
-  }
-
-  /// Offers the event that a step has dropped on another thread to the samples of stopped events.
-  func offer(_ step: StepID, _ meters: Meters) {
-    guard let first = stopped.first(where: { $0.step == step }) else { return }
-    meters.offer(first.event.event.with(origin), .dropped, at: step)
   }
 
   /// How many events the sink with this step ID receives.

@@ -37,7 +37,8 @@ package final class StageWorker {
   init(_ stage: ParallelStage, _ spare: SpareOutput, _ clock: @escaping () -> Int64) {
     self.spare = spare
     self.clock = clock
-    ids = stage.branches.flatMap { $0.run.parts.flatMap { $0.steps.map(\.id) } }
+    let runs = stage.branches.map(\.run)
+    ids = runs.flatMap { $0.parts.flatMap { $0.steps.map(\.id) } }
     left = [Batch.Sizes](repeating: Batch.Sizes(), count: ids.count)
     counters = .allocate(capacity: ids.count)
     counters.initialize(repeating: StepCounters(), count: ids.count)
@@ -45,14 +46,14 @@ package final class StageWorker {
     var first = 0
     var banks: [ObjectIdentifier: SlotBank] = [:]
     let (arena, json) = (arena, json)
-    let branches = stage.branches.map { branch in
+    let branches = zip(stage.branches, runs).map { branch, run in
       guard let encoder = branch.component.streamEncoding?.makeEncoder() else {
         preconditionFailure("a sink of a stage writes no stream")
       }
       let own = first
-      first += branch.run.parts.reduce(0) { $0 + $1.steps.count }
+      first += run.parts.reduce(0) { $0 + $1.steps.count }
       let steps = FusedSteps(
-        branch.run, counting: { _, index in counters + (own + index) },
+        run, counting: { _, index in counters + (own + index) },
         frame: { segment, knowsEvent in
           let reading = segment.projection.filling
           if reading.isShared || knowsEvent, banks[ObjectIdentifier(reading)] == nil {
@@ -63,7 +64,7 @@ package final class StageWorker {
       return Branch(steps: steps, encoder: encoder, first: own)
     }
     sinks = stage.branches.map(\.sink)
-    hasSteps = stage.branches.contains { !$0.run.parts.isEmpty }
+    hasSteps = runs.contains { !$0.parts.isEmpty }
     self.branches = .allocate(capacity: branches.count)
     _ = self.branches.initialize(from: branches)
     self.banks = .allocate(capacity: banks.count)

@@ -96,6 +96,8 @@ struct Edge {
     downstream._withUnsafeGuaranteedRef { $0.receive(batch) }
   }
 
+  func advance(to time: Int64) { downstream._withUnsafeGuaranteedRef { $0.advance(to: time) } }
+
   func complete() {
     counters.completed()
     downstream._withUnsafeGuaranteedRef { $0.complete() }

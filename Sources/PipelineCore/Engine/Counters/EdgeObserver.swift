@@ -26,39 +26,3 @@ open class EdgeObserver: Downstream {
   /// Reports how many events have passed unseen since the last call.
   open func missed(_ events: Int) {}
 }
-
-/// The disposition of an event at a step.
-public enum Verdict: String, Sendable, CaseIterable {
-  /// The event went on, or a sink delivered it.
-  case passed
-  /// The step keeps the event, or used it for an event that it makes.
-  case kept
-  /// The step dropped the event, as it is meant to.
-  case dropped
-  /// A newer event replaced it; it had been decided as `kept` (``EdgeObserver/superseded(_:)``).
-  case superseded
-  /// Dropped because a condition, or another expression, failed.
-  case undecided
-  /// The event went to the errors output.
-  case rejected
-  /// The event ended the signal with an error.
-  case failed
-}
-
-extension Execution {
-  /// Attaches an observer to an edge: it is notified of the events that pass later. Call it in a turn.
-  package func attach(_ observer: EdgeObserver, to edge: EdgeID) {
-    if let entry = plan.edges[edge.number].entry { meters.edge(entry).renew() }
-    meters.edge(edge).add(observer)
-    meters.watched(edge, 1)
-    if let entry = plan.edges[edge.number].entry { meters.edge(entry).watchedBy(1) }
-  }
-
-  /// Ends the notifications; does nothing if `observer` is not attached to the edge. Call it in a turn.
-  package func detach(_ observer: EdgeObserver, from edge: EdgeID) {
-    if let entry = plan.edges[edge.number].entry { meters.edge(entry).renew() }
-    guard meters.edge(edge).remove(observer) else { return }
-    meters.watched(edge, -1)
-    if let entry = plan.edges[edge.number].entry { meters.edge(entry).watchedBy(-1) }
-  }
-}

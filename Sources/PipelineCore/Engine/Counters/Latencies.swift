@@ -56,8 +56,3 @@ package final class LatencyMeter: Sendable {
     state.withLock { $0.add(span, events) }
   }
 }
-
-extension NodeContext {
-  /// Records an answer to a request of a source, or its failure.
-  package func answered(since start: Instant) { execution.meters.latency(step).ended(1, since: start) }
-}

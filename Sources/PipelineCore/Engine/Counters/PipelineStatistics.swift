@@ -93,6 +93,14 @@ public struct PipelineStatistics: Sendable {
     package var keptEvents: Int?
     /// Keys that it remembers now; nil: it has remembered none so far.
     package var keys: Int?
+    /// The watermark of what the step sends, in nanoseconds since 1970; nil: it has no event time, or nothing has come.
+    package var watermark: Int64?
+    /// No event is expected for now, so that the step holds no watermark back.
+    package var isIdle = false
+    /// No event comes any more.
+    package var hasEnded = false
+    /// Of a step whose inputs have event time: the label of the step whose watermark is the smallest, for which it waits.
+    package var watermarkHeldBy: String?
     /// Bytes that a source read or a sink delivered; nil: the component counts no bytes.
     package var bytes: UInt64?
     /// The offset at which a source continues in the input that it read last; nil: unknown.
@@ -254,6 +262,38 @@ public struct PipelineStatistics: Sendable {
   }
 }
 
+extension Plan {
+  /// For each step that combines signals with event time, the label of the step whose watermark it waits for: the one upstream that gives the
+  /// smallest, and is not idle.
+  fileprivate func watermarkHolders(_ counted: [PipelineStatistics.Step]) -> [(step: Int, label: String)] {
+    guard components.values.contains(where: { Timing.of($0) == .begins }) else { return [] }
+    var found: [(step: Int, label: String)] = []
+    func visit(_ signal: SignalPlan) {
+      signal.inputs.forEach(visit)
+      guard let step = signal.steps.first, signal.inputs.count > 1,
+        Timing.of(step.component) == .all, signal.type.isTimed
+      else { return }
+      var givers: [Int] = []
+      Plan.walk(from: Array(signal.inputs), named) { next in
+        if let giver = next.steps.first(where: { Timing.of($0.component) == .begins }) {
+          givers.append(giver.id.number)
+          return nil
+        }
+        return Array(next.inputs)
+      }
+      let waiting = givers.filter { !counted[$0].isIdle && !counted[$0].hasEnded }
+      // What has sent nothing holds back everything.
+      guard let slowest = waiting.min(by: { (counted[$0].watermark ?? .min) < (counted[$1].watermark ?? .min) }) else {
+        return
+      }
+      found.append((step.id.number, steps[slowest].label))
+    }
+    named.forEach { visit($0.body) }
+    sinks.forEach { visit($0.input) }
+    return found
+  }
+}
+
 extension Execution {
   /// The counts so far. Read it between two turns, in a turn, or when the pipeline has ended.
   package var statistics: PipelineStatistics {
@@ -327,9 +367,13 @@ extension Execution {
         steps[number].keptEvents = max(0, counters.keptEvents)
       }
       if counters.hasKeys { steps[number].keys = max(0, counters.keptKeys) }
+      steps[number].isIdle = counters.watermark == EventTime.idle
+      steps[number].hasEnded = counters.watermark == EventTime.end
+      if EventTime.range.contains(counters.watermark) { steps[number].watermark = counters.watermark }
       let events = max(counters.time.samples, steps[number].received &+ steps[number].receivedInner)
       steps[number].nanoseconds = meters.step(StepID(number)).pointee.time.total(of: events)
     }
+    for (number, name) in plan.watermarkHolders(steps) { steps[number].watermarkHeldBy = name }
     var statistics = PipelineStatistics(edges: edges, steps: steps)
     addPresent(to: &statistics)
     return statistics
@@ -362,7 +406,7 @@ extension Execution {
       statistics.steps[number].isPausing = counters.pauses > 0
       statistics.steps[number].paused = TimeSpan(
         nanoseconds: counters.paused &+ (counters.pauses > 0 ? max(0, (now - counters.pausedSince).nanoseconds) : 0))
-      if let size = stateSizes[StepID(number)], size > 0 { statistics.steps[number].stateBytes = size }
+      if let size = saved.sizes[StepID(number)], size > 0 { statistics.steps[number].stateBytes = size }
       let step = statistics.steps[number]
       if step.isExact {
         let came = step.received &+ step.restored &+ step.made
@@ -390,7 +434,7 @@ extension Execution {
       statistics.steps[number].connections = sink.node.connections
       statistics.steps[number].outbox = (sink.node as? OutboxSink)?.outboxed
     }
-    for source in runningSources where !source.isClosed && source.hasPieces {
+    for source in sources.running where !source.isClosed && source.hasPieces {
       let step = source.nodeContext.step.number
       if let connections = source.connections { statistics.steps[step].connections = connections }
       let room = PipelineStatistics.mostFiles - statistics.steps[step].files.count

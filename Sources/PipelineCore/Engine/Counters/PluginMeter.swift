@@ -76,8 +76,3 @@ extension PipelineStatistics {
     }
   }
 }
-
-extension NodeContext {
-  /// The counts of the plugin behind the step; nil: there is none.
-  package var pluginMeter: PluginMeter? { execution.meters.plugins[step.number]?.meter }
-}

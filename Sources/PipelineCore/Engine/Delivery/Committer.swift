@@ -149,7 +149,7 @@ final class Committer: TimerTarget {
   /// What rows in no finished commit may usually have: as much as the state, which each commit takes anew, so that a large state is not
   /// taken for a few rows.
   private var usualUncommitted: Int {
-    max(options.uncommittedBytes, min(execution.lastStateSize, execution.services.memory.limit / 4))
+    max(options.uncommittedBytes, min(execution.saved.size, execution.services.memory.limit / 4))
   }
 
   func add(_ letter: StoredDeadLetter) {

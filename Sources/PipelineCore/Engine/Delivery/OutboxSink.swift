@@ -29,14 +29,8 @@ final class OutboxSink: RunningSink, TimerTarget {
   private var lastKnown: Int64
   /// The last row on the disk.
   private var lastCommitted: Int64
-  /// Rows that are not in a commit yet, or not delivered.
-  private var openRows: Int
-  /// The bytes of the open rows.
-  private var openBytes: Int
-  /// The events of the open rows.
-  private var openEvents: Int
-  /// The arrival times of these events.
-  private var ages = QueueAges()
+  /// What is not in a commit yet, or not delivered.
+  private var pending: OpenRows
   /// The bytes of the rows that the sink has been given and not acknowledged.
   private var underWay: [Int64: Int] = [:]
   /// The same rows, for the acknowledgements of their events: first those of this outbox, then those left by outboxes of earlier executions.
@@ -59,14 +53,29 @@ final class OutboxSink: RunningSink, TimerTarget {
   private var isInputPaused = false
   /// How many events have been dropped since the outbox was full.
   private var dropped = 0
-  private var isFinishing = false
-  private var isEnding = false
-  /// The sink has ended.
-  private var isDone = false
-  /// Cancels a sink that takes too long to finish.
-  private var patience = Wake.none
+  private var ending = Ending()
   /// How long a sink may take to finish; unacknowledged events stay in the outbox.
   private static let finishLimit = TimeSpan.seconds(2)
+
+  /// Rows that are not in a commit yet, or not delivered.
+  private struct OpenRows {
+    var rows: Int
+    var bytes: Int
+    var events: Int
+    /// The arrival times of these events.
+    var ages = QueueAges()
+  }
+
+  /// How far its end has come.
+  private struct Ending {
+    var isFinishing = false
+    var isEnding = false
+    /// The sink has ended.
+    var isDone = false
+    /// Cancels a sink that takes too long to finish.
+    var patience = Wake.none
+  }
+
   /// A row is cut at this size, so that its turn is short.
   private static let rowBytes = 256 << 10
 
@@ -83,9 +92,7 @@ final class OutboxSink: RunningSink, TimerTarget {
     let backlog = committer.backlog(of: name)
     lastKnown = backlog.first - 1
     lastCommitted = backlog.last
-    openRows = backlog.rows
-    openBytes = backlog.bytes
-    openEvents = backlog.events
+    pending = OpenRows(rows: backlog.rows, bytes: backlog.bytes, events: backlog.events)
     isSpilled = backlog.rows > 0
     writer = EventRowWriter(nodeContext.execution)
     encoder = component.streamEncoding?.makeEncoder()
@@ -93,7 +100,7 @@ final class OutboxSink: RunningSink, TimerTarget {
     super.init(nodeContext)
     target.outbox = self
     countRestored(backlog.events)
-    if openEvents > 0 { ages.add(openEvents, at: executor.now) }
+    if pending.events > 0 { pending.ages.add(pending.events, at: executor.now) }
   }
 
   override func open() {
@@ -149,10 +156,10 @@ final class OutboxSink: RunningSink, TimerTarget {
   }
 
   private func add(_ events: Int, _ bytes: [UInt8]) {
-    openRows += 1
-    openBytes += bytes.count
-    openEvents += events
-    ages.add(events, at: executor.now)
+    pending.rows += 1
+    pending.bytes += bytes.count
+    pending.events += events
+    pending.ages.add(events, at: executor.now)
     committer.add(events, bytes, of: name) { [weak self] row in self?.committed(row) }
     updatePressure()
   }
@@ -162,14 +169,15 @@ final class OutboxSink: RunningSink, TimerTarget {
   private func updatePressure() {
     // An outbox whose oldest rows are dropped stays almost full, which is reported once.
     let room = limit.policy == .dropOldest ? limit.bytes / 2 : limit.bytes / 10 * 9
-    let isFull = openBytes > (self.isFull ? room : limit.bytes)
+    let isFull = pending.bytes > (self.isFull ? room : limit.bytes)
     if isFull != self.isFull {
       self.isFull = isFull
       reportFull()
     }
     if limit.policy == .dropOldest { dropOldest() }
     // Dropped rows count until the commit that removes them.
-    let mustWait = limit.policy == .block ? isFull : limit.policy == .dropOldest && openBytes > limit.bytes / 10 * 11
+    let mustWait =
+      limit.policy == .block ? isFull : limit.policy == .dropOldest && pending.bytes > limit.bytes / 10 * 11
     guard mustWait != isInputPaused else { return }
     isInputPaused = mustWait
     if mustWait { beginPause() } else { endPause() }
@@ -185,7 +193,7 @@ final class OutboxSink: RunningSink, TimerTarget {
     if isFull {
       execution.services.log(
         .warning, execution.plan.steps[nodeContext.step.number].label,
-        "the outbox is full: \(openBytes) bytes wait to be delivered; \(what)")
+        "the outbox is full: \(pending.bytes) bytes wait to be delivered; \(what)")
     } else {
       reportDropped("the outbox has room again")
     }
@@ -208,11 +216,11 @@ final class OutboxSink: RunningSink, TimerTarget {
 
   /// Drops the oldest rows that are not given to the sink.
   private func dropOldest() {
-    while openBytes > limit.bytes, !isEnding {
+    while pending.bytes > limit.bytes, !ending.isEnding {
       guard let row = ready.popFirst() else { return readMore() }
       readyBytes -= row.bytes.count
-      openRows -= 1
-      openBytes -= row.bytes.count
+      pending.rows -= 1
+      pending.bytes -= row.bytes.count
       remove(row.events)
       countDropped(row.events)
       dropped += row.events
@@ -221,8 +229,8 @@ final class OutboxSink: RunningSink, TimerTarget {
   }
 
   private func remove(_ events: Int) {
-    openEvents -= events
-    ages.remove(events)
+    pending.events -= events
+    pending.ages.remove(events)
   }
 
   override var queued: PipelineStatistics.Queue? { target.queued }
@@ -231,14 +239,14 @@ final class OutboxSink: RunningSink, TimerTarget {
   /// The undelivered events, those that the sink has been given included.
   var outboxed: PipelineStatistics.Queue {
     PipelineStatistics.Queue(
-      events: max(0, openEvents), bytes: openBytes, oldest: ages.oldest.map { executor.now - $0 })
+      events: max(0, pending.events), bytes: pending.bytes, oldest: pending.ages.oldest.map { executor.now - $0 })
   }
 
   // MARK: To the sink
 
   private func committed(_ row: OutboxRow) {
     lastCommitted = row.number
-    guard !isEnding else { return }
+    guard !ending.isEnding else { return }
     if !isSpilled, readyBytes + row.bytes.count <= execution.services.memory.room(options.memoryBytes) {
       ready.append(row)
       readyBytes += row.bytes.count
@@ -269,7 +277,7 @@ final class OutboxSink: RunningSink, TimerTarget {
   }
 
   private func deliverSoon() {
-    guard !isDelivering, !letsInputPass, !isEnding, !isHandingOver, holds == 0, openRows > 0 else { return }
+    guard !isDelivering, !letsInputPass, !ending.isEnding, !isHandingOver, holds == 0, pending.rows > 0 else { return }
     if ready.isEmpty { return readMore() }
     isDelivering = true
     let node = Weak(self)
@@ -287,7 +295,7 @@ final class OutboxSink: RunningSink, TimerTarget {
   private func have(_ rows: [OutboxRow]) {
     committer.turnIsOwn()
     isReading = false
-    guard !isEnding else { return }
+    guard !ending.isEnding else { return }
     for row in rows {
       lastKnown = row.number
       if adopted.contains(row.number) { continue }
@@ -297,9 +305,9 @@ final class OutboxSink: RunningSink, TimerTarget {
     if rows.isEmpty {
       // Rows that the store cannot read are damaged; the store reports them.
       lastKnown = lastCommitted
-      openRows = underWay.count + ready.count
-      openBytes = underWay.values.reduce(0, +) + readyBytes
-      if openRows == 0 { remove(openEvents) }
+      pending.rows = underWay.count + ready.count
+      pending.bytes = underWay.values.reduce(0, +) + readyBytes
+      if pending.rows == 0 { remove(pending.events) }
     }
     isSpilled = lastKnown < lastCommitted
     updatePressure()
@@ -311,7 +319,7 @@ final class OutboxSink: RunningSink, TimerTarget {
   private func deliver() {
     isDelivering = false
     committer.turnIsOwn()
-    guard !isEnding, !isHandingOver, holds == 0, let row = ready.popFirst() else { return }
+    guard !ending.isEnding, !isHandingOver, holds == 0, let row = ready.popFirst() else { return }
     readyBytes -= row.bytes.count
     underWay[row.number] = row.bytes.count
     let delivered = RemovedRow(number: row.number, sink: name, events: row.events, size: row.bytes.count)
@@ -326,16 +334,19 @@ final class OutboxSink: RunningSink, TimerTarget {
         "a row of the outbox cannot be read, so \(row.events) events are lost: \(error.message)")
       target.countUndelivered(row.events)
     }
-    execution.deliveredEvent = nil
+    execution.commits.deliveredEvent = nil
     if target.placeVersion > 0 { marks[row.number] = target.mark }
     if executor.hasBatchAtHand { letsInputPass = true } else { deliverSoon() }
   }
 
   /// Receives the rows that end: all events acknowledged, or one failed.
   private var owner: GivenRows.Owner {
-    let (executor, node, removed) = (executor, Weak(self), committer.removed)
+    let (executor, node, removed, name) = (executor, Weak(self), committer.removed, name)
     return { row, outcome in
-      if outcome == .acknowledged { removed.add(row) }
+      // The sink may have had another name when it was given the row.
+      if outcome == .acknowledged {
+        removed.add(RemovedRow(number: row.number, sink: name, events: row.events, size: row.size))
+      }
       executor.post { node.object?.acknowledged(row.number, row.events, outcome) }
     }
   }
@@ -355,7 +366,7 @@ final class OutboxSink: RunningSink, TimerTarget {
   private func give(_ row: OutboxRow) throws(StateFault) {
     var index = 0
     func give(_ event: Event) {
-      execution.deliveredEvent = DeliveryID(store: committer.identity, row: row.number, index: index)
+      execution.commits.deliveredEvent = DeliveryID(store: committer.identity, row: row.number, index: index)
       target.receive(event)
       index += 1
     }
@@ -372,8 +383,8 @@ final class OutboxSink: RunningSink, TimerTarget {
   private func acknowledged(_ number: Int64, _ events: Int, _ outcome: Ack.Outcome) {
     committer.turnIsOwn()
     guard let bytes = underWay.removeValue(forKey: number), outcome == .acknowledged else { return }
-    openRows -= 1
-    openBytes -= bytes
+    pending.rows -= 1
+    pending.bytes -= bytes
     remove(events)
     updatePressure()
     drainIfDone()
@@ -402,27 +413,27 @@ final class OutboxSink: RunningSink, TimerTarget {
 
   // MARK: The end
 
-  override var awaitsAnswers: Bool { openRows > 0 || target.awaitsAnswers }
+  override var awaitsAnswers: Bool { pending.rows > 0 || target.awaitsAnswers }
 
   override func finish() {
     endRow()
-    isFinishing = true
+    ending.isFinishing = true
     drainIfDone()
   }
 
   /// The sink is completed when every row is delivered.
   private func drainIfDone() {
-    guard isFinishing, !isEnding, openRows == 0 else { return }
-    isEnding = true
+    guard ending.isFinishing, !ending.isEnding, pending.rows == 0 else { return }
+    ending.isEnding = true
     target.complete()
   }
 
   /// The sink has written everything that it was given.
   func targetDrained() {
-    isEnding = true
-    isDone = true
-    if patience.isSet { executor.cancel(patience) }
-    patience = .none
+    ending.isEnding = true
+    ending.isDone = true
+    if ending.patience.isSet { executor.cancel(ending.patience) }
+    ending.patience = .none
     reportDropped("the outbox is left")
     drained()
   }
@@ -434,8 +445,8 @@ final class OutboxSink: RunningSink, TimerTarget {
   /// The sink leaves the rows that it has been given to the next execution, or finishes them; others stay in the outbox.
   override func suspend() {
     endRow()
-    guard !isEnding else { return }
-    isEnding = true
+    guard !ending.isEnding else { return }
+    ending.isEnding = true
     if isHandingOver {
       for rows in given { rows.setOwner(nil) }
       target.leftRows = given
@@ -443,15 +454,15 @@ final class OutboxSink: RunningSink, TimerTarget {
       return targetDrained()
     }
     target.complete()
-    guard !isDone else { return }
+    guard !ending.isDone else { return }
     // While its destination is down it delivers nothing, and nothing is lost: the rows stay in the outbox.
     if execution.troubles.all[name] != nil { return giveUp() }
-    patience = executor.wake(at: executor.now + Self.finishLimit, self)
+    ending.patience = executor.wake(at: executor.now + Self.finishLimit, self)
   }
 
   func woke(_ token: Int) {
-    patience = .none
-    if !isDone { giveUp() }
+    ending.patience = .none
+    if !ending.isDone { giveUp() }
   }
 
   private func giveUp() {
@@ -461,9 +472,9 @@ final class OutboxSink: RunningSink, TimerTarget {
 
   override func cancel() {
     endRow()
-    isEnding = true
-    if patience.isSet { executor.cancel(patience) }
-    patience = .none
+    ending.isEnding = true
+    if ending.patience.isSet { executor.cancel(ending.patience) }
+    ending.patience = .none
     if isInputPaused {
       isInputPaused = false
       endPause()

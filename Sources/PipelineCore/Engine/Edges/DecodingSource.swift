@@ -269,7 +269,7 @@ open class DecodingSource: RunningSource {
     guard isAccepted(batch) else { return false }
     batch.rows = nil
     isHandedOver = true
-    if encoded != nil { execution.encodedBlocks += 1 }
+    if encoded != nil { execution.reading.encodedBlocks += 1 }
     execution.tally.received &+= UInt64(batch.received)
     emit(batch)
     return true

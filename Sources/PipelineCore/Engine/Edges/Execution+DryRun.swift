@@ -20,8 +20,8 @@ extension Execution {
   ) -> DryRun {
     let executor = Executor(clock: clock)
     let execution = Execution(plan: plan, executor: executor, services: services.silent)
-    execution.isDryRun = true
-    execution.auditsSinks = false
+    execution.settings.isDryRun = true
+    execution.settings.auditsSinks = false
     nonisolated(unsafe) var found = DryRun()
     nonisolated(unsafe) let running = execution
     executor.post {
@@ -29,7 +29,7 @@ extension Execution {
       found.refusals = running.refusals
       if case .failed(let failure) = running.outcome {
         found.failure = failure
-      } else if let fault = running.unreadable {
+      } else if let fault = running.restored.unreadable {
         found.failure = SignalFailure(.user, fault.message, at: fault.location)
       }
       running.cancel()

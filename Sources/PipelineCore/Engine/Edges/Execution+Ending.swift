@@ -2,81 +2,76 @@
 extension Execution {
   /// Ends the sources as if they had completed, so that operators flush what they hold; work under way is finished.
   package func drain() {
-    isStopping = true
-    isDraining = true
-    for source in runningSources where !source.isClosed { end(source) }
-    isDraining = false
+    stopsForGood()
+    life.isDraining = true
+    for source in sources.running where !source.isClosed { end(source) }
+    life.isDraining = false
     endPauses()
     executor.acks.releaseWithheld()
   }
 
   private func endPauses() {
-    for pause in pauses.values.sorted(by: { $0.number < $1.number }) where !pause.node.isClosed {
-      pause.node.endPause()
-    }
+    for node in life.pauses.nodes where !node.isClosed { node.endPause() }
   }
 
   /// Ends the sources, each after the last event that it has sent, and completes the effects of these events. ``drain()`` would also send the
   /// input that was read with the last event. Where state is kept, the pipeline is suspended instead, and the next execution goes on after
   /// that event.
   func cutShort() {
-    guard outcome == nil, !isStopping, suspension == nil else { return }
+    guard outcome == nil, !isStopping, life.suspension == nil else { return }
     if keepsState {
-      suspension = Suspension()
+      life.suspension = Suspension()
       return freeze()
     }
-    isStopping = true
-    isDraining = true
-    for source in runningSources where !source.isClosed {
+    stopsForGood()
+    life.isDraining = true
+    for source in sources.running where !source.isClosed {
       if source.nodeContext.scope.isForSomething { end(source) } else { source.completeEarly() }
     }
-    isDraining = false
+    life.isDraining = false
     endPauses()
     executor.acks.releaseWithheld()
   }
 
   /// Registers a node whose pause a stop must end; the node reports the end of the pause.
-  func pauseBegins(_ node: any Pausing) {
-    lastPause &+= 1
-    pauses[ObjectIdentifier(node)] = (lastPause, node)
-  }
+  func pauseBegins(_ node: any Pausing) { life.pauses.begin(node) }
 
-  func pauseEnds(_ node: any Pausing) { pauses[ObjectIdentifier(node)] = nil }
+  func pauseEnds(_ node: any Pausing) { life.pauses.end(node) }
 
   /// Cancels everything at once. `onEnd` is not called; `done` is, in this turn or a later one, when the writers of the sinks have ended.
   package func cancel(_ done: @escaping () -> Void = {}) {
     let isRunning = outcome == nil
-    if isRunning { outcome = .failed(SignalFailure(.user, "cancelled")) }
+    if isRunning { life.outcome = .failed(SignalFailure(.user, "cancelled")) }
     executor.failTurn("cancelled")
     executor.dropRemainders("cancelled")
-    onEnd = { _ in }
+    life.onEnd = { _ in }
     if isRunning { rejectRemaining() }
     teardown()
-    if closings == 0 { done() } else { onCancelled = done }
+    if sinkEnds.closing == 0 { done() } else { sinkEnds.onCancelled = done }
   }
 
   /// Whether it has ended, and the writers of its sinks too.
-  package var hasClosed: Bool { outcome != nil && closings == 0 }
+  package var hasClosed: Bool { outcome != nil && sinkEnds.closing == 0 }
 
   /// A sink waits for its writer no more.
   func sinkClosed() {
-    closings -= 1
-    guard closings == 0 else { return }
-    onCancelled.take()?()
+    sinkEnds.closing -= 1
+    guard sinkEnds.closing == 0 else { return }
+    sinkEnds.onCancelled.take()?()
     reportEnd()
   }
 
   func end(_ outcome: Outcome) {
     guard self.outcome == nil else { return }
-    if case .failed = outcome, keepsStateOnFailure, hasBegun, let draft = draftState() {
+    if case .failed = outcome, settings.keepsStateOnFailure, hasBegun, let draft = draftState() {
       // The positions of sources are known when they are done with the event that failed.
-      self.draft = draft
-      holds += 1
+      saved.draft = draft
+      life.holds += 1
     }
-    self.outcome = outcome
+    life.outcome = outcome
     if case .failed(let failure) = outcome {
       executor.failTurn(failure.message)
-      if draft != nil { for sink in sinks where sink.isOpen && sink.isPersistent { sink.node.suspend() } }
+      if saved.draft != nil { for sink in sinks where sink.isOpen && sink.isPersistent { sink.node.suspend() } }
       executor.dropRemainders(failure.message)
       rejectRemaining()
     } else {
@@ -88,11 +83,11 @@ extension Execution {
 
   /// Keeps the pipeline from ending while something outside the graph, such as an answer on its way to a client, is
   /// unfinished. Called in a turn; each `hold` needs one `release`, also in a turn.
-  package func hold() { holds += 1 }
+  package func hold() { life.holds += 1 }
 
   package func release() {
-    holds -= 1
-    if holds == 0, suspension != nil { freeze() }
+    life.holds -= 1
+    if life.holds == 0, life.suspension != nil { freeze() }
     reportEnd()
   }
 
@@ -113,31 +108,36 @@ extension Execution {
   ///   - keeping: Whether the other execution has the sink too; its undelivered events are then part of the
   ///     state, if the component saves them.
   package func suspend(for successor: Plan? = nil, keeping: @escaping (SinkPlan) -> Bool = { _ in true }) {
-    guard outcome == nil, !isStopping, suspension == nil else { return }
-    suspension = Suspension(successor: successor, keeping: keeping)
-    for source in runningSources where !source.isClosed { source.suspend() }
+    guard outcome == nil, !isStopping, life.suspension == nil else { return }
+    life.suspension = Suspension(successor: successor, keeping: keeping)
+    for source in sources.running where !source.isClosed { source.suspend() }
     for (index, sink) in sinks.enumerated() where sink.isOpen && keeping(plan.sinks[index]) {
       if sink.isPersistent || sink.node is OutboxSink { sink.node.willSuspend() }
     }
     for sink in sinks where sink.isOpen { sink.node.takeRest() }
-    if holds == 0 { return freeze() }
+    if life.holds == 0 { return freeze() }
     // A client may wait for events that a sink keeps for its next batch.
     for sink in sinks where sink.isOpen { sink.node.hurry() }
   }
 
+  /// Whether it is being suspended and waits for answers under way.
+  package var awaitsAnswers: Bool {
+    life.suspension != nil && !isSuspended && !isStopping && outcome == nil && life.holds > 0
+  }
+
   /// Takes the state of a pipeline that is being suspended without waiting any longer for answers under way.
   package func freeze() {
-    guard let keeping = suspension?.keeping, !isSuspended, !isStopping, outcome == nil else { return }
-    savedParts = draftState(keeping: keeping).map(finishState)
-    isSuspended = true
-    isStopping = true
+    guard let keeping = life.suspension?.keeping, !isSuspended, !isStopping, outcome == nil else { return }
+    saved.parts = draftState(keeping: keeping).map(finishState)
+    life.isSuspended = true
+    stopsForGood()
     executor.dropRemainders("the pipeline was suspended")
     for sink in sinks { sink.upstream.cancel() }
     for rootSubscriber in rootSubscribers { rootSubscriber.upstream?.cancel() }
     for tap in taps { tap.disconnect() }
     for shared in named { shared.disconnect() }
-    for source in runningSources { source.cancel() }
-    runningSources = []
+    for source in sources.running { source.cancel() }
+    _ = sources.takeAll()
     var finishing: [(index: Int, isKept: Bool)] = []
     for (index, sink) in sinks.enumerated() where outcome == nil && sink.isOpen {
       if let outbox = sink.node as? OutboxSink {
@@ -150,7 +150,7 @@ extension Execution {
         if sinks[index].isOpen { finishing.append((index, keeping(plan.sinks[index]))) }
       }
     }
-    if outcome == nil, !finishing.isEmpty { finishingSinks = FinishingSinks(self, finishing) }
+    if outcome == nil, !finishing.isEmpty { sinkEnds.finishing = FinishingSinks(self, finishing) }
     endIfOver()
   }
 
@@ -161,14 +161,21 @@ extension Execution {
   }
 
   /// The plan that runs in this process after the suspended pipeline; nil: none, as far as known.
-  package var successor: Plan? { suspension?.successor }
+  package var successor: Plan? { life.suspension?.successor }
 
   /// Names a step over a reload, among all pipelines of the process.
   package func name(of step: StepID) -> String { "\(plan.name)/\(plan.steps[step.number].key)" }
 
+  /// The same for a step that takes over: its name, then those that it had before (`movedFrom`).
+  package func names(ofHeir step: StepID) -> [String] {
+    [name(of: step)] + plan.steps[step.number].formerKeys.map { "\(plan.name)/\($0)" }
+  }
+
   /// The component of the successor that has the name of a step; nil: there is none.
   package func successor(of step: StepID) -> (any Component)? {
-    guard let successor, let number = successor.steps.firstIndex(where: { $0.key == plan.steps[step.number].key })
+    let key = plan.steps[step.number].key
+    guard let successor,
+      let number = successor.steps.firstIndex(where: { $0.key == key || $0.formerKeys.contains(key) })
     else { return nil }
     return successor.components[number]
   }
@@ -200,15 +207,15 @@ extension Execution {
   }
 
   private func reportEnd() {
-    guard holds == 0, closings == 0, let outcome else { return }
-    let report = onEnd
-    onEnd = { _ in }
+    guard life.holds == 0, sinkEnds.closing == 0, let outcome else { return }
+    let report = life.onEnd
+    life.onEnd = { _ in }
     report(outcome)
   }
 
   private func teardown() {
     executor.needsNoTurn()
-    finishingSinks?.cancel()
+    sinkEnds.finishing?.cancel()
     for sink in sinks { sink.upstream.cancel() }
     for rootSubscriber in rootSubscribers { rootSubscriber.upstream?.cancel() }
     for tap in taps { tap.disconnect() }
@@ -217,19 +224,19 @@ extension Execution {
       sink.node.left()
     }
     for shared in named { shared.disconnect() }
-    for source in runningSources { source.cancel() }
-    runningSources = []
+    for source in sources.running { source.cancel() }
+    _ = sources.takeAll()
   }
 
   func rootEnded() {
     endIfOver()
-    if !isLaunching, outcome == nil { completeErrors() }
+    if !wirings.isLaunching, outcome == nil { completeErrors() }
   }
 
   /// Ends the pipeline after its last sink and the root subscribers that read undelivered events; a pipeline without
   /// sinks, after its root subscribers.
   func endIfOver() {
-    guard openSinks == 0,
+    guard sinkEnds.open == 0,
       isSuspended || rootSubscribers.allSatisfy({ $0.hasEnded || !plan.sinks.isEmpty && !$0.isAwaited })
     else { return }
     end(.completed)
@@ -240,7 +247,7 @@ extension Execution {
   /// Whether nothing can happen any more: no source runs, no step waits for a time, nothing is deferred, and no sink can still
   /// reject an event. Writing sinks do not matter.
   private var isExhausted: Bool {
-    !runningSources.contains { !$0.isClosed } && !executor.mayGoOn
+    !sources.running.contains { !$0.isClosed } && !executor.mayGoOn
       && !sinks.contains { $0.isOpen && $0.errors.isClaimed && $0.node.awaitsAnswers }
   }
 
@@ -250,9 +257,9 @@ extension Execution {
   func becameQuiet() -> Bool {
     guard !isOver, isExhausted else { return false }
     var causesMore = false
-    if errors.contains(where: \.isClaimed) {
+    if errorsOutputs.named.contains(where: \.isClaimed) {
       causesMore = true
-      for signal in errors { signal.completeWaitedFor() }
+      for signal in errorsOutputs.named { signal.completeWaitedFor() }
     }
     for (_, command) in commands.sorted(by: { $0.key < $1.key }) where !isOver && isExhausted {
       causesMore = true

@@ -3,21 +3,41 @@ extension Execution {
 
   func errorsOutput(_ owner: ErrorsOwner) -> ErrorsSignal {
     switch owner {
-    case .named(let index): errors[index]
+    case .named(let index): errorsOutputs.named[index]
     case .sink(let index): sinks[index].errors
     }
   }
 
-  func errorsOutputs() -> [String: ErrorsSignal] {
+  /// The errors outputs of the named signals; a sink owns its own.
+  struct ErrorsOutputs {
+    var named: [ErrorsSignal] = []
+    /// All by the names of their owners; made at the first rejection.
+    fileprivate var byName: [String: ErrorsSignal]?
+    /// The named signals that may still run; made at the first end of one.
+    fileprivate var reach: SignalReach?
+    /// Checks the JSON text of rejected events.
+    fileprivate lazy var checker = JSONParser()
+  }
+
+  private func errorsOutput(ofName owner: String) -> ErrorsSignal? {
+    if let known = errorsOutputs.byName { return known[owner] }
     var outputs: [String: ErrorsSignal] = [:]
-    for (named, output) in zip(plan.named, errors) { outputs[named.name] = output }
+    for (named, output) in zip(plan.named, errorsOutputs.named) { outputs[named.name] = output }
     for (sink, open) in zip(plan.sinks, sinks) { outputs[sink.name] = open.errors }
-    return outputs
+    errorsOutputs.byName = outputs
+    return outputs[owner]
+  }
+
+  private var reach: SignalReach {
+    if let known = errorsOutputs.reach { return known }
+    let reach = SignalReach(plan)
+    errorsOutputs.reach = reach
+    return reach
   }
 
   /// A named signal has ended or lost its last subscriber.
   func namedStopped(_ index: Int) {
-    guard !isLaunching else { return }
+    guard !wirings.isLaunching else { return }
     for stopped in reach.run(by: index) where !isOver { completeErrors(stopped) }
   }
 
@@ -30,7 +50,7 @@ extension Execution {
   private func completeErrors(_ index: Int) {
     guard !named[index].isConnected else { return }
     let state = SignalReach.State(isOpen: { self.sinks[$0].isOpen }, isRunning: { self.named[$0].isConnected })
-    if !reach.mayRun(index, state) { errors[index].complete() }
+    if !reach.mayRun(index, state) { errorsOutputs.named[index].complete() }
   }
 
   /// Called when the pipeline is about to end before its sinks have: rejects the events that they hold, to the readers of their
@@ -52,7 +72,7 @@ extension Execution {
 
   /// Whether a rejection of this step reaches a reader of the errors output, or the dead letters.
   func keepsRejections(of step: StepID) -> Bool {
-    services.keepsDeadLetters || errorsByName[plan.steps[step.number].owner]?.isClaimed == true
+    services.keepsDeadLetters || errorsOutput(ofName: plan.steps[step.number].owner)?.isClaimed == true
   }
 
   func reject(_ rejection: Rejection, step: StepID) {
@@ -78,7 +98,7 @@ extension Execution {
     }
     members.append((.literal("event"), part(rejection.event.value, arena)))
     let letter = rejection.event.with(arena.map(members))
-    if let output = errorsByName[info.owner], output.isClaimed {
+    if let output = errorsOutput(ofName: info.owner), output.isClaimed {
       output.send(letter)
       return
     }
@@ -99,7 +119,7 @@ extension Execution {
   private func part(_ value: Value, _ arena: Arena) -> Value {
     let isText = value.is(.jsonMap) || value.is(.jsonList)
     // Most rejected events: nothing needs to be written to check them.
-    if isText, value.isChecked || rejectionChecker.validate(value.rawBytes) == nil { return value }
+    if isText, value.isChecked || errorsOutputs.checker.validate(value.rawBytes) == nil { return value }
     guard isText || value.is(.map) || value.is(.list) else { return value }
     let text = OutputBuffer()
     guard JSONWriter.append(value, to: text) == .malformed else { return value }
@@ -114,13 +134,7 @@ extension Execution {
 
   /// Logs a warning of a step, at most one a minute; the next one gives the number of those suppressed.
   func warn(_ step: StepID, _ message: @autoclosure () -> String) {
-    let now = executor.now
-    if let last = warnings[step], now < last.at + TimeSpan.seconds(60) {
-      warnings[step]?.hidden += 1
-      return
-    }
-    let hidden = warnings[step]?.hidden ?? 0
-    warnings[step] = (at: now, hidden: 0)
+    guard let hidden = shared.warnings.hidden(of: step, at: executor.now) else { return }
     services.log(
       .warning, plan.steps[step.number].label, hidden == 0 ? message() : "\(message()) (and \(hidden) times before)")
   }
@@ -132,13 +146,38 @@ extension Execution {
   ) {
     tally.undecided &+= 1
     meters.step(step).pointee.undecided &+= 1
-    guard logged.count < 1000 else { return }
+    guard !shared.warnings.isFull else { return }
     let text = message()
     let info = plan.steps[step.number]
-    if logged.insert("\(step.number) \(text)").inserted {
+    if shared.warnings.isNew("\(step.number) \(text)") {
       services.log(
         .warning, info.label,
         "\(location ?? info.location): dropped \(what): \(text) (further ones of this kind are only counted)")
     }
+  }
+}
+
+extension Execution {
+  /// Applies the error policy of a step, or `standard` if the file gives none, to an event that the step cannot
+  /// process.
+  @inline(never)
+  func outcome(
+    of event: Event, at step: StepID, standard: ErrorPolicy = .route, because problem: () -> EventProblem
+  ) -> ProblemOutcome {
+    let policy = plan.steps[step.number].onError ?? standard
+    if policy == .keep { return .pass }
+    let problem = problem()
+    let location = problem.location ?? plan.steps[step.number].location
+    switch policy {
+    case .drop:
+      undecided(problem.message, at: step, location: location, what: problem.dropped)
+      meters.offer(event, .undecided, at: step, problem.reason)
+    case .fail:
+      meters.step(step).pointee.failed &+= 1
+      meters.offer(event, .failed, at: step, problem.reason)
+      return .fail(SignalFailure(problem.kind, problem.message, at: location))
+    case .route, .keep: reject(Rejection(event, problem.code, problem.message, at: location), step: step)
+    }
+    return .gone
   }
 }

@@ -85,7 +85,7 @@ extension Execution {
     guard hasState else { return nil }
     let table = StateTable.Builder(plan)
     let context = StateWriter.Context(executor, table, positions)
-    var state = StateWriter(context, capacity: lastStateSize + lastStateSize / 8)
+    var state = StateWriter(context, capacity: saved.size + saved.size / 8)
     var ends: [Int] = []
     for (index, sink) in plan.sinks.enumerated() {
       defer { ends.append(state.bytes.count) }
@@ -125,11 +125,13 @@ extension Execution {
     let table = draft.table
     let context = draft.context
     var records = draft.records
-    for source in justClosed where !table.hasRecord(of: source.nodeContext.step) { source.record(&records) }
+    for source in sources.justClosed where !table.hasRecord(of: source.nodeContext.step) { source.record(&records) }
     var origins = StateWriter(context)
     origins.writeOrigins()
-    stateSizes = table.sizes.enumerated().reduce(into: [:]) { if $1.element > 0 { $0[StepID($1.offset)] = $1.element } }
-    stateFaults = table.faults.map { key, fault in
+    saved.sizes = table.sizes.enumerated().reduce(into: [:]) {
+      if $1.element > 0 { $0[StepID($1.offset)] = $1.element }
+    }
+    saved.faults = table.faults.map { key, fault in
       let step: StepPlan? = if case .step(let id, _, _) = key { plan.steps[id.number] } else { nil }
       return Diagnostic(
         .stateRefused, "what '\(step?.label ?? "a reference")' keeps cannot be saved: \(fault.message)",
@@ -141,7 +143,7 @@ extension Execution {
     state.append(format.byte)
     state.write(executor.wallTime)
     state.write(executor.lastTimer)
-    state.write(lastSubscription)
+    state.write(wirings.lastSubscription)
     state.write(each: table.entries)
     state.write(each: zip(plan.named, SignalDefinitions.all(plan)).map { ($0.name, $1) }) {
       $0.write($1.0)
@@ -151,7 +153,7 @@ extension Execution {
     let head = state.bytes.count + StateWriter.partHead
     state.part { $0.append(records) }
     state.append(fixed: format.checksum(state.bytes[...]))
-    lastStateSize = state.bytes.count
+    saved.size = state.bytes.count
     return SavedState(state.bytes, ends: [head] + draft.allEnds.map { head + $0 })
   }
 

@@ -13,36 +13,62 @@ extension Execution {
     init(_ scope: Scope) { self.scope = scope }
   }
 
-  func enterWiring(_ scope: Scope) -> Wiring {
-    if wiringDepth == wirings.count { wirings.append(Wiring(scope)) }
-    let entered = wirings[wiringDepth]
-    entered.scope = scope
-    wiringDepth += 1
-    wiring = entered
-    return entered
+  /// The subscriptions that are being wired or are starting, one within another.
+  struct Wirings {
+    /// The graph is being wired for the first time: sinks and errors outputs are incomplete.
+    var isLaunching = false
+    /// The subscription that is being wired; nil while events flow.
+    fileprivate(set) var current: Wiring?
+    /// The innermost wiring whose nodes are starting; its sources have not started.
+    fileprivate(set) var beginning: Wiring?
+    /// Reused, by nesting depth.
+    private var pool: [Wiring] = []
+    private var depth = 0
+    /// The last number given to a subscription of a shared signal or to a source.
+    var lastSubscription: UInt64 = 0
+
+    mutating func nextSubscription() -> UInt64 {
+      lastSubscription &+= 1
+      return lastSubscription
+    }
+
+    fileprivate mutating func enter(_ scope: Scope) -> Wiring {
+      if depth == pool.count { pool.append(Wiring(scope)) }
+      let entered = pool[depth]
+      entered.scope = scope
+      depth += 1
+      current = entered
+      return entered
+    }
+
+    fileprivate mutating func leave() {
+      depth -= 1
+      current = nil
+    }
   }
+
+  func enterWiring(_ scope: Scope) -> Wiring { wirings.enter(scope) }
 
   func leaveWiring(_ left: Wiring) {
     left.nodes.removeAll(keepingCapacity: true)
     left.sources.removeAll(keepingCapacity: true)
     left.scope = topScope
-    wiringDepth -= 1
-    wiring = nil
+    wirings.leave()
   }
 
   /// Starts the nodes of a wired subscription, and then its sources: the first event of a source reaches every
   /// subscriber, after what the nodes send of their own, such as the value of `startWith`.
   func begin(_ wired: Wiring) {
-    wiring = nil
+    wirings.current = nil
     if !wired.nodes.isEmpty, !isDryRun {
-      let outer = beginning
-      beginning = wired
+      let outer = wirings.beginning
+      wirings.beginning = wired
       var next = 0
       while next < wired.nodes.count {
         wired.nodes[next]()
         next += 1
       }
-      beginning = outer
+      wirings.beginning = outer
     }
     var next = 0
     while next < wired.sources.count {
@@ -58,16 +84,20 @@ extension Execution {
   /// Calls `body` in this turn when everything that was wired at the launch has begun, unless something fails before; at once after the launch. A source
   /// takes over there what cannot be read again: if its pipeline does not start, the input is untouched, and the version before goes on with it.
   package func whenBegun(_ body: @escaping () -> Void) {
-    if hasBegun { body() } else { takeovers.append(body) }
+    if hasBegun { body() } else { life.takeovers.append(body) }
   }
 
-  /// Everything has begun: sources take over what cannot be read again.
+  /// Calls `body` after all of these, unless something fails before: the pipeline has started then. A sink takes over there what the version before has
+  /// not delivered.
+  package func whenTakenOver(_ body: @escaping () -> Void) { life.lastTakeovers.append(body) }
+
+  /// Everything has begun: sources take over what cannot be read again, then sinks what was not delivered.
   func takeOver() {
-    var next = 0
-    while outcome == nil, next < takeovers.count {
-      takeovers[next]()
-      next += 1
-    }
-    takeovers = []
+    // One may add another.
+    while outcome == nil, !life.takeovers.isEmpty { life.takeovers.removeFirst()() }
+    life.takeovers = []
+    life.hasBegun = outcome == nil
+    while outcome == nil, !life.lastTakeovers.isEmpty { life.lastTakeovers.removeFirst()() }
+    life.lastTakeovers = []
   }
 }

@@ -15,7 +15,7 @@ final class LimitedInput: Downstream {
   }
 
   override func receive(_ event: Event) {
-    if isExact, execution.hasReachedLimit { return }
+    if isExact, execution.outputLimit.isReached { return }
     target.receive(event)
     execution.countOutput()
   }
@@ -25,10 +25,10 @@ final class LimitedInput: Downstream {
 
 extension Execution {
   func countOutput() {
-    guard let left = outputLimit, left > 0 else { return }
-    outputLimit = left - 1
+    guard let left = outputLimit.left, left > 0 else { return }
+    outputLimit.left = left - 1
     guard left == 1 else { return }
-    hasReachedLimit = true
+    outputLimit.isReached = true
     executor.endTurn()
     let execution = Weak(self)
     executor.post { execution.object?.cutShort() }

@@ -125,7 +125,10 @@ package final class LeftReceipt: Sendable {
     notifiesSender = ack.notifiesSender
   }
 
-  deinit { release(.failed("the pipeline was replaced, and the new version did not take it")) }
+  /// Why the sender of what no version takes must send again.
+  package static let untaken = "the pipeline was replaced, and the new version did not take it"
+
+  deinit { release(.failed(Self.untaken)) }
 
   /// Ends the hold without a new receipt.
   package func release(_ outcome: Ack.Outcome) { hold.withLock { $0.take() }?.release(outcome) }

@@ -97,8 +97,8 @@ open class RunningSink: Downstream {
   /// where `suspend` may follow.
   open func willSuspend() {}
   /// The pipeline is about to be suspended: whether the sink leaves what it has not delivered to its next version in this process, with its receipts
-  /// (``Receipt/leave()``) and ``leftRows``, as ``suspend()`` does then. It begins nothing new from now on, and announces it to its senders
-  /// (``Receipt/announceHandover()``).
+  /// (``Receipt/leave()``) and ``leftRows``, as ``suspend()`` does then (``Execution/leave(_:of:)``), and saves nothing of it. It begins nothing new from
+  /// now on, and announces it to its senders (``Receipt/announceHandover()``).
   open func handOverQueue() -> Bool { false }
   /// The rows whose events the sink leaves to its next version; set before ``suspend()``.
   package final var leftRows: [GivenRows] = []
@@ -144,15 +144,21 @@ open class RunningSink: Downstream {
   /// after `done`, which is called in a turn.
   package final func closeBeside(_ wait: @escaping @Sendable () -> Void, then done: @escaping @Sendable () -> Void) {
     closings += 1
-    execution.closings += 1
-    let (executor, node) = (executor, Weak(self))
+    execution.sinkEnds.closing += 1
+    let node = Weak(self)
+    beside(wait) {
+      done()
+      node.object?.endClosing()
+    }
+  }
+
+  /// Waits beside the turns, as for a writer that closes a file; then calls `done` in a turn.
+  package final func beside(_ wait: @escaping @Sendable () -> Void, then done: @escaping @Sendable () -> Void) {
+    let executor = executor
     let worker = execution.services.worker("close")
     worker.enqueue {
       wait()
-      executor.post {
-        done()
-        node.object?.endClosing()
-      }
+      executor.post { done() }
       // A job may be dropped with its worker.
       withExtendedLifetime(worker) {}
     }
@@ -219,7 +225,7 @@ open class RunningSink: Downstream {
   ///
   /// - Parameter body: The encoded event. It is part of the identity of an event without an outbox, so that only equal deliveries share one.
   package final func deliveryID(of event: Event, _ body: [UInt8]) -> DeliveryID? {
-    if outbox != nil { return execution.deliveredEvent }
+    if outbox != nil { return execution.commits.deliveredEvent }
     guard distinguishesEvents, let store = execution.storeIdentity else { return nil }
     var print = fingerprint
     guard event.addID(to: &print) else { return nil }
@@ -336,8 +342,13 @@ open class RunningSink: Downstream {
     return take(events, bytes: bytes)
   }
 
-  /// A receipt for events that the previous execution has left; nil: they were taken already.
+  /// A receipt for events that the previous execution has left; nil: they were taken already, or their sender has been told to send them again. Events
+  /// that no sender sends again now count for the checkpoints of this execution. In turns.
   package final func take(_ left: LeftReceipt) -> Receipt? {
+    guard left.notifiesSender else {
+      defer { left.release(.acknowledged) }
+      return takeBack(left.events, bytes: left.bytes)
+    }
     guard let receipt = book.take(left, at: executor.now) else { return nil }
     restored += left.events
     counters.pointee.restored &+= UInt64(left.events)

@@ -205,7 +205,7 @@ open class RunningSource: OperatorNode {
     execution.tally.received &+= 1
     emit(Event(value, key: key, from: own, position: position))
     finishEvent()
-    if execution.hasReachedLimit { endAtLimit() }
+    if execution.outputLimit.isReached { endAtLimit() }
   }
 
   /// Emits one event with another origin.
@@ -213,7 +213,7 @@ open class RunningSource: OperatorNode {
     execution.tally.received &+= 1
     emit(Event(value, key: key, origin: origin, position: position))
     finishEvent()
-    if execution.hasReachedLimit { endAtLimit() }
+    if execution.outputLimit.isReached { endAtLimit() }
   }
 
   /// Rejects input that is not an event.

@@ -1,51 +1,89 @@
-/// How the steps of a signal run. Each kind of signal is one type that conforms to this protocol; nothing else knows the kinds.
-protocol SignalWork: Sendable {
-  /// At least one; `first`: the ID of the first one.
-  func steps(from first: StepID) -> [SignalPlan.Step]
-  /// What the expressions of its only step share; of several steps, nothing.
-  var segment: Segment { get }
-  /// What the node keeps beyond the process. Fused steps keep theirs themselves.
-  var persistence: Persistence { get }
+/// How a signal with steps runs: the kinds of ``SignalWork``.
+class RunnableWork: SignalWork, @unchecked Sendable {
+  let segment: Segment
+
+  init(_ segment: Segment) { self.segment = segment }
+
+  func steps(from first: StepID) -> [SignalPlan.Step] { [] }
+  var persistence: Persistence { .nothing }
+  var isFused: Bool { false }
+  var isPure: Bool { false }
+
   /// Makes the node of one subscription, which sends over `edge`; it is not started.
-  func makeNode(_ nodeContext: NodeContext, _ edge: Edge) -> OperatorNode
+  func makeNode(_ nodeContext: NodeContext, _ edge: Edge) -> OperatorNode {
+    preconditionFailure("each kind of signal makes its own nodes")
+  }
 }
 
 /// A source.
-struct SourceWork: SignalWork {
-  let component: any SourceComponent
-  let segment: Segment
+final class SourceWork: RunnableWork, @unchecked Sendable {
+  fileprivate let component: any SourceComponent
 
-  init(_ component: any SourceComponent, _ segment: Segment) { (self.component, self.segment) = (component, segment) }
+  init(_ component: any SourceComponent, _ segment: Segment) {
+    self.component = component
+    super.init(segment)
+  }
 
-  func steps(from first: StepID) -> [SignalPlan.Step] { [.init(first, component)] }
-  var persistence: Persistence { component.persistence }
-  func makeNode(_ nodeContext: NodeContext, _ edge: Edge) -> OperatorNode {
+  override func steps(from first: StepID) -> [SignalPlan.Step] { [.init(first, component)] }
+  override var persistence: Persistence { component.persistence }
+  override func makeNode(_ nodeContext: NodeContext, _ edge: Edge) -> OperatorNode {
     nodeContext.execution.makeSource(component, nodeContext, edge)
   }
 }
 
+extension SignalPlan {
+  /// The source that runs, if the signal is one.
+  var sourceComponent: (any SourceComponent)? { (work as? SourceWork)?.component }
+}
+
 /// One operator, combination or command with its own node.
-struct OperatorWork: SignalWork {
-  let component: any OperatorComponent
-  let segment: Segment
+final class OperatorWork: RunnableWork, @unchecked Sendable {
+  private let component: any OperatorComponent
 
-  init(_ component: any OperatorComponent, _ segment: Segment) { (self.component, self.segment) = (component, segment) }
+  init(_ component: any OperatorComponent, _ segment: Segment) {
+    self.component = component
+    super.init(segment)
+  }
 
-  func steps(from first: StepID) -> [SignalPlan.Step] { [.init(first, component)] }
-  var persistence: Persistence { component.persistence }
-  func makeNode(_ nodeContext: NodeContext, _ edge: Edge) -> OperatorNode {
+  override func steps(from first: StepID) -> [SignalPlan.Step] { [.init(first, component)] }
+  override var persistence: Persistence { component.persistence }
+  override func makeNode(_ nodeContext: NodeContext, _ edge: Edge) -> OperatorNode {
     edge.downstream._withUnsafeGuaranteedRef { component.makeNode(nodeContext, downstream: $0) }
   }
 }
 
-extension FusedRunPlan: SignalWork {
-  func steps(from first: StepID) -> [SignalPlan.Step] {
-    parts.enumerated().flatMap { number, part in part.steps.map { .init($0.id, $0.component, reading: number) } }
+/// Neighbouring steps in one pass.
+final class FusedWork: RunnableWork, @unchecked Sendable {
+  let plan: FusedRunPlan
+
+  init(_ plan: FusedRunPlan) {
+    self.plan = plan
+    super.init(.empty)
   }
-  var segment: Segment { .empty }
-  var persistence: Persistence { .nothing }
-  func makeNode(_ nodeContext: NodeContext, _ edge: Edge) -> OperatorNode {
-    edge.downstream._withUnsafeGuaranteedRef { FusedRun.make(self, nodeContext, downstream: $0) }
+
+  override func steps(from first: StepID) -> [SignalPlan.Step] {
+    plan.parts.enumerated().flatMap { number, part in part.steps.map { .init($0.id, $0.component, reading: number) } }
+  }
+  override var isFused: Bool { true }
+  override var isPure: Bool { plan.isPure }
+  override func makeNode(_ nodeContext: NodeContext, _ edge: Edge) -> OperatorNode {
+    edge.downstream._withUnsafeGuaranteedRef { FusedRun.make(plan, nodeContext, downstream: $0) }
+  }
+}
+
+/// A sink that runs.
+final class RunnableSink: SinkWork {
+  let sink: any SinkComponent
+  var component: any SinkDeclaration { sink }
+
+  init(_ sink: any SinkComponent) { self.sink = sink }
+}
+
+extension SinkPlan {
+  /// The component that runs.
+  package var sink: any SinkComponent {
+    guard let work = work as? RunnableSink else { preconditionFailure("the compiler takes sinks that run") }
+    return work.sink
   }
 }
 

@@ -17,29 +17,21 @@ package final class SinkTroubles: Sendable {
   /// The sinks in trouble, by name.
   package var all: [String: SinkTrouble] { found.withLock { $0 } }
 
-  fileprivate func note(_ sink: String, _ reason: String, at time: Int64) {
+  func note(_ sink: String, _ reason: String, at time: Int64) {
     found.withLock { $0[sink] = SinkTrouble(reason: reason, since: $0[sink]?.since ?? time) }
   }
 
-  fileprivate func forget(_ sink: String) { found.withLock { _ = $0.removeValue(forKey: sink) } }
+  func forget(_ sink: String) { found.withLock { _ = $0.removeValue(forKey: sink) } }
 
   /// Notes the trouble of one sink. From any thread.
   package struct Note: Sendable {
-    fileprivate let troubles: SinkTroubles
-    fileprivate let sink: String
-    fileprivate let clock: any Clock
+    let troubles: SinkTroubles
+    let sink: String
+    let clock: any Clock
 
     /// Nothing can be delivered, and why. A reason that follows another leaves the beginning as it is.
     package func begins(_ reason: String) { troubles.note(sink, reason, at: clock.wallTime) }
     /// Something was delivered.
     package func ends() { troubles.forget(sink) }
-  }
-}
-
-extension RunningSink {
-  /// Notes when its destination is down, and when it works again. A sink that repeats what it could not deliver calls both.
-  package final var trouble: SinkTroubles.Note {
-    SinkTroubles.Note(
-      troubles: execution.troubles, sink: execution.plan.steps[nodeContext.step.number].owner, clock: executor.clock)
   }
 }

@@ -35,31 +35,6 @@ enum ProblemOutcome {
   case fail(SignalFailure)
 }
 
-extension Execution {
-  /// Applies the error policy of a step, or `standard` if the file gives none, to an event that the step cannot
-  /// process.
-  @inline(never)
-  func outcome(
-    of event: Event, at step: StepID, standard: ErrorPolicy = .route, because problem: () -> EventProblem
-  ) -> ProblemOutcome {
-    let policy = plan.steps[step.number].onError ?? standard
-    if policy == .keep { return .pass }
-    let problem = problem()
-    let location = problem.location ?? plan.steps[step.number].location
-    switch policy {
-    case .drop:
-      undecided(problem.message, at: step, location: location, what: problem.dropped)
-      meters.offer(event, .undecided, at: step, problem.reason)
-    case .fail:
-      meters.step(step).pointee.failed &+= 1
-      meters.offer(event, .failed, at: step, problem.reason)
-      return .fail(SignalFailure(problem.kind, problem.message, at: location))
-    case .route, .keep: reject(Rejection(event, problem.code, problem.message, at: location), step: step)
-    }
-    return .gone
-  }
-}
-
 extension OperatorNode {
   /// Applies the error policy to an event; returns whether the event goes on unchanged.
   final func passesOn(_ event: Event, because problem: () -> EventProblem) -> Bool {

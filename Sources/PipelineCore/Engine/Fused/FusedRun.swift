@@ -65,7 +65,7 @@ public class FusedRun: OperatorNode {
   /// The components of the steps.
   private let components: [any FusableOperator]
   /// The indexes of the steps that also send later.
-  private let late: [Int]
+  final let late: [Int]
   /// The chain of the run's own steps; set only if some of them send later.
   private var ownChain: OwnChain?
   /// The event time that steps share with the same steps of other chains, by step index; made when first needed.
@@ -112,7 +112,7 @@ public class FusedRun: OperatorNode {
     }
   }
 
-  private func lateStep(_ index: Int, _ own: OwnSteps?) -> LateStep {
+  final func lateStep(_ index: Int, _ own: OwnSteps?) -> LateStep {
     unsafeDowncast((own?[index] ?? steps[index].step).takeUnretainedValue(), to: LateStep.self)
   }
 
@@ -361,6 +361,11 @@ public class FusedRun: OperatorNode {
       }
       index = ended + 1
     }
+  }
+
+  override func advance(to time: Int64) {
+    for index in late { lateStep(index, nil).advance(to: time) }
+    super.advance(to: time)
   }
 
   public override func fail(_ failure: SignalFailure) {

@@ -16,6 +16,12 @@ class FusedChain {
   /// The runs that contain steps of the chain, if each chain is subscribed by itself.
   final var runs: [Unmanaged<FusedRun>] = []
 
+  /// The other nodes of the chain that send at its end what waits for a time.
+  final var holders: [any OutputHolder] = []
+  /// When the first output is due of those that these would send at the end; nil: they hold nothing.
+  final var nextOutput: Due? { holders.compactMap(\.nextOutput).min() }
+
+  final func remove(_ holder: any OutputHolder) { holders.removeAll { $0 === holder } }
   final func remove(_ run: FusedRun) { runs.removeAll { $0.toOpaque() == Unmanaged.passUnretained(run).toOpaque() } }
 }
 
@@ -61,6 +67,13 @@ class LateStep: FusedStep, TimerTarget {
   func timeSkipped(_ token: Int, _ late: Lateness) { timeCame(token) }
   /// Frees timers and state. Called once.
   func stopped() {}
+  /// The stream's event time has advanced, for a step that goes by it. The steps of the groups of a stream share a clock, so one of them is told.
+  func advance(to time: Int64) {}
+  /// When the first output of those that only wait for their time is due; nil: there is none. When the inputs of several groups end
+  /// together, what their steps hold is sent in this order.
+  var nextOutput: Due? { nil }
+  /// Sends the output that ``nextOutput`` says, as if its time had come. The step may find that a later one is due.
+  func sendNextOutput() {}
   /// Whether the step is as new, so that another step of its kind could take its place.
   var isFresh: Bool { false }
 
@@ -97,6 +110,11 @@ class LateStep: FusedStep, TimerTarget {
     }
   }
 
+  /// When a timer is due that ``wake(at:_:)`` has set.
+  final func due(_ wake: Wake) -> Due? {
+    run.executor.pending(wake).map(Due.init)
+  }
+
   /// Sends an event without a source through the steps downstream. State must be consistent before the call, which may
   /// stop the step.
   final func send(_ value: Value) {
@@ -126,6 +144,12 @@ class LateStep: FusedStep, TimerTarget {
     guard !isStopped else { return }
     run.acting(at: index) { timeCame(token) }
     if isFresh { chain.becameFresh() }
+  }
+
+  /// Sends the next output although its time has not come.
+  final func sendNow() {
+    guard !isStopped else { return }
+    run.acting(at: index) { sendNextOutput() }
   }
 
   final func skipped(_ token: Int, _ late: Lateness) {
@@ -173,6 +197,7 @@ final class EventClock {
   @inline(__always)
   func advance(to time: Int64) {
     guard time > watermark else { return }
+    if time >= EventTime.idle { return wakeThrough() }
     watermark = time
     if let next = waiting.next, next.nanoseconds <= time { wakeAll() }
   }
@@ -183,6 +208,18 @@ final class EventClock {
     if isAdvancing { return }
     isAdvancing = true
     while let due = waiting.popDue(Instant(nanoseconds: watermark)) { due.target.woke(due.token) }
+    isAdvancing = false
+  }
+
+  /// Nothing is waited for now: wakes all steps in order. The watermark stays where the last one waited for, because more may come.
+  @inline(never)
+  private func wakeThrough() {
+    if isAdvancing { return }
+    isAdvancing = true
+    while let next = waiting.next, let due = waiting.popDue(next) {
+      watermark = max(watermark, next.nanoseconds)
+      due.target.woke(due.token)
+    }
     isAdvancing = false
   }
 

@@ -25,8 +25,8 @@ final class ImmediateSignal {
       plan = (run, signal)
       source = signal.inputs[0]
     }
-    guard var component = source.source else { return nil }
-    if let filter = node.execution.sourceFilter { component = filter(component) }
+    guard var component = source.sourceComponent else { return nil }
+    if let filter = node.execution.replacements.others { component = filter(component) }
     guard let values = component.immediateValues else { return nil }
     self.node = node
     self.signal = signal

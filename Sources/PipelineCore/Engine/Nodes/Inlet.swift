@@ -13,6 +13,10 @@ final class Inlet: Downstream {
   // Nodes run on one thread at a time, and no access outlasts a load or a store.
   @exclusivity(unchecked) fileprivate(set) var hasEnded = false
   fileprivate var upstream: (any Subscription)?
+  /// The time of the event for which its inner signal runs, which its events have too; unknown: they have none, or their own.
+  fileprivate(set) var time = EventTime.unknown
+  /// Holds the watermark of the node at `time`, or at the watermark of the inner signal.
+  fileprivate var hold = Wake.none
   /// The index in the node's list; -1: none.
   fileprivate var position = -1
 
@@ -27,13 +31,24 @@ final class Inlet: Downstream {
   }
 
   override func receive(_ event: Event) {
-    if !hasEnded { node._withUnsafeGuaranteedRef { $0.receive(event, from: self) } }
+    if hasEnded { return }
+    node._withUnsafeGuaranteedRef { node in
+      if time == EventTime.unknown { return node.receive(event, from: self) }
+      node.executor.withEventTime(time) { node.receive(event, from: self) }
+    }
+  }
+
+  override func advance(to time: Int64) {
+    if !hasEnded { node._withUnsafeGuaranteedRef { $0.advance(to: time, from: self) } }
   }
 
   override func complete() {
     guard !hasEnded else { return }
     end()
-    node._withUnsafeGuaranteedRef { $0.completed(self) }
+    node._withUnsafeGuaranteedRef {
+      $0.completed(self)
+      $0.letGo(self)
+    }
   }
 
   override func fail(_ failure: SignalFailure) {
@@ -56,6 +71,13 @@ final class Inlet: Downstream {
     let current = upstream
     upstream = nil
     current?.cancel()
+  }
+
+  /// Whether it is the inlet of the node's input with its number.
+  fileprivate var isInput: Bool {
+    node._withUnsafeGuaranteedRef { node in
+      node.nodeContext.inputs.indices.contains(number) && node.nodeContext.inputs[number] === signal
+    }
   }
 }
 
@@ -90,6 +112,50 @@ class MultiInletNode: OperatorNode {
     for (position, inlet) in places.enumerated() { inlet?.position = position }
   }
 
+  // MARK: Event time
+
+  /// Nil: the node's events have no event time.
+  private(set) final lazy var marks: InputMarks? =
+    isTimed ? InputMarks(inputs: nodeContext.inputs.count, counting: timedInputs) : nil
+
+  /// Whether an inner signal runs for one event, so that its events have the time of that, and the watermark waits for it.
+  var holdsForInner: Bool { true }
+
+  private var timing: Timing {
+    nodeContext.plan?.steps.first.map { Timing.of($0.component) } ?? .ends
+  }
+
+  /// How many of its inputs decide its watermark from the start on: all that its events are made of, or the first.
+  private var timedInputs: Int { timing == .all ? nodeContext.inputs.count : min(1, nodeContext.inputs.count) }
+
+  override func advance(to time: Int64) { passOn(time) }
+
+  /// The watermark of the first input has moved.
+  final func passOn(_ time: Int64) { move(marks?.set(time, of: 0)) }
+
+  fileprivate final func advance(to time: Int64, from inlet: Inlet) {
+    guard let marks else { return }
+    if inlet.isInput {
+      // The next input has yet to begin.
+      if time == EventTime.end, timing == .inTurn, inlet.number + 1 < nodeContext.inputs.count { return }
+      move(marks.set(time, of: inlet.number))
+    } else if inlet.signal.isTimed {
+      marks.release(&inlet.hold)
+      inlet.hold = marks.hold(at: time)
+      move(marks.next())
+    }
+  }
+
+  /// Sends the watermark, if it has moved. A node that keeps it behind events that wait overrides this.
+  func move(_ time: Int64?) { if let time { sendAdvance(to: time) } }
+
+  /// The signal of the inlet has ended, and what that causes is sent.
+  fileprivate final func letGo(_ inlet: Inlet) {
+    guard isTimed, let marks else { return }
+    marks.release(&inlet.hold)
+    move(inlet.isInput ? marks.set(EventTime.end, of: inlet.number) : marks.next())
+  }
+
   func receive(_ event: Event, from inlet: Inlet) { emit(event) }
   /// The object that the inlet with this number keeps and passes back with each event; called when the inlet opens.
   func owner(number: Int) -> AnyObject? { nil }
@@ -109,6 +175,11 @@ class MultiInletNode: OperatorNode {
 
   private func attach(_ signal: SignalPlan, _ number: Int, _ scope: Scope) -> Inlet {
     let inlet = Inlet(self, number, signal, scope)
+    if executor.eventTime != EventTime.unknown, holdsForInner, !inlet.isInput, let marks {
+      inlet.hold = marks.hold(at: executor.eventTime)
+      if !signal.isTimed { inlet.time = executor.eventTime }
+    }
+    if isTimed, timing == .inTurn, inlet.isInput { _ = marks?.set(EventTime.unknown, of: number) }
     // Nothing starts for a node that has ended.
     guard !isClosed else {
       inlet.hasEnded = true
@@ -125,7 +196,9 @@ class MultiInletNode: OperatorNode {
     // The inlet may be dropped while it hands over an event, and only the list retains it.
     if !inlet.hasEnded { executor.releaseLater(inlet) }
     remove(inlet)
+    let isOpen = !inlet.hasEnded
     inlet.cancel()
+    if isOpen { letGo(inlet) }
   }
 
   // MARK: State
@@ -153,6 +226,26 @@ class MultiInletNode: OperatorNode {
       }
     }
   }
+
+  final override func recordTimes(_ state: inout StateWriter) {
+    let held = inlets.map(\.time)
+    guard isTimed, held.contains(where: { $0 != EventTime.unknown }) || hasFurtherTimes else { return }
+    state.write(each: held)
+    saveTimes(&state)
+  }
+
+  final override func restoreTimes(_ state: inout StateReader, _ inlets: [SavedInlet]) throws(StateFault) {
+    let times = try state.read([Int64].self)
+    guard times.count == inlets.count else { throw StateFault("it has other inner signals") }
+    for (inlet, time) in zip(inlets, times) { inlet.time = time }
+    try restoreTimes(&state)
+  }
+
+  /// Whether ``saveTimes(_:)`` has something to write.
+  var hasFurtherTimes: Bool { false }
+  /// Writes the times of the events that a subclass holds.
+  func saveTimes(_ state: inout StateWriter) {}
+  func restoreTimes(_ state: inout StateReader) throws(StateFault) {}
 
   final override func record(_ state: inout StateWriter) {
     super.record(&state)
@@ -206,7 +299,7 @@ class MultiInletNode: OperatorNode {
         continue
       }
       restoration.within(saved.section ?? restoration.section) {
-        _ = attach(signal, saved.number, saved.scope)
+        executor.withEventTime(saved.time) { _ = attach(signal, saved.number, saved.scope) }
       }
     }
   }
@@ -227,6 +320,8 @@ final class SavedInlet {
   /// Nil: the inlet had ended.
   let signal: SignalPlan?
   var scope: Scope
+  /// The time of the event that the inner signal works on.
+  var time = EventTime.unknown
   /// The records of an inner signal; nil: an input, whose records are next to the node's.
   let section: Restoration.Section?
 

@@ -32,6 +32,8 @@ final class KeyedInput: Downstream, Subscription {
     downstream._withUnsafeGuaranteedRef { $0.receiveWatched(event) }
   }
 
+  override func advance(to time: Int64) { downstream._withUnsafeGuaranteedRef { $0.advance(to: time) } }
+
   override func complete() {
     executor.releaseLater(self)
     downstream._withUnsafeGuaranteedRef { $0.complete() }

@@ -10,6 +10,9 @@ open class Downstream {
   open func accepts(_ batch: Batch) -> Bool { false }
   /// Receives many events at once; call it only if ``accepts(_:)`` is true.
   open func receive(_ batch: Batch) {}
+  /// Event time has advanced to `time`, the watermark: no earlier event is waited for. See ``EventTime`` for its last two values. Comes behind the
+  /// event that moved it, only where the plan gives event time.
+  func advance(to time: Int64) {}
   /// The signal has completed; nothing follows.
   open func complete() {}
   /// The signal has failed; nothing follows.
@@ -132,10 +135,29 @@ open class OperatorNode: Downstream, Subscription, TimerTarget {
     if !isClosed { edge.pass(event) }
   }
 
+  // MARK: Event time
+
+  /// Whether what the node sends has event time.
+  final var isTimed: Bool { nodeContext.plan?.isTimed ?? false }
+
+  /// The default passes the watermark on, if the step keeps event time.
+  override func advance(to time: Int64) { sendAdvance(to: time) }
+
+  /// Sends the watermark of what this node sends.
+  final func sendAdvance(to time: Int64) {
+    guard isTimed, !isClosed else { return }
+    counters.pointee.watermark = time
+    edge.advance(to: time)
+  }
+
   /// Completes: first everything upstream is released, then the downstream is notified.
   public final func finish() {
     guard !isClosed else { return }
     close()
+    if isTimed {
+      counters.pointee.watermark = EventTime.end
+      edge.advance(to: EventTime.end)
+    }
     edge.complete()
   }
 
@@ -302,6 +324,7 @@ open class OperatorNode: Downstream, Subscription, TimerTarget {
       }
       recordInlets(&state)
       state.own(nodeContext.step, save)
+      recordTimes(&state)
     }
     recordInputs(&state)
   }
@@ -334,6 +357,7 @@ open class OperatorNode: Downstream, Subscription, TimerTarget {
     for _ in 0..<(try record.count()) { deferred.append((try record.read(), try record.read())) }
     let inlets = try savedInlets(&record)
     try restore(&record)
+    if !record.isAtEnd { try restoreTimes(&record, inlets) }
     guard record.isAtEnd else { throw StateFault("there is more than the step reads") }
     try prepare(inlets)
     for step in deferred { restoration.deferred.append((step.position, self, step.token)) }
@@ -347,6 +371,9 @@ open class OperatorNode: Downstream, Subscription, TimerTarget {
     guard try state.count() == 0 else { throw StateFault("it has no inner signals") }
     return []
   }
+  /// Writes the times that hold the watermark back, if there are any: behind all else, because older states have none.
+  func recordTimes(_ state: inout StateWriter) {}
+  func restoreTimes(_ state: inout StateReader, _ inlets: [SavedInlet]) throws(StateFault) {}
   func prepare(_ inlets: [SavedInlet]) throws(StateFault) {}
   func reopen(_ inlets: [SavedInlet], _ restoration: Restoration) {}
 

@@ -9,6 +9,9 @@ class QueueingNode: MultiInletNode {
     var event: OwnedEvent
     /// The acknowledgement that the event holds while it is queued.
     var ack: Ack?
+    /// The event time, which holds the watermark back; unknown: none.
+    var time = EventTime.unknown
+    var hold = Wake.none
   }
   private var waiting = Deque<Waiting>()
   private var backlog = Backlog()
@@ -35,8 +38,28 @@ class QueueingNode: MultiInletNode {
       begin(event)
     } else {
       let event = OwnedEvent(event)
-      waiting.append(Waiting(event: event, ack: holdAck()))
+      waiting.append(held(Waiting(event: event, ack: holdAck(), time: executor.eventTime)))
       backlog.added(event, waiting.count, queueLimit, self)
+    }
+  }
+
+  private func held(_ one: Waiting) -> Waiting {
+    guard one.time != EventTime.unknown, let marks else { return one }
+    var one = one
+    one.hold = marks.hold(at: one.time)
+    return one
+  }
+
+  override var hasFurtherTimes: Bool { waiting.contains { $0.time != EventTime.unknown } }
+
+  override func saveTimes(_ state: inout StateWriter) { state.write(each: waiting.map(\.time)) }
+
+  override func restoreTimes(_ state: inout StateReader) throws(StateFault) {
+    let times = try state.read([Int64].self)
+    guard times.count == waiting.count else { throw StateFault("the times of waiting events are missing") }
+    for index in waiting.indices {
+      waiting[index].time = times[index]
+      waiting[index] = held(waiting[index])
     }
   }
 
@@ -52,7 +75,12 @@ class QueueingNode: MultiInletNode {
       executor.acks.ofCall = .some(next.ack)
       goOn(with: &next.ack)
       next.event.keep(in: arena)
-      begin(next.event.event)
+      if next.time == EventTime.unknown {
+        begin(next.event.event)
+      } else {
+        executor.withEventTime(next.time) { begin(next.event.event) }
+        marks?.release(&next.hold)
+      }
       executor.acks.ofCall = outer
     }
     isAdvancing = false

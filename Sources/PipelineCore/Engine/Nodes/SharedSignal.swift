@@ -85,7 +85,9 @@ final class SharedSignal: Downstream {
         if case .failed(let failure)? = ending { state.write(Optional(failure)) } else { state.write(false) }
       }
     }
-    if execution.errors[index].wasWaitedFor { state.record(.reference(errorsReference)) { $0.write(true) } }
+    if execution.errorsOutputs.named[index].wasWaitedFor {
+      state.record(.reference(errorsReference)) { $0.write(true) }
+    }
     if let connection { execution.record(connection, of: execution.plan.named[index].body, &state) }
   }
 
@@ -94,7 +96,7 @@ final class SharedSignal: Downstream {
 
   /// Reads what `record` wrote of the signal itself, before the first subscription.
   func restore(_ restoration: Restoration) {
-    if restoration.record(reference: errorsReference) != nil { execution.errors[index].restoreCompleted() }
+    if restoration.record(reference: errorsReference) != nil { execution.errorsOutputs.named[index].restoreCompleted() }
     guard !sharing.isPlain, var state = restoration.record(reference: reference) else { return }
     do throws(StateFault) {
       lastEvent = try state.read()
@@ -125,6 +127,7 @@ final class SharedSignal: Downstream {
   /// Stops the signal, because the pipeline stops.
   func disconnect() {
     kept.removeAll()
+    mark = EventTime.unknown
     guard let connection else { return }
     self.connection = nil
     connection.cancel()
@@ -177,6 +180,10 @@ final class SharedSignal: Downstream {
     }
   }
 
+  private func catchUp(_ subscriber: Subscriber, on mark: Int64) {
+    if subscriber.state == .receiving, connection != nil { subscriber.edge.advance(to: mark) }
+  }
+
   private final class Subscriber: NumberedSubscription {
     let edge: Edge
     let shared: SharedSignal
@@ -222,6 +229,7 @@ final class SharedSignal: Downstream {
     let place = serial == nil ? nil : subscribers.firstIndex { $0.serial > subscriber.serial }
     subscribers.insert(subscriber, at: place ?? subscribers.count)
     if !subscriber.isClosed, subscribers.count == 1, connection == nil { connect() }
+    if mark != EventTime.unknown { execution.whenWired { [self] in catchUp(subscriber, on: mark) } }
     return subscriber
   }
 
@@ -259,6 +267,14 @@ final class SharedSignal: Downstream {
     for subscriber in subscribers where !subscriber.isClosed { subscriber.edge.pass(batch) }
   }
 
+  /// The last watermark; unknown as well if there is no event time.
+  private var mark = EventTime.unknown
+
+  override func advance(to time: Int64) {
+    mark = time
+    for subscriber in subscribers where subscriber.state == .receiving { subscriber.edge.advance(to: time) }
+  }
+
   override func complete() {
     if !sharing.again { ending = .completed }
     for subscriber in end() where subscriber.receivesEnd() { subscriber.edge.complete() }
@@ -277,6 +293,7 @@ final class SharedSignal: Downstream {
     subscribers = []
     let current = connection
     connection = nil
+    mark = EventTime.unknown
     if sharing.again { kept.removeAll() }
     current?.cancel()
     for subscriber in reported {

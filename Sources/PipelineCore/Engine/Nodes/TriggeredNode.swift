@@ -26,6 +26,10 @@ class SettlingNode: TriggeredNode {
   private var first: OwnedEvent?
   private var hasFirst = false
   private var rest: [OwnedEvent] = []
+  /// The event times of the waiting events, if they have one.
+  private var times: [Int64] = []
+  /// The watermark that came while events waited.
+  private var mark: Int64?
   /// How many events wait for the trigger to settle.
   final var settlingCount: Int { hasFirst ? 1 + rest.count : 0 }
 
@@ -41,7 +45,12 @@ class SettlingNode: TriggeredNode {
     if meets { wait(event) } else { take(event) }
   }
 
+  final override func move(_ time: Int64?) {
+    if hasFirst { mark = time ?? mark } else { super.move(time) }
+  }
+
   private func wait(_ event: Event) {
+    if executor.eventTime != EventTime.unknown { times.append(executor.eventTime) }
     guard hasFirst else {
       hasFirst = true
       if first == nil { first = OwnedEvent(event) } else { first?.assign(event, retiring: arena) }
@@ -61,19 +70,31 @@ class SettlingNode: TriggeredNode {
   final func settle() {
     guard hasFirst, let first else { return }
     let others = rest
+    let times = times
     leave()
-    first.keep(in: arena)
-    take(first.event)
-    for event in others where !isClosed {
-      event.keep(in: arena)
-      take(event.event)
+    take(first, times.first)
+    for (number, event) in others.enumerated() where !isClosed {
+      take(event, times.indices.contains(number + 1) ? times[number + 1] : nil)
     }
+    let held = mark
+    mark = nil
+    move(held)
   }
+
+  private func take(_ event: OwnedEvent, _ time: Int64?) {
+    event.keep(in: arena)
+    if let time { executor.withEventTime(time) { take(event.event) } } else { take(event.event) }
+  }
+
+  override var hasFurtherTimes: Bool { !times.isEmpty }
+  override func saveTimes(_ state: inout StateWriter) { state.write(times) }
+  override func restoreTimes(_ state: inout StateReader) throws(StateFault) { times = try state.read() }
 
   private func leave() {
     guard hasFirst else { return }
     hasFirst = false
     if !rest.isEmpty { rest = [] }
+    if !times.isEmpty { times = [] }
     execution.priorities.remove(precedence)
   }
 
@@ -100,11 +121,11 @@ class SettlingNode: TriggeredNode {
 extension NodeContext {
   /// Whether one event of a source may come both over the step's input and from `trigger`, and the precedence of a node that waits for both.
   func meeting(_ trigger: SignalPlan?) -> (meets: Bool, precedence: Int) {
-    if let known = execution.meetings[step] { return known }
+    if let known = execution.shared.meetings[step] { return known }
     let signals = inputs + [trigger].compactMap { $0 }
     let precedence = PriorityQueue.settling(upstream: signals.map(\.settling).max() ?? 0)
     let found = (meets: execution.plan.meet(signals), precedence: precedence)
-    execution.meetings[step] = found
+    execution.shared.meetings[step] = found
     return found
   }
 }

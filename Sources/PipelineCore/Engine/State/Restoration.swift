@@ -70,6 +70,9 @@ final class Restoration {
     }
   }
 
+  /// The parts of the file that go on from what the state has under their former names.
+  private(set) var renamed: [FormerName] = []
+
   /// The names of the steps that go on from the state, in the order of the file.
   var kept: [String] {
     steps.sorted { $0.key < $1.key }.filter { !refused.contains($0.key) }.map { entries[$0.value].name }
@@ -80,14 +83,23 @@ final class Restoration {
     lastTimer = context.lastTimer
     lastSubscription = contents.lastSubscription
     entries = contents.entries
-    for (index, definition) in SignalDefinitions.all(plan).enumerated()
-    where contents.definitions[plan.named[index].name] != definition { renewed.insert(index) }
+    let isSame = plan.formerNames.isEmpty
+    let renames = Renames(
+      plan.formerNames, signals: isSame ? [] : Set(contents.definitions.keys),
+      references: isSame ? [] : Set(contents.entries.filter { !$0.isStep }.map(\.name)))
+    renamed = renames.all
+    let former = renames.formerSignals
+    for (index, definition) in SignalDefinitions.all(plan, formerNames: former).enumerated() {
+      let name = plan.named[index].name
+      if contents.definitions[former[name] ?? name] != definition { renewed.insert(index) }
+    }
     root = contents.root
-    compare()
+    refusals += renames.unknown.map(\.isUnknown)
+    compare(renames)
   }
 
   /// Finds the steps that are the same as before.
-  private func compare() {
+  private func compare(_ renames: Renames) {
     var known = Dictionary(plan.steps.enumerated().map { ($1.key, $0) }) { first, _ in first }
     if plan.steps.contains(where: { !$0.formerKeys.isEmpty }) {
       // A step with its own state has moved before.
@@ -98,18 +110,26 @@ final class Restoration {
     }
     for (at, entry) in entries.enumerated() {
       guard entry.isStep else {
-        references[entry.name] = at
+        references[renames.isEmpty ? entry.name : renames.now(entry.name)] = at
         continue
       }
       guard let number = known[entry.name] else {
         // A step that keeps nothing loses nothing.
         if entry.version == 0 { continue }
+        if let move = renames.owner(of: entry.name) {
+          refusals.append(
+            Diagnostic(
+              .stateRefused,
+              "'\(move.name)' has no step like '\(Self.label(entry.name))' of '\(move.former)', so the state of that is dropped",
+              at: move.location, help: "Only a \(move.kind) of the same kind goes on from what it kept"))
+          continue
+        }
         refusals.append(
           Diagnostic(
-            .stateRefused, "the pipeline has no step '\(entry.name)' any more, so its state is dropped",
+            .stateRefused, "the pipeline has no step '\(Self.label(entry.name))' any more, so its state is dropped",
             at: nil,
             help:
-              "A step of a chain that goes on from it says so: '{ \(Self.keyword(entry.name)): ..., movedFrom: \(entry.name) }'; a source or a sink goes on only under its name"
+              "If '\(Self.owner(entry.name))' has another name now, write 'movedFrom: \(Self.owner(entry.name))' beside it; if only the step was moved or renamed, '{ \(Self.keyword(entry.name)): ..., movedFrom: \(Self.label(entry.name)) }'"
           ))
         continue
       }
@@ -125,6 +145,14 @@ final class Restoration {
       steps[number] = at
     }
   }
+
+  /// The name of a step as messages show it.
+  private static func label(_ key: String) -> String {
+    key.hasPrefix("sinks.") ? String(key.dropFirst("sinks.".count)) : key
+  }
+
+  /// The source, signal, command or sink of a step.
+  private static func owner(_ key: String) -> String { String(label(key).prefix { $0 != "/" }) }
 
   static func keyword(_ name: String) -> String {
     String(

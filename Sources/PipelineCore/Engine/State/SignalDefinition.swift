@@ -8,18 +8,22 @@ struct SignalDefinitions {
   /// The signals being hashed: signals can refer to each other in cycles, through commands and errors outputs.
   private var open: Set<Int> = []
 
-  init(_ plan: Plan) { self.plan = plan }
+  /// The names that signals had when the hashes were made to which these are compared, by their names now.
+  private let formerNames: [String: String]
+
+  init(_ plan: Plan, formerNames: [String: String] = [:]) { (self.plan, self.formerNames) = (plan, formerNames) }
 
   /// The hashes of the named signals, in the order of the plan.
-  static func all(_ plan: Plan) -> [UInt64] {
-    var definitions = SignalDefinitions(plan)
+  static func all(_ plan: Plan, formerNames: [String: String] = [:]) -> [UInt64] {
+    var definitions = SignalDefinitions(plan, formerNames: formerNames)
     return plan.named.indices.map { definitions.ofNamed($0) }
   }
 
   mutating func ofNamed(_ index: Int) -> UInt64 {
     if let known = known[index] { return known }
     var print = Fingerprint()
-    print.add(plan.named[index].name.utf8)
+    let name = plan.named[index].name
+    print.add((formerNames[name] ?? name).utf8)
     guard open.insert(index).inserted else { return print.value }
     print.add(of(plan.named[index].body))
     open.remove(index)
@@ -34,7 +38,8 @@ struct SignalDefinitions {
     case .named(let index): print.add(ofNamed(index))
     case .errors(let owner):
       print.add(UInt8(1))
-      print.add(plan.name(of: owner).text.utf8)
+      let name = plan.name(of: owner).text
+      print.add((formerNames[name] ?? name).utf8)
     case .input: print.add(UInt8(2))
     case nil:
       for step in signal.steps { print.add(plan.steps[step.id.number].fingerprint) }

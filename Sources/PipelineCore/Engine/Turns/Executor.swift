@@ -13,7 +13,7 @@ public final class Executor: @unchecked Sendable {
   /// Work for a turn.
   public typealias Work = @Sendable () -> Void
 
-  private struct Mailbox {
+  struct Mailbox {
     /// Control work and answers: taken first, never held back.
     var urgent: [Work] = []
     /// Input of sources: held back while the input is paused.
@@ -26,57 +26,45 @@ public final class Executor: @unchecked Sendable {
   }
 
   /// The rest of a batch whose turn was spent.
-  private struct Remainder {
+  struct Remainder {
     var isInner: Bool
     /// The acknowledgement of the whole batch, held once for the rest; nil: only pieces are acknowledged.
     var ack: Ack?
     var work: () -> Void
   }
 
-  private let mailbox = Mutex(Mailbox())
+  let mailbox = Mutex(Mailbox())
   let clock: any Clock
-  /// Control work that was taken from the mailbox and has had no turn yet.
-  private var urgent: [Work] = []
-  private var urgentHead = 0
-  private var remainders: [Remainder] = []
-  /// How many turns in a row were control work, or timers, while input may have waited.
-  private var urgentRow = 0
-  private var timerRow = 0
-  /// Timers that were due before this instant come first, however many they are: those of a restored state.
-  var restoredAt = Instant(nanoseconds: .min)
-  /// How long timers that are late by ``late`` or more wait, so that input comes first: after the process was stopped or got no processor, a timer
-  /// must not report the absence of input that has arrived meanwhile. Nil in virtual time, where no timer is late.
-  package var graceOfTimers: TimeSpan?
+  var control = ControlWork()
+  var remainders: [Remainder] = []
+  var lateTimers = TimerGrace()
   package static let grace = TimeSpan.milliseconds(250)
   package static let late = TimeSpan.seconds(1)
-  /// Timers wait until this instant.
-  private var graceEnd: Instant?
-  /// Timers that were due before this instant have waited already.
-  private var graceGiven = Instant(nanoseconds: .min)
   /// The most turns of one kind in a row before the next kind gets one: no kind starves.
-  private static let rowLimit = 1024
+  static let rowLimit = 1024
 
-  /// The limits of a turn; tests may change them between two turns.
-  package var limits = TurnLimits()
   /// How many more events may come before the clock is read. Shared with the arena, which sets it to zero when it takes
   /// more memory from the system.
-  private let credit: UnsafeMutablePointer<Int>
-  /// The value of `credit` after the last read of the clock: about as many events as take ``TurnLimits/checkInterval``.
-  private var stride = 8
-  private var lastCheck = Instant(nanoseconds: 0)
-  private var turnEnd = Instant(nanoseconds: 0)
-  /// When another pipeline needs the thread: turns end soon after this instant.
-  private var bound = Instant.distantFuture
-  private var eventsLeft = 0
-  /// The value that `credit` started from.
-  private var granted = 0
-  private var isSpent = false
-  private var timers = TimerQueue()
+  let credit: UnsafeMutablePointer<Int>
+  var budget = TurnBudget()
+  var timers = TimerQueue()
 
   /// The memory of the current turn.
   package let arena = Arena()
   /// The turn's instant on the monotonic clock.
   public private(set) var now: Instant
+  /// The event time of the event on its way, in nanoseconds since 1970; unknown: it has none. Between events it is unknown.
+  @exclusivity(unchecked) final var eventTime = EventTime.unknown
+
+  /// Calls `body`, in which events have this event time.
+  @inline(__always)
+  final func withEventTime<R>(_ time: Int64, _ body: () -> R) -> R {
+    let outer = eventTime
+    eventTime = time
+    defer { eventTime = outer }
+    return body()
+  }
+
   /// The turn's wall-clock time, in nanoseconds since 1970.
   public private(set) var wallTime: Int64 {
     get { time.pointee }
@@ -96,7 +84,7 @@ public final class Executor: @unchecked Sendable {
   package var runInline: @Sendable (_ batch: @escaping Work, _ isInner: Bool) -> Bool = { _, _ in false }
   let acks = TurnAcks()
   /// The work that the thread of an inline run does after the turns; nil in other turns.
-  private var workAfterTurn: [Work]?
+  var workAfterTurn: [Work]?
   /// Called during a turn, between two events or before the first, when ``nextSample`` has come; and at each read of the clock
   /// from then on, until the turn ends.
   var lookedAtClock: (Instant) -> Void = { _ in }
@@ -107,44 +95,26 @@ public final class Executor: @unchecked Sendable {
   /// it again.
   var becameQuiet: () -> Bool = { false }
   /// The last turn was not quiet to its end, so there is another one.
-  private var asksForTurn = false
+  var asksForTurn = false
   /// The pipeline has ended: another turn would find nothing to do.
   func needsNoTurn() { asksForTurn = false }
 
-  private var inputPause = InputPause()
+  var inputPause = InputPause()
   /// Whether timers and deferred steps that may send events wait while the input is paused. False once the pipeline stops: the events that
   /// its steps hold are bounded then, and the sinks receive them before they end.
   var holdsBack = true { didSet { releaseTimers() } }
   /// A sink pauses the input.
-  private var isHeldBack: Bool { holdsBack && inputPause.outputs > 0 }
-  /// A sink had paused the input before this turn: deferred steps wait.
-  private var defersLonger = false
+  var isHeldBack: Bool { holdsBack && inputPause.outputs > 0 }
   /// Steps that must not run on the stack of their caller: the next round of a repeat.
-  private var deferred: [(node: OperatorNode, token: Int)] = []
-  private var deferredHead = 0
-  /// Where the steps begin in `deferred` that the innermost start of sources has deferred and may run; those before wait for outer events.
-  private var nestedHead = Int.max
-  /// The nodes whose deferred steps are on the stack, the innermost last.
-  private var resuming: [OperatorNode] = []
-  /// How many steps have ever been deferred: shows the activity of a pipeline that `turns` does not show.
-  package private(set) var deferrals: UInt64 = 0
-  /// How many of these were by a step that ran too early: a step upstream of it has yet to run.
-  private var waits: UInt64 = 0
-  /// Changes when deferred steps start to run and when they have run. While it is unchanged and deferred steps run,
-  /// nothing comes from outside.
-  private(set) var drain: UInt64 = 0
-  /// How many deferred steps and starts of sources are on the stack.
-  private var depth = 0
+  var deferred = DeferredSteps()
   /// The sources that wait for a time of day.
-  private var clockWatchers: [Weak<RunningSource>] = []
-  /// When `clockWatchers` has more elements, the freed ones are removed.
-  private var watchersToSweep = 16
+  var clockWatchers = ClockWatchers()
   /// Keeps nodes that ended in this turn alive while control may be inside them.
-  private var deferredReleases: [AnyObject] = []
+  var deferredReleases: [AnyObject] = []
   /// The most deferred steps in a row in one turn; an endless synchronous source yields here.
-  private static let deferredLimit = 1000
+  static let deferredLimit = 1000
   /// This many deferred steps run even if the turn is spent: an event rarely defers more, so they stay together.
-  private static let deferredLeast = 4
+  static let deferredLeast = 4
 
   package init(clock: any Clock) {
     self.clock = clock
@@ -161,6 +131,28 @@ public final class Executor: @unchecked Sendable {
     time.deallocate()
     credit.deallocate()
   }
+
+  /// The limits of a turn; tests may change them between two turns.
+  package var limits: TurnLimits {
+    get { budget.limits }
+    set { budget.limits = newValue }
+  }
+
+  /// How long timers that are late by ``late`` or more wait, so that input comes first: after the process was stopped or got no processor, a timer
+  /// must not report the absence of input that has arrived meanwhile. Nil in virtual time, where no timer is late.
+  package var graceOfTimers: TimeSpan? {
+    get { lateTimers.span }
+    set { lateTimers.span = newValue }
+  }
+
+  /// The state was restored at this instant: timers that were due before come first, however many they are.
+  func restored(at instant: Instant) { lateTimers.restoredAt = instant }
+
+  /// How many steps have ever been deferred: shows the activity of a pipeline that `turns` does not show.
+  package var deferrals: UInt64 { deferred.deferrals }
+  /// Changes when deferred steps start to run and when they have run. While it is unchanged and deferred steps run,
+  /// nothing comes from outside.
+  var drain: UInt64 { deferred.drain }
 
   // MARK: From any thread
 
@@ -191,9 +183,8 @@ public final class Executor: @unchecked Sendable {
       defer { box = Mailbox() }
       return box
     }
-    let left = (urgent, remainders)
-    urgent = []
-    urgentHead = 0
+    let left = (control, remainders)
+    control = ControlWork()
     remainders = []
     // The closures are released outside the lock.
     withExtendedLifetime((waiting, left)) {}
@@ -204,14 +195,14 @@ public final class Executor: @unchecked Sendable {
   /// The deadline of the next timer, or nil.
   package var nextDeadline: Instant? {
     if hasDeferred && !isHeldBack || asksForTurn { return now }
-    guard let graceEnd, let next = timers.next else { return timers.next }
-    return max(next, graceEnd)
+    guard let end = lateTimers.end, let next = timers.next else { return timers.next }
+    return max(next, end)
   }
 
-  private var hasDeferred: Bool { deferredHead < deferred.count }
+  var hasDeferred: Bool { deferred.head < deferred.steps.count }
 
   /// Whether deferred work, a timer or a batch of input is left that may cause events.
-  var mayGoOn: Bool { deferredHead < deferred.count || timers.mayGoOn || hasBatches }
+  var mayGoOn: Bool { deferred.head < deferred.steps.count || timers.mayGoOn || hasBatches }
 
   /// The number of pending timers.
   package var pendingTimers: Int { timers.count }
@@ -242,12 +233,12 @@ public final class Executor: @unchecked Sendable {
   /// Runs turns until nothing is due, `quantum` has passed or `deadline` has come, but at least one turn if one is due.
   /// Returns whether something is left to do now.
   package func run(for quantum: TimeSpan, until deadline: Instant? = nil) -> Bool {
-    bound = deadline ?? .distantFuture
-    defer { bound = .distantFuture }
+    budget.bound = deadline ?? .distantFuture
+    defer { budget.bound = .distantFuture }
     guard runOne() else { return false }
-    let end = min(now + quantum, bound)
+    let end = min(now + quantum, budget.bound)
     // The last reading of the clock in the last turn, which saves another one.
-    while lastCheck < end {
+    while budget.lastCheck < end {
       guard runOne() else { return false }
     }
     return true
@@ -281,9 +272,9 @@ public final class Executor: @unchecked Sendable {
   }
 
   /// Whether another turn may be due at the instant of the last one.
-  private var isDue: Bool {
+  var isDue: Bool {
     if let next = nextDeadline, next <= now { return true }
-    return !remainders.isEmpty || urgentHead < urgent.count
+    return !remainders.isEmpty || control.head < control.work.count
       || mailbox.withLock { !$0.urgent.isEmpty || !$0.batches.isEmpty || !$0.innerBatches.isEmpty }
   }
 
@@ -302,23 +293,23 @@ public final class Executor: @unchecked Sendable {
   package func runOne() -> Bool {
     now = max(now, clock.now)
     wallTime = clock.wallTime
-    if urgentRow < Self.rowLimit, let work = takeUrgent() {
-      urgentRow += 1
+    if control.row < Self.rowLimit, let work = takeUrgent() {
+      control.row += 1
       turn(work)
       // Control work that came together runs at the same instant, unless that takes longer than a turn may.
-      while urgentHead < urgent.count, clock.now < now + limits.time, let work = takeUrgent() {
-        urgentRow += 1
+      while control.head < control.work.count, clock.now < now + budget.limits.time, let work = takeUrgent() {
+        control.row += 1
         turn(work)
       }
       return true
     }
-    urgentRow = 0
-    if timerRow < Self.rowLimit || isCatchingUp, !timersMustWait, let due = popDue() {
-      timerRow += 1
+    control.row = 0
+    if control.timerRow < Self.rowLimit || isCatchingUp, !timersMustWait, let due = popDue() {
+      control.timerRow += 1
       turn { due.target.woke(due.token) }
       return true
     }
-    timerRow = 0
+    control.timerRow = 0
     if hasDeferred && !isHeldBack || asksForTurn {
       turn {}
       return true
@@ -337,28 +328,28 @@ public final class Executor: @unchecked Sendable {
   }
 
   /// Whether timers are so late that the input that has waited with them comes first.
-  private var timersMustWait: Bool {
-    if let graceEnd {
-      if now < graceEnd { return true }
-      self.graceEnd = nil
-      graceGiven = now
+  var timersMustWait: Bool {
+    if let end = lateTimers.end {
+      if now < end { return true }
+      lateTimers.end = nil
+      lateTimers.given = now
       return false
     }
-    guard let grace = graceOfTimers, let next = timers.next, now - next >= Self.late, next >= graceGiven,
-      next >= restoredAt
+    guard let grace = lateTimers.span, let next = timers.next, now - next >= Self.late, next >= lateTimers.given,
+      next >= lateTimers.restoredAt
     else { return false }
-    graceEnd = now + grace
+    lateTimers.end = now + grace
     return true
   }
 
   /// The next timer that is due and need not wait.
   @inline(__always)
-  private func popDue() -> (target: any TimerTarget, token: Int)? {
+  func popDue() -> (target: any TimerTarget, token: Int)? {
     inputPause.isOn && holdsBack ? popDueInPause() : timers.popDue(now)
   }
 
   @inline(never)
-  private func popDueInPause() -> (target: any TimerTarget, token: Int)? {
+  func popDueInPause() -> (target: any TimerTarget, token: Int)? {
     let byOutput = inputPause.outputs > 0
     return timers.popDue(now) { kind in
       switch kind {
@@ -370,32 +361,32 @@ public final class Executor: @unchecked Sendable {
   }
 
   /// Whether a timer was due while the pipeline was down.
-  private var isCatchingUp: Bool { timers.next.map { $0 < restoredAt } ?? false }
+  var isCatchingUp: Bool { timers.next.map { $0 < lateTimers.restoredAt } ?? false }
 
-  private func takeUrgent() -> Work? {
-    if urgentHead == urgent.count {
-      urgent.removeAll(keepingCapacity: true)
-      urgentHead = 0
+  func takeUrgent() -> Work? {
+    if control.head == control.work.count {
+      control.work.removeAll(keepingCapacity: true)
+      control.head = 0
       let inspections: [Work]? = mailbox.withLock { box in
-        if !box.urgent.isEmpty { swap(&box.urgent, &urgent) }
+        if !box.urgent.isEmpty { swap(&box.urgent, &control.work) }
         if box.inspections.isEmpty { return nil }
         defer { box.inspections = [] }
         return box.inspections
       }
       if let inspections { for inspect in inspections { inspect() } }
-      if urgent.isEmpty { return nil }
+      if control.work.isEmpty { return nil }
     }
     defer {
-      urgent[urgentHead] = Self.nothing
-      urgentHead += 1
+      control.work[control.head] = Self.nothing
+      control.head += 1
     }
-    return urgent[urgentHead]
+    return control.work[control.head]
   }
 
-  private static let nothing: Work = {}
+  static let nothing: Work = {}
 
   /// Runs a turn with input; false if there is none, or the input is paused.
-  private func runBatch() -> Bool {
+  func runBatch() -> Bool {
     let outer = inputPause.queues == 0
     // A source has one batch at a time, so its rest comes before queued batches; inner ones first, as below.
     if !remainders.isEmpty,
@@ -418,13 +409,13 @@ public final class Executor: @unchecked Sendable {
     return true
   }
 
-  private func turn(_ work: () -> Void) {
+  func turn(_ work: () -> Void) {
     turns &+= 1
-    isSpent = false
-    defersLonger = isHeldBack
-    turnEnd = min(now + limits.time, max(bound, now + TurnLimits.checkInterval))
-    lastCheck = now
-    eventsLeft = limits.events
+    budget.isSpent = false
+    deferred.isLonger = isHeldBack
+    budget.end = min(now + budget.limits.time, max(budget.bound, now + TurnLimits.checkInterval))
+    budget.lastCheck = now
+    budget.eventsLeft = budget.limits.events
     grant()
     if now >= nextSample { lookedAtClock(now) }
     work()
@@ -434,44 +425,44 @@ public final class Executor: @unchecked Sendable {
       asksForTurn = true
       runDeferred(yielding: true)
     }
-    if deferredHead == deferred.count {
-      deferred.removeAll(keepingCapacity: true)
-      deferredHead = 0
-    } else if deferredHead > 4096 {
-      deferred.removeFirst(deferredHead)
-      deferredHead = 0
+    if deferred.head == deferred.steps.count {
+      deferred.steps.removeAll(keepingCapacity: true)
+      deferred.head = 0
+    } else if deferred.head > 4096 {
+      deferred.steps.removeFirst(deferred.head)
+      deferred.head = 0
     }
     turnEnded()
     if !deferredReleases.isEmpty { deferredReleases.removeAll(keepingCapacity: true) }
     arena.reset()
     // Steps deferred to the next turn belong to the events of this one.
-    if deferredHead == deferred.count { acks.turnEnded() }
+    if deferred.head == deferred.steps.count { acks.turnEnded() }
   }
 
   /// Ends the turn after the current event: the rest of its batch is for another turn.
   func endTurn() {
-    isSpent = true
+    budget.isSpent = true
     credit.pointee = 0
   }
 
   /// Runs at most `deferredLimit` deferred steps. `yielding`: stops earlier once the turn is spent; the rest of the
   /// batch then waits for the remaining steps.
-  private func runDeferred(yielding: Bool) {
-    if defersLonger { return }
-    depth += 1
-    drain &+= 1
+  func runDeferred(yielding: Bool) {
+    if deferred.isLonger { return }
+    deferred.depth += 1
+    deferred.drain &+= 1
     var steps = 0
-    while deferredHead < deferred.count, steps < Self.deferredLimit {
-      let step = deferred[deferredHead]
-      deferredHead += 1
+    while deferred.head < deferred.steps.count, steps < Self.deferredLimit {
+      let step = deferred.steps[deferred.head]
+      deferred.head += 1
       runStep(of: step.node, step.token)
       steps += 1
       if spend(), yielding, steps >= Self.deferredLeast { break }
     }
-    drain &+= 1
-    depth -= 1
+    deferred.drain &+= 1
+    deferred.depth -= 1
     // The remaining steps come before the rest of the batch.
-    if deferredHead < deferred.count { credit.pointee = 0 }
+    if deferred.head < deferred.steps.count { credit.pointee = 0 }
   }
 
   // MARK: How long a turn lasts
@@ -489,24 +480,26 @@ public final class Executor: @unchecked Sendable {
 
   /// Checks the clock and the memory, and sets the number of events before the next check.
   @inline(never)
-  private func checkLimits() -> Bool {
-    if isSpent { return true }
+  func checkLimits() -> Bool {
+    if budget.isSpent { return true }
     let time = clock.now
-    let elapsed = time - lastCheck
-    lastCheck = time
+    let elapsed = time - budget.lastCheck
+    budget.lastCheck = time
     if time >= nextSample { lookedAtClock(time) }
-    eventsLeft -= granted
+    budget.eventsLeft -= budget.granted
     // The next events probably take as long as the last ones.
-    stride = elapsed > TurnLimits.checkInterval ? max(1, stride / 4) : min(TurnLimits.longestStride, stride * 2)
-    let isCutShort = deferredHead < deferred.count && depth == 0
-    isSpent = isCutShort || time >= turnEnd || arena.allocated >= limits.bytes || eventsLeft <= 0
+    budget.stride =
+      elapsed > TurnLimits.checkInterval ? max(1, budget.stride / 4) : min(TurnLimits.longestStride, budget.stride * 2)
+    let isCutShort = deferred.head < deferred.steps.count && deferred.depth == 0
+    budget.isSpent =
+      isCutShort || time >= budget.end || arena.allocated >= budget.limits.bytes || budget.eventsLeft <= 0
     grant()
-    return isSpent
+    return budget.isSpent
   }
 
-  private func grant() {
-    granted = min(stride, eventsLeft)
-    credit.pointee = isSpent ? 0 : granted
+  func grant() {
+    budget.granted = min(budget.stride, budget.eventsLeft)
+    credit.pointee = budget.isSpent ? 0 : budget.granted
   }
 
   /// Runs the rest of a batch in a turn of its own, before any other batch of its kind; timers and control work may
@@ -526,159 +519,5 @@ public final class Executor: @unchecked Sendable {
       if let reason { rest.ack?.fail(reason) }
       rest.ack?.release()
     }
-  }
-
-  // MARK: During a turn
-
-  /// Runs what an event of a batch has deferred before the next event of the batch comes, so that it makes no
-  /// difference whether events share a turn.
-  ///
-  /// `yielding`: the next event may wait for another turn (``spend()``).
-  @inline(__always)
-  func finishEvent(yielding: Bool = false) {
-    guard deferredHead < deferred.count else { return }
-    if depth == 0 {
-      runDeferred(yielding: yielding)
-    } else if nestedHead < deferred.count {
-      runNested(yielding: yielding)
-    }
-  }
-
-  private func runStep(of node: OperatorNode, _ token: Int) {
-    if node.isClosed { return }
-    resuming.append(node)
-    node.resumed(token)
-    resuming.removeLast()
-  }
-
-  /// Runs the steps that the innermost start of sources has deferred, after an event of one of these, so that it makes no difference whether
-  /// sources start at the launch or within an outer event. Two kinds wait for the outer event: steps of a node that is on the stack, so that
-  /// a `repeat` does not nest its rounds, and those that wait for a step upstream that the outer event has deferred.
-  ///
-  /// `yielding`: as in ``runDeferred(yielding:)``. The next event of a source that cannot stop comes in this turn, however long that is.
-  @inline(never)
-  private func runNested(yielding: Bool) {
-    if defersLonger { return }
-    var next = max(nestedHead, deferredHead)
-    var (steps, idle) = (0, 0)
-    while next < deferred.count, steps < Self.deferredLimit {
-      let (node, token) = deferred[next]
-      if resuming.contains(where: { $0 === node }) {
-        next += 1
-        continue
-      }
-      deferred.remove(at: next)
-      let before = (deferrals, waits)
-      runStep(of: node, token)
-      steps += 1
-      idle = waits != before.1 && deferrals == before.0 &+ 1 ? idle + 1 : 0
-      let mustYield = spend() && yielding && steps >= Self.deferredLeast
-      // All that are left wait for a step of the outer event.
-      if idle > 0, idle >= deferred.count - next { next = deferred.count }
-      if mustYield { break }
-    }
-    // Those that wait belong to the outer event: they are not tried again after each event.
-    nestedHead = min(next, deferred.count)
-    // The remaining steps come before the rest of the batch.
-    if yielding, steps >= Self.deferredLimit { endTurn() }
-  }
-
-  /// Starts sources from inside a node: what an event of theirs defers runs after it (``runNested(yielding:)``).
-  func nested(_ start: () -> Void) {
-    depth += 1
-    let outer = nestedHead
-    nestedHead = deferred.count
-    start()
-    nestedHead = outer
-    depth -= 1
-  }
-
-  /// Calls `resumed` of `node` with an empty stack, later in this turn or, if the turn is spent, in the next.
-  func `defer`(_ node: OperatorNode, _ token: Int) {
-    deferrals &+= 1
-    deferred.append((node, token))
-  }
-
-  /// Calls `resumed` of `node` again, which has run before a step upstream of it.
-  func waitLonger(_ node: OperatorNode) {
-    waits &+= 1
-    self.defer(node, 0)
-  }
-
-  /// The deferred steps of `node`: positions in the queue and tokens.
-  func deferrals(of node: OperatorNode) -> [(position: Int, token: Int)] {
-    guard deferredHead < deferred.count else { return [] }
-    return (deferredHead..<deferred.count).compactMap {
-      deferred[$0].node === node ? ($0 - deferredHead, deferred[$0].token) : nil
-    }
-  }
-
-  /// Wakes `target` in its own turn. Nodes use `OperatorNode.wake`, which cancels timers at their end.
-  package func schedule(at deadline: Instant, _ target: any TimerTarget, _ token: Int) -> Wake {
-    timers.schedule(at: deadline, target, token)
-  }
-
-  package func unschedule(_ wake: Wake) { timers.cancel(wake) }
-
-  package func wake(at deadline: Instant, _ target: any TimerTarget, _ token: Int = 0) -> Wake {
-    timers.schedule(at: deadline, target, token)
-  }
-
-  package func cancel(_ wake: Wake) { timers.cancel(wake) }
-
-  func pending(_ wake: Wake) -> TimerQueue.Pending? { timers.pending(wake) }
-
-  /// Schedules a timer of a saved state under its old number.
-  func reschedule(at deadline: Instant, _ number: UInt64, _ target: any TimerTarget, _ token: Int) -> Wake {
-    timers.schedule(at: deadline, number, target, token)
-  }
-
-  /// The number of the last scheduled timer; it only grows.
-  var lastTimer: UInt64 {
-    get { timers.last }
-    set { timers.last = newValue }
-  }
-
-  /// Reports that the wall clock was set, to sources that wait for a time of day. Call it in a turn.
-  package func clockWasSet() {
-    for waiting in clockWatchers where waiting.object != nil { waiting.object?.clockWasSet() }
-    clockWatchers.removeAll { $0.object == nil }
-  }
-
-  /// Notifies `source` from now on when the wall clock is set.
-  func watchClock(_ source: RunningSource) {
-    if clockWatchers.count >= watchersToSweep {
-      clockWatchers.removeAll { $0.object == nil }
-      watchersToSweep = max(16, 2 * clockWatchers.count)
-    }
-    clockWatchers.append(Weak(source))
-  }
-
-  /// The clock's current reading, not the turn's instant; for measuring only.
-  var instant: Instant { clock.now }
-
-  func releaseLater(_ object: AnyObject) { deferredReleases.append(object) }
-
-  /// Pauses the input; nests. Each call needs one ``resumeInput(_:)``.
-  package func pauseInput(_ pressure: Pressure) { inputPause.begin(pressure, at: now) }
-
-  package func resumeInput(_ pressure: Pressure) {
-    inputPause.end(pressure, at: now)
-    if inputPause.outputs == 0, timers.holdsSome { releaseTimers() }
-  }
-
-  /// Lets held timers fire. They are late because they were held, not because the process was stopped.
-  private func releaseTimers() {
-    timers.releaseHeld()
-    graceEnd = nil
-    graceGiven = now
-  }
-
-  /// How long the input has been paused, until `time`.
-  func timePaused(until time: Instant) -> TimeSpan { inputPause.time(until: time) }
-
-  /// Calls `body` with the deadline and the target of pending timers, of at most `limit`; returns whether these are all.
-  func visitTimers(limit: Int, _ body: (Instant, any TimerTarget) -> Void) -> Bool {
-    timers.visit(limit: limit, body)
   }
 }

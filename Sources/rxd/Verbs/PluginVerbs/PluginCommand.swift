@@ -41,7 +41,7 @@ struct PluginArgument: ParsableArguments {
       Console.printError("'\(path)' is not there")
       throw ExitStatus.noInput
     }
-    path = PluginOptions.absolute(path)
+    path = PluginDirectories.absolute(path)
     if path.hasSuffix(".so") { return PluginFile(path: path, directory: "") }
     return PluginFile(
       path: path, form: .program(arguments: arguments, isInterpreter: !file.contains("/")), directory: "")
@@ -59,7 +59,7 @@ struct PluginList: ParsableCommand {
   var format = List.Format.text
 
   func run() throws {
-    let directories = PluginOptions.directories(options.pluginDir)
+    let directories = PluginDirectories.directories(options.pluginDir)
     let plugins = LocalPlugins(asks: false, directories: directories)
     let found = plugins.installed().map { ($0, plugins.load($0)) }
     if format == .json {

@@ -73,14 +73,14 @@ struct PluginNew: ParsableCommand {
     }
     if let package {
       guard !package.contains("://") else { return .url(package) }
-      let path = PluginOptions.absolute(package)
+      let path = PluginDirectories.absolute(package)
       guard access(path + "/Package.swift", R_OK) == 0 else {
         Console.printError("'\(package)' has no Package.swift")
         throw ExitStatus.noInput
       }
       return .path(path)
     }
-    for directory in PluginOptions.directories([]) where directory.hasSuffix("/lib/rxd/plugins") {
+    for directory in PluginDirectories.directories([]) where directory.hasSuffix("/lib/rxd/plugins") {
       let path = directory.dropLast("/lib/rxd/plugins".count) + "/share/rxd/RxdPlugin"
       if access(path + "/Package.swift", R_OK) == 0 { return .path(String(path)) }
     }

@@ -56,7 +56,7 @@ struct PluginTest: ParsableCommand {
     if let timeout { suite.timeout = timeout.span }
     suite.components = Set(component)
     suite.given = parameters.map { ContractSuite.Given(kind: nil, yaml: $0) }
-    suite.files = files.map(PluginOptions.absolute)
+    suite.files = files.map(PluginDirectories.absolute)
     if let files, access(files, R_OK) != 0 {
       Console.printError("'\(files)' cannot be read: \(PosixError.text(errno))")
       throw ExitStatus.noInput
@@ -143,7 +143,7 @@ struct PluginHostVerb: ParsableCommand {
     options.contract = contract
     options.threads = max(1, min(64, threads))
     options.isTyped = typed
-    let plugin = PluginFile(path: PluginOptions.absolute(file), form: .native, directory: "")
+    let plugin = PluginFile(path: PluginDirectories.absolute(file), form: .native, directory: "")
     throw ExitCode(NativeBridge(plugin, options).run())
   }
 }
@@ -225,7 +225,7 @@ extension PluginFile {
     guard case .program(let arguments, let isInterpreter) = form else { return self }
     var found = self
     found.form = .program(
-      arguments: arguments.map { !$0.hasPrefix("-") && access($0, F_OK) == 0 ? PluginOptions.absolute($0) : $0 },
+      arguments: arguments.map { !$0.hasPrefix("-") && access($0, F_OK) == 0 ? PluginDirectories.absolute($0) : $0 },
       isInterpreter: isInterpreter)
     return found
   }

@@ -1,0 +1,46 @@
+/// A step that executes a command, as the command sees it: what it waits for, and its end.
+class CommandCaller: MultiInletNode {
+  /// The number that identifies it to the command.
+  final var serial: UInt64 = 0
+  /// How many of its executions wait or run.
+  final var pending = 0
+  /// Whether its events have ended.
+  final private(set) var inputEnded = false
+
+  // MARK: From the command
+
+  final func began() { pending += 1 }
+
+  final func pass(_ event: Event) { emit(event) }
+
+  /// A newer event has replaced this one, whose execution waited or was running.
+  final func superseded(_ event: OwnedEvent) {
+    event.keep(in: arena)
+    countSuperseded(event.event)
+    ended()
+  }
+
+  final func ended() {
+    pending -= 1
+    finishIfOver()
+  }
+
+  final override func complete() {
+    inputEnded = true
+    finishIfOver()
+  }
+
+  final func finishIfOver() {
+    if inputEnded, pending == 0 { finish() }
+  }
+
+  final override func save(_ state: inout StateWriter) {
+    state.write(serial)
+    state.write(inputEnded)
+  }
+
+  final override func restore(_ state: inout StateReader) throws(StateFault) {
+    serial = try state.read()
+    inputEnded = try state.read()
+  }
+}

@@ -1,0 +1,7 @@
+extension Batch {
+  /// Offers the event that a step has dropped on another thread to the samples of stopped events.
+  func offer(_ step: StepID, _ meters: Meters) {
+    guard let first = stopped.first(where: { $0.step == step }) else { return }
+    meters.offer(first.event.event.with(origin), .dropped, at: step)
+  }
+}

@@ -1,0 +1,137 @@
+extension Execution {
+  /// What an execution keeps on disk, and its last commit.
+  struct Commits {
+    /// Commits state and outbox; nil: nothing is kept.
+    var committer: Committer?
+    var options: DeliveryOptions?
+    /// The outbox row that is given to its sink at the moment, and the index of the event in it: the same whenever it is repeated.
+    var deliveredEvent: DeliveryID?
+    /// ``Execution/namesEvents``; nil: nobody has asked.
+    var namesEvents: Bool?
+    let last = LastCommit()
+    private var hasBegunLast = false
+    /// Called when nothing can answer any more, by the numbers of their holds.
+    private var callbacks: [Int: () -> Void] = [:]
+    private var lastNumber = 0
+    /// The last commit is under way, and the callbacks follow it.
+    private var isAwaited = false
+
+    /// False: the last commit has begun before.
+    mutating func beginLast() -> Bool {
+      defer { hasBegunLast = true }
+      return !hasBegunLast
+    }
+
+    mutating func addCallback(_ callback: @escaping () -> Void) -> Int {
+      lastNumber += 1
+      callbacks[lastNumber] = callback
+      return lastNumber
+    }
+
+    mutating func removeCallback(_ number: Int) { callbacks[number] = nil }
+
+    /// Whether callbacks wait that no commit is under way for; from now on one is.
+    mutating func beginWait() -> Bool {
+      guard !callbacks.isEmpty, !isAwaited else { return false }
+      isAwaited = true
+      return true
+    }
+
+    /// Takes the callbacks: the last commit is done.
+    mutating func takeCallbacks() -> [() -> Void] {
+      isAwaited = false
+      defer { callbacks = [:] }
+      return Array(callbacks.values)
+    }
+  }
+
+  var committer: Committer? { commits.committer }
+  /// The record of the event in hand, which outlives the process; nil: none is kept.
+  var inHand: InHand? { commits.options?.inHand }
+
+  /// Commits state, positions and outbox from the launch on. Call it before the launch.
+  package func commit(with options: DeliveryOptions) {
+    commits.options = options
+    let committer = Committer(self, options)
+    commits.committer = committer
+    committer.begin()
+    settings.keepsStateOnFailure = true
+    settings.acknowledgesOnDisk = true
+  }
+
+  /// Calls `done`, once, on any thread, when the last state of an execution that has ended, or was cancelled, is on the disk (``savedState``); at
+  /// once where nothing is kept. Called in a turn.
+  package func finishCommits(_ done: @escaping @Sendable () -> Void) {
+    commits.last.whenDone(done)
+    commitLast()
+  }
+
+  /// Commits the last state, once. It waits for nothing outside the graph: a client may wait for this commit. Without a state, or where sinks
+  /// could not write earlier events, a completed pipeline begins anew next time, and any other goes on from its last commit.
+  private func commitLast() {
+    guard commits.beginLast() else { return }
+    let last = commits.last
+    guard let committer else { return last.finish() }
+    let done: @Sendable () -> Void = { last.finish() }
+    if let parts = saved.parts, !hasLostEvents, committer.isDurable || !leavesUnsaved {
+      committer.finish(.replace(parts), done)
+    } else if saved.parts != nil, !hasLostEvents {
+      // After a crash the sources read again what only this process has.
+      committer.finish(.keep, done)
+    } else {
+      committer.finish(outcome == .completed && !isSuspended ? .clear : .keep, done)
+    }
+  }
+
+  /// Holds the execution (``hold()``) for clients that wait for answers. `callback` is called in a turn, once, when the graph has ended and its
+  /// last commit is on the disk: nothing can answer any more. ``endHold(_:)`` ends the hold.
+  package func hold(whenFinal callback: @escaping () -> Void) -> Int {
+    hold()
+    return commits.addCallback(callback)
+  }
+
+  package func endHold(_ number: Int) {
+    commits.removeCallback(number)
+    release()
+  }
+
+  /// Commits the last state as soon as the graph has ended, if clients wait for answers: the commit must not wait for them.
+  func commitForClients() {
+    guard outcome != nil, saved.draft == nil, sinkEnds.closing == 0, commits.beginWait() else { return }
+    let executor = executor
+    let execution = Weak(self)
+    finishCommits { executor.post { execution.object?.callFinalCallbacks() } }
+  }
+
+  private func callFinalCallbacks() {
+    for callback in commits.takeCallbacks() { callback() }
+  }
+
+  /// Whether a sink had taken events of this execution that it could not write when it ended: an older commit holds them.
+  package var hasLostEvents: Bool { committer != nil && tally.undelivered > 0 }
+
+  /// Whether a later execution goes on from the state of this one.
+  var keepsState: Bool { committer != nil }
+
+  /// Whether senders are answered when the effects of their events are on the disk.
+  package var answersAfterCommits: Bool { committer?.isDurable == true }
+
+  /// Whether sources name their events: an expression reads the names, or a sink without an outbox may repeat what it has sent after a crash.
+  package var namesEvents: Bool {
+    if let known = commits.namesEvents { return known }
+    let names =
+      plan.readsNames
+      || committer?.isDurable == false
+        && plan.sinks.contains { $0.component.namesDeliveries && plan.distinguishesEvents(at: $0) }
+    commits.namesEvents = names
+    return names
+  }
+
+  /// A number that no other store has; nil: nothing is kept on disk.
+  var storeIdentity: UInt64? { committer?.identity }
+
+  /// Calls `body` in this turn or, in durable delivery, in a later one, when the effects of this turn are on the disk.
+  package func whenCommitted(_ body: @escaping () -> Void) {
+    if let committer, committer.isDurable { committer.whenCommitted(body) } else { body() }
+  }
+}

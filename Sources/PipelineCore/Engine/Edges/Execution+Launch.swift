@@ -1,0 +1,119 @@
+extension Execution {
+  /// Wires the graph and starts the sources. Call it in a turn; `onEnd` is called once, in a turn.
+  ///
+  /// `state`: the result of ``saveState()`` of the same pipeline; everything continues from there. A step whose state
+  /// no longer fits starts empty, and ``refusals`` says why. `isMoved`: it comes from another version of the pipeline, which this one
+  /// replaces: the pipeline was not down, so ``Plan/whenLate`` does not apply. `estates`: what belongs to the state (``LeftState/estates``).
+  package func launch(
+    restoring state: [UInt8]? = nil, estates: [String: any SinkEstate] = [:], isMoved: Bool = false,
+    onEnd: @escaping (Outcome) -> Void
+  ) {
+    life.onEnd = onEnd
+    restored.inherited = estates
+    if let state {
+      restored.restoration = Restoration(state, plan, executor, isMoved: isMoved)
+      executor.restored(at: executor.now)
+    }
+    wirings.lastSubscription = restoration?.lastSubscription ?? 0
+    executor.lastTimer = restoration?.lastTimer ?? 0
+    named = plan.named.indices.map { SharedSignal(self, $0) }
+    errorsOutputs.named = plan.named.indices.map { _ in ErrorsSignal(self) }
+    if let restoration { for shared in named { shared.restore(restoration) } }
+    if let failure = pluginFailure { return unhandled(failure) }
+    wirings.isLaunching = true
+    let whole = enterWiring(topScope)
+    sinkEnds.open = plan.sinks.count
+    let comesAgain = restoration == nil ? [] : plan.sinksWhoseInputComesAgain
+    for (index, sink) in plan.sinks.enumerated() {
+      let nodeContext = NodeContext(
+        execution: self, step: sink.step, location: sink.location, scope: topScope, plan: nil,
+        edge: meters.edge(.none), segment: sink.segment, inputs: [])
+      let component = replacements.sinks?(sink.name) ?? sink.sink
+      let made = component.makeSink(nodeContext)
+      made.index = index
+      if let restoration {
+        made.outputComesAgain = hasOutbox(made, component) || comesAgain[index]
+        restore(made, sink, component, restoration)
+      }
+      let node = outbox(of: made, sink, component) ?? made
+      node.index = index
+      node.takesEvents = !plan.readsOnlyErrors(sink.input)
+      let isDrained = restoration?.status(sink) == .drained
+      let audit = settings.auditsSinks ? SinkAudit(node) : nil
+      sinks.append(
+        OpenSink(
+          node: node, upstream: NoSubscription.make(), errors: ErrorsSignal(self), isOpen: !isDrained,
+          audit: audit, persistence: component.persistence))
+      if isDrained { sinkEnds.open -= 1 } else if isDryRun { node.dryRun() } else { node.open() }
+      if outcome != nil {
+        leaveWiring(whole)
+        wirings.isLaunching = false
+        return
+      }
+    }
+    for (index, sink) in plan.sinks.enumerated() {
+      if let status = restoration?.status(sink), status != .open {
+        // The sink is completed when everything is wired.
+        let node = sinks[index].node
+        if status == .ended { whenWired { node.complete() } }
+        continue
+      }
+      var target: Downstream = sinks[index].audit ?? sinks[index].node
+      if outputLimit.left != nil {
+        let limited = LimitedInput(self, target, isExact: replacements.sinks?(sink.name) != nil)
+        outputLimit.inputs.append(limited)
+        target = limited
+      }
+      let upstream = subscribe(sink.input, topScope, to: target)
+      if sinks[index].node.hasEnded { upstream.cancel() } else { sinks[index].upstream = upstream }
+    }
+    for index in plan.rootSubscribers {
+      let reference = RootSubscriber.reference(plan.named[index].name)
+      let rootSubscriber = RootSubscriber(
+        self, hasEnded: restoration?.hasEnded(reference) ?? false,
+        isAwaited: plan.readsErrorsOfSinks(plan.named[index].body))
+      rootSubscribers.append(rootSubscriber)
+      if rootSubscriber.hasEnded { continue }
+      let signal = SignalPlan(.named(index), step: StepID(0), type: .dyn, reference: "\(reference).signal")
+      rootSubscriber.signal = signal
+      rootSubscriber.upstream = subscribe(signal, topScope, to: rootSubscriber)
+    }
+    for (number, tap) in taps.enumerated() { tap.connect(self, number) }
+    for shared in named { shared.launched() }
+    if let restoration { goOn(restoration) }
+    wirings.isLaunching = false
+    begin(whole)
+    takeOver()
+    completeErrors()
+    endIfOver()
+  }
+
+  /// The outbox of the sink of that name.
+  func outbox(of sink: String) -> OutboxSink? {
+    plan.sinks.firstIndex { $0.name == sink }.flatMap { sinks[$0].node as? OutboxSink }
+  }
+
+  /// The outbox of a sink; nil: the sink gets events in the turns.
+  private func outbox(of sink: RunningSink, _ plan: SinkPlan, _ component: any SinkComponent) -> OutboxSink? {
+    guard hasOutbox(sink, component), let committer, let options = commits.options else { return nil }
+    return OutboxSink(sink, plan, component, committer, options)
+  }
+
+  private func hasOutbox(_ sink: RunningSink, _ component: any SinkComponent) -> Bool {
+    committer != nil && commits.options?.isDurable == true && !component.answersEvents
+      && !plan.isBestEffort(sink.nodeContext.step)
+  }
+
+  /// Ends the restoration: everything runs again.
+  private func goOn(_ restoration: Restoration) {
+    restored.end(restoration)
+    if isDryRun {
+      restored.unreadable = restoration.unreadable
+      return
+    }
+    sources.sort()
+    for step in restoration.deferred.sorted(by: { $0.position < $1.position }) {
+      step.node.later(step.token)
+    }
+  }
+}

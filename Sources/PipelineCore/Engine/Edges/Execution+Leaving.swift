@@ -1,0 +1,30 @@
+/// What an execution leaves to the next one in this process, and takes over from the one before.
+extension Execution {
+  /// The state from which another execution in this process can continue; nil: there is none, or only that of an older commit.
+  package var leftState: LeftState? { savedState.map { LeftState($0, saved.estates) } }
+
+  /// Leaves to the next execution what a sink has and has not saved. Called when the sink is suspended.
+  package func leave(_ estate: any SinkEstate, of step: StepID) { saved.estates[plan.steps[step.number].key] = estate }
+
+  /// Whether the execution before has left something of this sink.
+  package func hasEstate(of step: StepID) -> Bool { names(of: step).contains { restored.inherited[$0] != nil } }
+
+  /// What the execution before has left of this sink; nil: nothing, or it was taken before.
+  package func takeEstate(of step: StepID) -> (any SinkEstate)? {
+    for name in names(of: step) { if let estate = restored.inherited.removeValue(forKey: name) { return estate } }
+    return nil
+  }
+
+  /// The key of a step, then those that it had before.
+  private func names(of step: StepID) -> [String] {
+    [plan.steps[step.number].key] + plan.steps[step.number].formerKeys
+  }
+
+  /// The settings of a step.
+  package func settings(of step: StepID) -> StepSettingsID {
+    StepSettingsID(plan.steps[step.number].fingerprint, settings.insertedValues)
+  }
+
+  /// Whether the saved state lacks events that nobody sends again: only the next version in this process has them.
+  var leavesUnsaved: Bool { saved.estates.values.contains { $0.unsaved > 0 } }
+}

@@ -1,0 +1,199 @@
+/// What is decided about an execution before its launch, and what it shares and remembers.
+extension Execution {
+  package struct Settings {
+    /// Whether sinks acknowledge what they write to files only when it is on the disk, whatever their `sync` says: where states are kept on
+    /// disk, which must not be ahead of the files.
+    package var acknowledgesOnDisk = false
+    /// Whether every source gives what is there once (``SourceComponent/once``).
+    package var runsOnce = false
+    /// Whether a failure leaves a ``Execution/savedState``: the failed signal starts anew there, everything else continues, and sources continue
+    /// after the events that they sent.
+    package var keepsStateOnFailure = false
+    /// A hash of the values and files that the pipeline file refers to, comparable within one process.
+    package var insertedValues = 0
+    /// Whether events of live sources may be only so far ahead of the clock: not where the clock is an arbitrary one.
+    package var boundsEventTime = true
+    /// Nothing opens and nothing starts: see ``Execution/dryRun(_:services:clock:restoring:)``.
+    package internal(set) var isDryRun = false
+    /// Whether every event that a sink takes is tracked until the sink has acknowledged it (``SinkAudit``). The default is true in debug builds.
+    package var auditsSinks = _isDebugAssertConfiguration()
+    /// Takes the report of a sink that does not acknowledge its events; nil: it is logged.
+    package var reportSink: ((String) -> Void)?
+  }
+
+  /// Sources and sinks in place of those of the plan: in tests, and sinks where they only print.
+  package struct Replacements {
+    /// Of named sources.
+    package var sources: ((String) -> (any SourceComponent)?)?
+    /// Of sources, by their signals in the plan.
+    package var origins: ((SignalPlan) -> (any SourceComponent)?)?
+    /// Of sources that are not replaced by name, including inner ones.
+    package var others: ((any SourceComponent) -> any SourceComponent)?
+    package var sinks: ((String) -> (any SinkComponent)?)?
+  }
+
+  /// How sources read.
+  package struct Reading: Sendable {
+    package var placement = Placement.auto
+    /// The largest read, in bytes; nil: the source decides. For tests.
+    package var blockBytes: Int?
+    /// All decoding threads of an input start at once, and run its stage. For tests.
+    package var startsAllThreads = false
+    /// The number of blocks that a ``ParallelStage`` has encoded.
+    package internal(set) var encodedBlocks = 0
+  }
+
+  /// How many events the sinks may receive together.
+  package struct OutputLimit {
+    /// How many are left; nil: there is no limit.
+    package var left: Int?
+    /// The sinks have received the last one.
+    var isReached = false
+    var inputs: [LimitedInput] = []
+  }
+
+  /// How it began and how it ends.
+  struct Life {
+    /// Everything that was wired at the launch has started.
+    var hasBegun = false
+    /// Called when it has, see ``Execution/whenBegun(_:)``.
+    var takeovers: [() -> Void] = []
+    /// Called after them, see ``Execution/whenTakenOver(_:)``.
+    var lastTakeovers: [() -> Void] = []
+    /// The sources have been stopped; a new source ends at once.
+    fileprivate(set) var isStopping = false
+    /// The sources are being stopped right now.
+    var isDraining = false
+    /// Set while the pipeline is being suspended.
+    var suspension: Suspension?
+    /// The pipeline has been suspended; only sinks still finish.
+    var isSuspended = false
+    /// How many activities outside the graph must end before `onEnd` is called.
+    var holds = 0
+    var onEnd: (Outcome) -> Void = { _ in }
+    /// Nil: it runs.
+    var outcome: Outcome?
+    var pauses = Pauses()
+  }
+
+  /// Nodes that wait before they subscribe again.
+  struct Pauses {
+    /// Numbered in the order in which the waits began.
+    private var waiting: [ObjectIdentifier: (number: UInt64, node: any Pausing)] = [:]
+    private var last: UInt64 = 0
+
+    mutating func begin(_ node: any Pausing) {
+      last &+= 1
+      waiting[ObjectIdentifier(node)] = (last, node)
+    }
+
+    mutating func end(_ node: any Pausing) { waiting[ObjectIdentifier(node)] = nil }
+
+    /// In the order in which the waits began.
+    var nodes: [any Pausing] { waiting.values.sorted { $0.number < $1.number }.map(\.node) }
+  }
+
+  /// The state that an execution was launched with.
+  struct RestoredState {
+    /// Set while the graph is rebuilt from it.
+    var restoration: Restoration?
+    private(set) var refusals: [Diagnostic] = []
+    private(set) var steps: [String]?
+    /// The parts of the file that go on from what the state has under their former names.
+    private(set) var renamed: [FormerName] = []
+    /// What sinks of the execution before have left, by their keys.
+    var inherited: [String: any SinkEstate] = [:]
+    /// Why a dry run could use nothing of it.
+    var unreadable: Diagnostic?
+
+    /// The graph has been rebuilt.
+    mutating func end(_ restoration: Restoration) {
+      self.restoration = nil
+      refusals = restoration.refusals
+      steps = restoration.kept
+      renamed = restoration.renamed
+    }
+  }
+
+  /// The state that was saved last.
+  package struct SavedParts {
+    /// How many bytes of its own each step wrote.
+    package internal(set) var sizes: [StepID: Int] = [:]
+    /// The parts that could not be saved, with the reasons.
+    package internal(set) var faults: [Diagnostic] = []
+    /// The state from which another execution can continue.
+    var parts: SavedState?
+    /// What sinks leave as it is to an execution that goes on from that state, by the keys of their steps.
+    package internal(set) var estates: [String: any SinkEstate] = [:]
+    /// The size of the state, in bytes.
+    var size = 0
+    /// The state at the moment of failure, until the end of that turn.
+    var draft: StateDraft?
+  }
+
+  /// What all nodes of a step, or all frames of a projection, have in common.
+  struct SharedParts {
+    /// The slots of projections that several frames share.
+    var banks: [ObjectIdentifier: SlotBank] = [:]
+    /// The results of ``NodeContext/meeting(_:)``, which are the same for all instances of a step.
+    var meetings: [StepID: (meets: Bool, precedence: Int)] = [:]
+    var warnings = StepWarnings()
+  }
+
+  /// What was logged, so that it is not logged again and again.
+  struct StepWarnings {
+    /// Reasons that were logged once: by step and code and, for conditions, by path.
+    private var logged: Set<String> = []
+    /// The last warning of each step that may repeat, and how many were suppressed since.
+    private var last: [StepID: (at: Instant, hidden: Int)] = [:]
+    /// The most reasons that are remembered.
+    var isFull: Bool { logged.count >= 1000 }
+
+    /// Whether this reason was not logged before; from now on it was.
+    mutating func isNew(_ reason: String) -> Bool { logged.insert(reason).inserted }
+
+    /// How many warnings of the step were suppressed before this one; nil: this one is, too.
+    mutating func hidden(of step: StepID, at now: Instant) -> Int? {
+      if let before = last[step], now < before.at + TimeSpan.seconds(60) {
+        last[step]?.hidden += 1
+        return nil
+      }
+      let hidden = last[step]?.hidden ?? 0
+      last[step] = (at: now, hidden: 0)
+      return hidden
+    }
+  }
+
+  // MARK: What others see of the parts
+
+  /// How it ended; nil: it has not.
+  package var outcome: Outcome? { life.outcome }
+  /// The sources have been stopped; a new source ends at once.
+  package var isStopping: Bool { life.isStopping }
+  /// The sources are being stopped right now.
+  var isDraining: Bool { life.isDraining }
+  /// The pipeline has been suspended; only sinks still finish.
+  package var isSuspended: Bool { life.isSuspended }
+  /// Everything that was wired at the launch has started.
+  package var hasBegun: Bool { life.hasBegun }
+  /// The graph has ended or is suspended; only sinks may still finish.
+  var isOver: Bool { outcome != nil || life.isSuspended }
+  package var isDryRun: Bool { settings.isDryRun }
+  /// Set while the graph is rebuilt from a saved state.
+  var restoration: Restoration? { restored.restoration }
+  /// The parts of the restored state that could not be used, with the reasons.
+  package var refusals: [Diagnostic] { restored.refusals }
+  /// The names of the steps that go on from the restored state; nil: there was none.
+  package var restoredSteps: [String]? { restored.steps }
+  /// The parts of the file that go on from what the restored state has under their former names.
+  package var renamed: [FormerName] { restored.renamed }
+  /// The state from which another execution can continue: set when this one was suspended, or failed with
+  /// ``Settings/keepsStateOnFailure`` set.
+  package var savedState: [UInt8]? { saved.parts?.bytes }
+
+  /// Stops the sources for good: steps hold no events back any more.
+  func stopsForGood() {
+    life.isStopping = true
+    executor.holdsBack = false
+  }
+}

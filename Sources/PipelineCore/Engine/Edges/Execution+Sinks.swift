@@ -1,0 +1,40 @@
+extension Execution {
+  /// Which sinks are open, and which wait for their writers.
+  struct SinkEnds {
+    /// How many have not drained.
+    var open = 0
+    /// How many wait for their writers (``RunningSink/closeBeside(_:then:)``). What they have written and lost is known after that: neither the
+    /// last commit nor the end comes before.
+    var closing = 0
+    /// Called when an execution that was cancelled has none of these any more.
+    var onCancelled: (() -> Void)?
+    /// Those that finish because no state has the events that they hold.
+    var finishing: FinishingSinks?
+  }
+
+  // MARK: Reports of sinks
+
+  func sinkDrained(_ index: Int) {
+    guard sinks[index].isOpen else { return }
+    if let fault = sinks[index].audit?.finalFault() { report(fault) }
+    sinks[index].isOpen = false
+    sinks[index].upstream.cancel()
+    sinkEnds.open -= 1
+    if !wirings.isLaunching, !isOver { sinks[index].errors.complete() }
+    endIfOver()
+    if !wirings.isLaunching, !isOver { completeErrors() }
+  }
+
+  func sinkFailed(_ index: Int, _ failure: SignalFailure) {
+    guard sinks[index].isOpen else { return }
+    end(.failed(failure))
+  }
+
+  /// A failure reached a sink: nothing has handled it, so the pipeline ends.
+  package func unhandled(_ failure: SignalFailure) { end(.failed(failure)) }
+
+  /// Reports a sink that does not acknowledge its events.
+  func report(_ fault: String) {
+    if let report = settings.reportSink { report(fault) } else { services.log(.error, "sink", fault) }
+  }
+}

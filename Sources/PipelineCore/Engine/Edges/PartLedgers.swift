@@ -1,0 +1,98 @@
+/// The positions of a source whose input has parts that come and go: containers, partitions of a broker.
+///
+/// A part that is assigned to this source has a ``PositionLedger`` of its own and an *epoch*, a number that is used once. It is taken back in
+/// one of two ways:
+///
+/// - ``revoke(_:)``: somebody else goes on where this source ends. Nothing more is taken from the part, but what turns have taken is still
+///   under way: its acknowledged position advances, and is what may be committed, until ``settled(_:)`` is true or ``lose(_:)`` gives up.
+/// - ``lose(_:)``: somebody else may have begun already. Nothing of it is committed any more, whatever is acknowledged later.
+///
+/// An acknowledgement counts for the epoch in which its piece began, so a late one never moves the position of a part that was assigned anew.
+/// Used in turns of the source; acknowledgements come on any thread.
+package final class PartLedgers<Position: Sendable> {
+  /// One assignment of a part.
+  package struct Epoch: Hashable, Sendable {
+    fileprivate let number: Int
+  }
+
+  private struct Part {
+    var name: String
+    var ledger: PositionLedger<Position>
+    /// The position behind the last event that was sent.
+    var taken: Position
+    var isRevoked = false
+  }
+
+  private var parts: [Epoch: Part] = [:]
+  private var current: [String: Epoch] = [:]
+  private var last = 0
+
+  package init() {}
+
+  /// Assigns a part, which is read from that position on. An earlier assignment of it that nobody has taken back is lost.
+  @discardableResult
+  package func assign(_ name: String, at position: Position) -> Epoch {
+    if let earlier = current[name] { lose(earlier) }
+    last += 1
+    let epoch = Epoch(number: last)
+    current[name] = epoch
+    parts[epoch] = Part(name: name, ledger: PositionLedger(position), taken: position)
+    return epoch
+  }
+
+  /// The assignment of that part; nil if there is none.
+  package func epoch(of name: String) -> Epoch? { current[name] }
+
+  /// The names of the assigned parts, in the order of their assignment.
+  package var names: [String] { current.sorted { $0.value.number < $1.value.number }.map(\.key) }
+
+  /// The ledger of an assigned part, for ``RunningSource/beginPiece(of:endingAt:)``; nil: nothing more may be taken from it.
+  package func ledger(_ epoch: Epoch) -> PositionLedger<Position>? {
+    guard let part = parts[epoch], !part.isRevoked else { return nil }
+    return part.ledger
+  }
+
+  /// The position behind the last event of that part that was sent; nil if the part is lost.
+  package func taken(_ epoch: Epoch) -> Position? { parts[epoch]?.taken }
+
+  /// All before `position` has been sent.
+  package func take(_ epoch: Epoch, to position: Position) { parts[epoch]?.taken = position }
+
+  /// The part is taken back in order.
+  package func revoke(_ epoch: Epoch) {
+    guard let name = parts[epoch]?.name else { return }
+    parts[epoch]?.isRevoked = true
+    if current[name] == epoch { current[name] = nil }
+  }
+
+  /// Whether everything that was taken from the part has been acknowledged; a lost part is settled.
+  package func settled(_ epoch: Epoch) -> Bool { parts[epoch].map { $0.ledger.outstanding == 0 } ?? true }
+
+  /// The part belongs to somebody else.
+  package func lose(_ epoch: Epoch) {
+    guard let part = parts.removeValue(forKey: epoch) else { return }
+    if current[part.name] == epoch { current[part.name] = nil }
+  }
+
+  /// What may be committed: the position up to which each part is acknowledged, of assigned ones and of revoked ones that are not lost.
+  /// Where a revoked part was assigned anew, the new assignment counts.
+  package var acknowledged: [String: Position] { positions(\.ledger.acknowledged) }
+
+  /// The positions behind the last events that were sent, of the same parts.
+  package var taken: [String: Position] { positions(\.taken) }
+
+  private func positions(_ position: (Part) -> Position) -> [String: Position] {
+    var found: [String: Position] = [:]
+    for (epoch, part) in parts.sorted(by: { $0.key.number < $1.key.number })
+    where !part.isRevoked || current[part.name] == nil {
+      _ = epoch
+      found[part.name] = position(part)
+    }
+    return found
+  }
+
+  /// Forgets revoked parts of which nothing is under way.
+  package func forgetSettled() {
+    for (epoch, part) in parts where part.isRevoked && part.ledger.outstanding == 0 { parts[epoch] = nil }
+  }
+}

@@ -1,0 +1,56 @@
+/// The sources of an execution that run, and what is left of those that have ended.
+struct RunningSources {
+  private(set) var running: [RunningSource] = []
+  /// When `running` has more elements, the ended sources are removed.
+  private var limit = 64
+  /// Sources with a position that were closed in this turn. A failure in this turn still saves their positions.
+  private(set) var justClosed: [RunningSource] = []
+  /// Sources that have ended and whose last pieces may not be acknowledged.
+  private var unacknowledged: [() -> Bool] = []
+  /// When `unacknowledged` has as many elements, the acknowledged ones are removed.
+  private var unacknowledgedLimit = 16
+  /// Record the ends of the pieces of this turn.
+  var pieceEnds: [() -> Void] = []
+
+  mutating func add(_ source: RunningSource) {
+    running.append(source)
+    // Doubles the limit, so that many open sources cost each no more than few do.
+    if running.count > limit {
+      running.removeAll { $0.isClosed }
+      limit = max(64, 2 * running.count)
+    }
+  }
+
+  mutating func forget(_ source: RunningSource) {
+    if let index = running.lastIndex(where: { $0 === source }) { running.remove(at: index) }
+  }
+
+  /// In the order in which they were made.
+  mutating func sort() { running.sort { $0.serial < $1.serial } }
+
+  /// Takes all that run: none does any more. The caller releases them.
+  mutating func takeAll() -> [RunningSource] {
+    defer { running = [] }
+    return running
+  }
+
+  mutating func closed(_ source: RunningSource) { justClosed.append(source) }
+
+  /// Takes the sources that were closed in the turn that has ended. The caller releases them.
+  mutating func takeClosed() -> [RunningSource] {
+    defer { justClosed = [] }
+    return justClosed
+  }
+
+  mutating func ended(_ isAcknowledged: @escaping () -> Bool) {
+    // A sweep at each end would be quadratic: of many sources that end in one turn, none is acknowledged before the turn ends.
+    if unacknowledged.count >= unacknowledgedLimit {
+      unacknowledged.removeAll { $0() }
+      unacknowledgedLimit = max(16, unacknowledged.count * 2)
+    }
+    unacknowledged.append(isAcknowledged)
+  }
+
+  /// Whether a source has ended and not everything that it sent is acknowledged.
+  var hasUnacknowledgedEnd: Bool { unacknowledged.contains { !$0() } }
+}

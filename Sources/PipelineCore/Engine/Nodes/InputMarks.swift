@@ -1,0 +1,45 @@
+/// The watermarks of a node's inputs, and the times of the events for which its inner signals run or which wait for one: the node's own watermark is
+/// the smallest of all of them.
+final class InputMarks {
+  /// By input. An input that does not count is always at its end.
+  private var marks: [Int64]
+  /// The times that hold the watermark back.
+  private var holds = TimerQueue()
+  private let target = Hold()
+  /// The watermark that was sent last.
+  private var sent = EventTime.unknown
+
+  /// - Parameter counting: How many of the first of the inputs count.
+  init(inputs: Int, counting: Int) {
+    marks = (0..<inputs).map { $0 < counting ? EventTime.unknown : EventTime.end }
+  }
+
+  /// Stands for all holds, none of which comes due.
+  private final class Hold: TimerTarget {
+    func woke(_ token: Int) {}
+  }
+
+  /// Holds the watermark at `time`.
+  func hold(at time: Int64) -> Wake { holds.schedule(at: Instant(nanoseconds: time), target, 0) }
+
+  /// Ends a hold; the caller passes the watermark on when what the held event has caused is sent.
+  func release(_ hold: inout Wake) {
+    holds.cancel(hold)
+    hold = .none
+  }
+
+  /// Sets the watermark of an input. Returns the watermark to send on, if that moves.
+  func set(_ time: Int64, of input: Int) -> Int64? {
+    if marks.indices.contains(input) { marks[input] = time }
+    return next()
+  }
+
+  /// The watermark to send on, if it has moved since it was last sent.
+  func next() -> Int64? {
+    let lowest = min(marks.min() ?? EventTime.end, holds.next?.nanoseconds ?? EventTime.end)
+    // After being idle, an input goes on where it was.
+    guard lowest != sent, lowest > sent || sent == EventTime.idle else { return nil }
+    sent = lowest
+    return lowest
+  }
+}

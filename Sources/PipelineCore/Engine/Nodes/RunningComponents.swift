@@ -1,0 +1,52 @@
+// What runs of a component. A plan knows what the component declares.
+
+/// A component that starts a signal.
+public protocol SourceComponent: SourceDeclaration {
+  /// The source that sends the existing input once and then completes: a file up to its current end, or the answer to
+  /// one request. Nil: the source waits for events from others and has no end.
+  var once: (any SourceComponent)? { get }
+  /// The positions up to which a saved state has read, decoded from what `save` of its nodes wrote. Empty: the source
+  /// has no position, or the position is unknown.
+  static func savedPositions(_ state: inout StateReader) throws(StateFault) -> [SavedPosition]
+  /// Makes the running source for one subscription; it starts with ``RunningSource/begin()``.
+  func makeSource(_ nodeContext: NodeContext, downstream: Downstream) -> RunningSource
+}
+
+extension SourceComponent {
+  public var once: (any SourceComponent)? { nil }
+  public static func savedPositions(_ state: inout StateReader) throws(StateFault) -> [SavedPosition] { [] }
+}
+
+/// A step of a chain, or a combination of signals.
+public protocol OperatorComponent: OperatorDeclaration {
+  /// Makes the running step for one subscription, whose events go to `downstream`.
+  func makeNode(_ nodeContext: NodeContext, downstream: Downstream) -> OperatorNode
+}
+
+/// A step that answers each event at once with at most one event, and needs nothing but the event: neighbouring steps
+/// of this kind are fused. A ``LateStep`` also sends later or at the end.
+public protocol FusableOperator: OperatorComponent, FusableDeclaration {
+  /// Makes the running step for one subscription.
+  func makeStep() -> FusedStep
+  /// Makes the step of a further chain equal to the one that contains `first`: the two may share what does not change.
+  func makeStep(beside first: FusedStep) -> FusedStep
+}
+
+extension FusableOperator {
+  public func makeStep(beside first: FusedStep) -> FusedStep { makeStep() }
+}
+
+/// A component of `commands:`, which works on demand.
+package protocol CommandComponent: OperatorComponent {
+  /// Its index in ``Plan/named``.
+  var index: Int { get set }
+}
+
+/// Combines the signals that its key lists; starts a signal and is not a step: `merge: [a, b]`.
+package protocol CombiningOperator: OperatorComponent, CombiningDeclaration {}
+
+/// A component that ends a signal.
+public protocol SinkComponent: SinkDeclaration {
+  /// Makes the running sink.
+  func makeSink(_ nodeContext: NodeContext) -> RunningSink
+}

@@ -1,0 +1,77 @@
+/// Control work that was taken from the mailbox and has had no turn yet, and how long other kinds have waited for it.
+struct ControlWork {
+  var work: [Executor.Work] = []
+  /// The first that has had no turn.
+  var head = 0
+  /// How many turns in a row were control work, or timers, while input may have waited.
+  var row = 0
+  var timerRow = 0
+}
+
+/// Which timers come before input that waits, and which after it.
+struct TimerGrace {
+  /// Timers that were due before this instant come first, however many they are: those of a restored state.
+  var restoredAt = Instant(nanoseconds: .min)
+  /// See ``Executor/graceOfTimers``.
+  var span: TimeSpan?
+  /// Timers wait until this instant.
+  var end: Instant?
+  /// Timers that were due before this instant have waited already.
+  var given = Instant(nanoseconds: .min)
+}
+
+/// How long a turn may last.
+struct TurnBudget {
+  var limits = TurnLimits()
+  /// How many events are granted after a read of the clock: about as many as take ``TurnLimits/checkInterval``.
+  var stride = 8
+  var lastCheck = Instant(nanoseconds: 0)
+  var end = Instant(nanoseconds: 0)
+  /// When another pipeline needs the thread: turns end soon after this instant.
+  var bound = Instant.distantFuture
+  var eventsLeft = 0
+  /// How many events were granted at the last check.
+  var granted = 0
+  var isSpent = false
+}
+
+/// The queue of steps that must not run on the stack of their caller.
+struct DeferredSteps {
+  var steps: [(node: OperatorNode, token: Int)] = []
+  /// The first that has not run.
+  var head = 0
+  /// Where the steps begin that the innermost start of sources has deferred and may run; those before wait for outer events.
+  var nestedHead = Int.max
+  /// The nodes whose steps are on the stack, the innermost last.
+  var resuming: [OperatorNode] = []
+  /// How many steps have ever been deferred.
+  var deferrals: UInt64 = 0
+  /// How many of these were by a step that ran too early: a step upstream of it has yet to run.
+  var waits: UInt64 = 0
+  /// See ``Executor/drain``.
+  var drain: UInt64 = 0
+  /// How many steps and starts of sources are on the stack.
+  var depth = 0
+  /// A sink had paused the input before this turn: the steps wait.
+  var isLonger = false
+}
+
+/// The sources that are told when the wall clock is set.
+struct ClockWatchers {
+  private var waiting: [Weak<RunningSource>] = []
+  /// When there are more, the freed ones are removed.
+  private var limit = 16
+
+  var sources: [RunningSource] { waiting.compactMap(\.object) }
+
+  mutating func add(_ source: RunningSource) {
+    if waiting.count >= limit {
+      sweep()
+      limit = max(16, 2 * waiting.count)
+    }
+    waiting.append(Weak(source))
+  }
+
+  /// Forgets those that are freed.
+  mutating func sweep() { waiting.removeAll { $0.object == nil } }
+}

@@ -1,0 +1,19 @@
+/// Points in the event time of a stream, in nanoseconds since 1970.
+package enum EventTime {
+  /// No time is known: of an event, that it has none; of a stream, that nothing has come yet.
+  package static let unknown = Int64.min
+  /// Everything so far is complete, because no event is expected before the next one comes.
+  package static let idle = Int64.max - 1
+  /// Everything is complete: no event comes any more.
+  package static let end = Int64.max
+  /// Times outside this range are rejected, so that sums of times and spans cannot overflow.
+  package static let range = -(Int64(1) << 62)...(Int64(1) << 62)
+
+  /// A timestamp in nanoseconds; nil: it is none, or out of range.
+  package static func nanoseconds(_ value: Value) -> Int64? {
+    guard value.is(.timestamp) else { return nil }
+    let (scaled, overflow) = value.asInt.multipliedReportingOverflow(by: 1_000_000_000)
+    guard !overflow, range.contains(scaled) else { return nil }
+    return scaled &+ Int64(value.length)
+  }
+}

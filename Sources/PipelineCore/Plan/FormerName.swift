@@ -1,0 +1,21 @@
+/// `movedFrom` beside a named source, signal, command or sink: the name under which an earlier version of the file has it.
+package struct FormerName: Sendable {
+  /// The name now, and before.
+  package var name: String
+  package var former: String
+  package var isSink: Bool
+  /// `source`, `signal`, `command`, `sink`.
+  package var kind: String
+  /// The location of the former name.
+  package var location: SourceLocation
+
+  /// The saved state has nothing of either name.
+  package var isUnknown: Diagnostic {
+    Diagnostic(
+      .stateRefused, "the saved state has no \(kind) '\(former)', so '\(name)' starts empty", at: location,
+      help: "Name the \(kind) as it was called when the state was saved, or remove 'movedFrom'")
+  }
+
+  /// The prefix of the keys of the steps of such a part.
+  static func prefix(_ name: String, isSink: Bool) -> String { isSink ? "sinks.\(name)/" : "\(name)/" }
+}

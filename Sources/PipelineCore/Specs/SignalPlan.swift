@@ -1,0 +1,143 @@
+/// A signal in the plan: a reference, or steps with the signals that they receive.
+///
+/// Every walk over a plan sees signals this way, whatever their kind: the kind is how the steps run together (``SignalWork``).
+public final class SignalPlan: Sendable {
+  /// What a signal without steps refers to.
+  package enum Origin: Hashable, Sendable {
+    /// The named source or signal with this index in `Plan.named`.
+    case named(Int)
+    case errors(ErrorsOwner)
+    /// The input that the enclosing node feeds: the origin of a chain parameter.
+    case input
+  }
+
+  /// A step of a signal: a source or an operator.
+  package struct Step: Sendable {
+    package let id: StepID
+    package let component: any Component
+    /// The signals and chains in its parameters, in their order.
+    package let inner: [SignalPlan]
+    /// The reading of the event that it shares with steps beside it, from 0.
+    let reading: Int
+
+    init(_ id: StepID, _ component: any Component, reading: Int = 0) {
+      self.id = id
+      self.component = component
+      self.reading = reading
+      inner = component.innerPlans
+    }
+  }
+
+  /// Nil: it has steps.
+  package let origin: Origin?
+  /// How its steps run; nil: it is a reference.
+  let work: (any SignalWork)?
+  /// Its steps in the order in which an event passes them.
+  package let steps: [Step]
+  /// The signals that the first step receives; the first is the chain's.
+  package let inputs: [SignalPlan]
+  /// The step, if it is a source.
+  package let source: (any SourceDeclaration)?
+  /// Its first step; of a reference, that of the signal it names.
+  package let step: StepID
+  package let type: EventType
+  /// Whether its events have event time.
+  let isTimed: Bool
+  /// The edge of the plan over which its events go. Set when the plan is made, never after.
+  nonisolated(unsafe) var edge = EdgeID.none
+  /// The key of a reference in a saved state; unique in the plan.
+  let reference: String
+  /// How many nodes with `settle` are in a row up to here.
+  let settling: Int
+
+  /// A placeholder for a missing signal.
+  static let nothing = SignalPlan(.input, step: StepID(0), type: .dyn)
+
+  init(_ origin: Origin, step: StepID, type: EventType, reference: String = "", settling: Int = 0) {
+    self.origin = origin
+    work = nil
+    steps = []
+    inputs = []
+    source = nil
+    self.step = step
+    self.type = type
+    isTimed = type.isTimed
+    self.reference = reference
+    self.settling = settling
+  }
+
+  init(_ work: any SignalWork, inputs: [SignalPlan] = [], step: StepID, type: EventType) {
+    origin = nil
+    self.work = work
+    steps = work.steps(from: step)
+    self.inputs = inputs
+    source = steps[0].component as? any SourceDeclaration
+    self.step = step
+    self.type = type
+    isTimed = type.isTimed
+    reference = ""
+    let upstream = (inputs + steps.flatMap(\.inner)).map(\.settling).max() ?? 0
+    settling = upstream + (steps.contains { ($0.component as? any OperatorDeclaration)?.settles == true } ? 1 : 0)
+  }
+}
+
+extension SignalPlan {
+  /// The signals and chains in the parameters of its steps.
+  package var inner: [SignalPlan] { steps.flatMap(\.inner) }
+
+  private var firstOperator: (any OperatorDeclaration.Type)? {
+    steps.first.flatMap { Swift.type(of: $0.component) as? any OperatorDeclaration.Type }
+  }
+
+  /// Whether no file names its step: drawings show its first input in its place.
+  var isHidden: Bool { firstOperator?.isHidden ?? false }
+  /// Whether its inputs run for others, not for it.
+  var onlyListens: Bool { firstOperator?.onlyListens ?? false }
+
+  /// The inputs that its events come from.
+  var feeding: ArraySlice<SignalPlan> { isHidden ? inputs.prefix(1) : inputs[...] }
+
+  /// Whether the signal begins with the input that the node around a chain feeds.
+  var isFed: Bool { origin == .input || inputs.count == 1 && inputs[0].isFed }
+
+  /// Whether its events are made outside of the scope in which it is read.
+  var isShared: Bool { origin != nil && origin != .input }
+
+  /// The source itself, or the source that the signal starts with if it defines one in place.
+  var ownSource: SignalPlan? { source != nil ? self : inputs.first?.ownSource }
+
+  /// Visits the references among the signal, its inputs and its inner signals; `isLate`: they may be subscribed after the start of what the
+  /// signal belongs to, or repeatedly.
+  func forEachReference(isLate: Bool = false, _ body: (Origin, _ isLate: Bool) -> Void) {
+    if let origin { return body(origin, isLate) }
+    if onlyListens { return }
+    let isLater = isLate || firstOperator?.subscribesAgain ?? false
+    for input in inputs { input.forEachReference(isLate: isLater, body) }
+    for signal in inner { signal.forEachReference(isLate: true, body) }
+  }
+}
+
+/// The owner of an errors output, by its index in the plan: a source, a signal, a command, or a sink.
+package enum ErrorsOwner: Hashable, Sendable {
+  case named(Int)
+  case sink(Int)
+}
+
+/// How the steps of a signal run. Each kind of signal is one type of the engine (``RunnableWork``); nothing else knows the kinds.
+protocol SignalWork: AnyObject, Sendable {
+  /// At least one; `first`: the ID of the first one.
+  func steps(from first: StepID) -> [SignalPlan.Step]
+  /// What the expressions of its only step share; of several steps, nothing.
+  var segment: Segment { get }
+  /// What the node keeps beyond the process. Fused steps keep theirs themselves.
+  var persistence: Persistence { get }
+  /// Whether its steps are fused into one pass.
+  var isFused: Bool { get }
+  /// Whether what its steps send depends only on the event's value.
+  var isPure: Bool { get }
+}
+
+/// What runs of a sink, which only the engine knows (``RunnableSink``).
+protocol SinkWork: AnyObject, Sendable {
+  var component: any SinkDeclaration { get }
+}

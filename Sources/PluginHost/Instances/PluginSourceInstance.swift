@@ -1,0 +1,62 @@
+import PipelineCore
+
+/// A batch on its way to a turn. A batch that no turn takes, because the source or the pipeline has ended, is reported as failed, so its
+/// sender keeps it.
+final class SentBatch: @unchecked Sendable {
+  let batch: PluginSourceBatch
+  private let instance: any PluginSourceInstance
+  /// Set in the turn that takes it.
+  var isTaken = false
+
+  init(_ batch: PluginSourceBatch, of instance: any PluginSourceInstance) {
+    self.batch = batch
+    self.instance = instance
+  }
+
+  deinit {
+    if !isTaken, !batch.tokens.isEmpty { instance.acknowledge(batch.tokens, problem: "the source has ended before") }
+  }
+}
+
+/// Events that a source hands over together.
+struct PluginSourceBatch: @unchecked Sendable {
+  /// Valid while `owner` lives.
+  var events: [Value] = []
+  var owner: AnyObject?
+  /// The tokens of events whose acknowledgement the plugin wants.
+  var tokens: [UInt64] = []
+  /// The position behind the last event; nil: unchanged.
+  var position: [UInt8]?
+  /// Input that is not an event, and why; each comes before the event with its index.
+  var rejections: [(index: Int, input: [UInt8], message: String)] = []
+
+  var isEmpty: Bool { events.isEmpty && rejections.isEmpty && position == nil }
+}
+
+enum PluginSourceEnd: Sendable {
+  case complete
+  case failed(String, place: String)
+  /// It ended without being asked to, and is started again.
+  case died(String)
+  /// It cannot be opened with these parameters.
+  case refused(String, place: String)
+}
+
+/// A running instance of a source of a plugin.
+protocol PluginSourceInstance: AnyObject, Sendable {
+  func start(_ opening: PluginOpening, _ receiver: any PluginSourceReceiver)
+  /// Reports that everything the events with these tokens have caused is done, or has failed. From any thread.
+  func acknowledge(_ tokens: [UInt64], problem: String?)
+  /// Asks the source to send nothing more and to end.
+  func stop()
+  /// Ends the instance, which has ended by itself, as soon as everything that it has sent is acknowledged, or when nothing has been for 5 s.
+  func release()
+  /// Ends the instance; nothing more comes.
+  func close()
+}
+
+/// Receives batches and the end of a source. Called in turns.
+protocol PluginSourceReceiver: AnyObject {
+  func take(_ sent: SentBatch, of instance: any PluginSourceInstance)
+  func ended(_ end: PluginSourceEnd, of instance: any PluginSourceInstance)
+}

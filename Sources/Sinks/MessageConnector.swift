@@ -1,0 +1,286 @@
+import PipelineCore
+import Synchronization
+import Transport
+
+/// How messages are separated in a stream.
+enum SentFraming: String, ChoiceParameter {
+  case lines, nul, length, octets, none
+  var help: String {
+    switch self {
+    case .lines: "a line feed behind each"
+    case .nul: "a zero byte behind each; an event that contains one goes to the errors output"
+    case .length: "its length before it, a binary number of four bytes, the most significant first"
+    case .octets: "its length before it, in decimal digits and a space (RFC 6587)"
+    case .none: "nothing between them"
+    }
+  }
+
+  /// A message without its frame.
+  func message(in framed: UnsafeRawBufferPointer) -> UnsafeRawBufferPointer {
+    let head: Int
+    switch self {
+    case .none: return framed
+    case .lines, .nul: return UnsafeRawBufferPointer(rebasing: framed.dropLast())
+    case .length: head = 4
+    case .octets: head = (framed.firstIndex(of: UInt8(ascii: " ")) ?? -1) + 1
+    }
+    return UnsafeRawBufferPointer(rebasing: framed.dropFirst(head))
+  }
+}
+
+/// Sends each event as a message to a socket, a program or a WebSocket: encodes and frames events as they come.
+final class MessageConnector: StreamConnector {
+  struct Settings {
+    var place: SocketPlace
+    var options = SocketSender.Options()
+    /// The pauses between attempts to connect, or to start the program.
+    var attempts = Attempts(.milliseconds(100), most: .seconds(10))
+    /// In place of the socket.
+    var program: (call: ProgramCall, options: ProgramSender.Options)?
+    var encode: EncodeParameter
+    var framing = SentFraming.lines
+    /// The longest message, in bytes.
+    var maxMessage = Int.max
+    /// How many bytes may wait.
+    var queue = 16 << 20
+    /// In place of `encode`.
+    var syslog: SyslogEncoding?
+    /// In place of both.
+    var journal: JournalEncoding?
+    /// In place of the socket.
+    var webSocket: WebSocketTarget?
+  }
+
+  /// A server of WebSockets; no event is in its URL and headers.
+  struct WebSocketTarget {
+    var parameters: WebSocketParameters
+    var options: WebSocketSender.Options
+  }
+
+  /// Where the sender's notices go: to the log of the version that has the sender.
+  private final class Notices: Sendable {
+    private let write = Mutex<(@Sendable (Services.Level, String) -> Void)?>(nil)
+    func lead(_ write: @escaping @Sendable (Services.Level, String) -> Void) { self.write.withLock { $0 = write } }
+    func log(_ level: Services.Level, _ message: String) { write.withLock { $0 }?(level, message) }
+  }
+
+  let traits: DeliveryTraits
+  let messagesAreJSON: Bool
+  private let settings: Settings
+  private let framing: SentFraming
+  private let nodeContext: NodeContext
+  private let encoder: any EventEncoder
+  private let syslog: SyslogEncoder?
+  /// Its format ends each event with a line break of its own.
+  private let endsLines: Bool
+  private let encoded = OutputBuffer()
+  private var sender: (any MessageSender)?
+  private var notices = Notices()
+
+  init(_ settings: Settings, _ nodeContext: NodeContext) {
+    var settings = settings
+    settings.encode.options.terminated = false
+    // Receivers could not tell it from an event.
+    settings.encode.options.csv.header = false
+    self.settings = settings
+    self.nodeContext = nodeContext
+    framing = settings.place.isDatagram || settings.webSocket != nil ? .none : settings.framing
+    syslog = settings.syslog.map { SyslogEncoder($0) }
+    encoder =
+      syslog ?? settings.journal.map { JournalEncoder($0) as any EventEncoder } ?? settings.encode.makeEncoder()
+    let isEncoded = settings.syslog == nil && settings.journal == nil
+    endsLines = isEncoded && [.lines, .csv, .logfmt].contains(settings.encode.options.format)
+    messagesAreJSON = isEncoded && [.json, .ndjson].contains(settings.encode.options.format)
+    traits = DeliveryTraits(
+      streamTo: Self.words(settings), queueBytes: settings.queue, settings.attempts,
+      startsAtOnce: settings.program != nil)
+  }
+
+  private static func words(_ settings: Settings) -> DeliveryWords {
+    if let program = settings.program?.call.program {
+      return DeliveryWords(
+        "'\(program)'", recovered: "'\(program)' runs again", failure: "end", left: "'\(program)' had not read",
+        again: "starting it again")
+    }
+    // A URL may hold a secret.
+    let name = settings.webSocket == nil ? settings.place.text : "the server"
+    return DeliveryWords(name, recovered: "sending again")
+  }
+
+  // MARK: Messages
+
+  func append(_ event: Event, to block: OutputBuffer) throws(DeliveryRefusal) {
+    encoded.clear()
+    syslog?.now = nodeContext.execution.executor.wallTime
+    if let failure = encoder.append(event.value, to: encoded) {
+      throw DeliveryRefusal("the event cannot be written: \(failure)")
+    }
+    var bytes = encoded.bytes
+    if endsLines, bytes.last == 0x0A { bytes = UnsafeRawBufferPointer(rebasing: bytes.dropLast()) }
+    if endsLines, bytes.last == 0x0D { bytes = UnsafeRawBufferPointer(rebasing: bytes.dropLast()) }
+    try append(message: bytes, to: block)
+  }
+
+  func append(message bytes: UnsafeRawBufferPointer, to block: OutputBuffer) throws(DeliveryRefusal) {
+    if settings.webSocket?.options.isText == true, !UTF8Text.isValid(bytes) {
+      throw DeliveryRefusal("a text message must be UTF-8; 'type: binary' sends any bytes")
+    }
+    if bytes.count > settings.maxMessage {
+      throw DeliveryRefusal(
+        "the message has \(bytes.count) bytes, more than the \(settings.maxMessage) of a datagram")
+    }
+    switch framing {
+    case .lines:
+      block.append(bytes)
+      block.append(0x0A)
+    case .nul:
+      if bytes.contains(0) { throw DeliveryRefusal("the message contains a zero byte, which would end it") }
+      block.append(bytes)
+      block.append(0)
+    case .length:
+      for shift in stride(from: 24, through: 0, by: -8) {
+        block.append(UInt8(truncatingIfNeeded: bytes.count >> shift))
+      }
+      block.append(bytes)
+    case .octets:
+      block.append("\(bytes.count) ")
+      block.append(bytes)
+    case .none: block.append(bytes)
+    }
+  }
+
+  func message(in framed: UnsafeRawBufferPointer) -> UnsafeRawBufferPointer { framing.message(in: framed) }
+
+  // MARK: The connection
+
+  private func failure(_ message: String) -> SignalFailure {
+    SignalFailure(.sink, message, at: nodeContext.location)
+  }
+
+  private func leadNotices() {
+    let services = nodeContext.execution.services
+    let label = nodeContext.execution.plan.steps[nodeContext.step.number].label
+    notices.lead { services.log($0, label, $1) }
+  }
+
+  func start() -> SignalFailure? {
+    guard sender == nil else { return nil }
+    leadNotices()
+    let notices = notices
+    if let (call, options) = settings.program {
+      do throws(ProgramFailure) {
+        sender = try ProgramSender(call, options) { notice in
+          switch notice {
+          case .said(let level, let text): notices.log(level, text)
+          case .badEnd(let reason): notices.log(.warning, "'\(call.program)' \(reason)")
+          }
+        }
+      } catch {
+        return failure("'\(call.program)' \(error.message)")
+      }
+      return nil
+    }
+    let notify: @Sendable (SocketSender.Notice) -> Void = { notice in
+      switch notice {
+      case .fault(let reason): notices.log(.warning, reason)
+      case .moved: notices.log(.info, "the name of the receiver has another address now: connecting to that")
+      }
+    }
+    if let target = settings.webSocket { return start(target, notify) }
+    do throws(SocketFailure) {
+      sender = try SocketSender(settings.place, settings.options, notify: notify)
+      return nil
+    } catch {
+      return failure(error.message)
+    }
+  }
+
+  private func start(
+    _ target: WebSocketTarget, _ notify: @escaping @Sendable (SocketSender.Notice) -> Void
+  ) -> SignalFailure? {
+    if let fault = target.parameters.clientFault { return failure(fault) }
+    let frame = EventFrame.make(nodeContext)
+    frame.loadNothing()
+    let template = RequestTemplate(
+      method: "GET", url: target.parameters.url, headers: target.parameters.headers, body: TemplateParameter())
+    switch template.render(frame) {
+    case .failure(let failure): return self.failure(failure.message)
+    case .success(let request):
+      guard let place = WebSocketClient.Target(request.url) else {
+        return failure("'\(request.shownURL)' is no URL of a WebSocket")
+      }
+      var options = target.options
+      options.client.headers = request.headers
+      do throws(PosixError) {
+        sender = try WebSocketSender(place, options, by: nodeContext.execution.services.http, notify: notify)
+        return nil
+      } catch {
+        return failure(error.message)
+      }
+    }
+  }
+
+  /// Whether it can connect shows later: a receiver that is not there is waited for.
+  func dryRun() -> SignalFailure? {
+    if let call = settings.program?.call {
+      do throws(ProgramFailure) { _ = try ChildProgram.path(of: call) } catch {
+        return failure("'\(call.program)' \(error.message)")
+      }
+      return nil
+    }
+    if let target = settings.webSocket { return target.parameters.clientFault.map(failure) }
+    guard let tls = settings.options.tls else { return nil }
+    do throws(SocketFailure) { _ = try TLSContext(asking: tls) } catch { return failure(error.message) }
+    return nil
+  }
+
+  func open(_ answer: DeliveryAnswer) -> Bool {
+    guard let sender else {
+      answer.put(.impossible(failure("there is nothing to send with")))
+      return false
+    }
+    let (location, program) = (nodeContext.location, settings.program?.call.program)
+    @Sendable func text(_ reason: String) -> String { program.map { "'\($0)' \(reason)" } ?? reason }
+    sender.open { report in
+      switch report {
+      case .opened: answer.put(.answered())
+      case .passed(let count): answer.put(.passed(count))
+      case .refused(let reason): answer.put(.refusedNext(reason))
+      case .lost(let reason?, let pause): answer.put(.down(text(reason), after: pause))
+      case .lost(nil, pause: _): answer.put(.lost(after: .zero))
+      case .ended(let reason): answer.put(.impossible(SignalFailure(.sink, text(reason), at: location)))
+      }
+    }
+    return false
+  }
+
+  func send(_ blocks: [SentBlock]) { for block in blocks { sender?.send(block) } }
+
+  var connections: PipelineStatistics.Connections? { sender?.connections }
+
+  // MARK: The end
+
+  func goOn(with former: any StreamConnector) -> Bool {
+    guard let former = former as? MessageConnector, let sender = former.sender else { return false }
+    former.sender = nil
+    (self.sender, notices) = (sender, former.notices)
+    leadNotices()
+    return true
+  }
+
+  func finish(_ answer: DeliveryAnswer) -> Bool {
+    guard let sender else { return true }
+    sender.finish { answer.put(.answered()) }
+    return false
+  }
+
+  func retire() {
+    sender?.finish {}
+    sender = nil
+  }
+
+  func end() -> (accepted: Int, wait: @Sendable () -> Void) {
+    guard let sender = sender.take() else { return (0, {}) }
+    return (sender.cancel(), { sender.waitForEnd(within: .seconds(1)) })
+  }
+}

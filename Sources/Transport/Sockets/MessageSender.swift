@@ -1,0 +1,115 @@
+import PipelineCore
+
+/// Framed messages that are sent together.
+package struct SentBlock: Sendable {
+  package var bytes: [UInt8]
+  /// The end of each message, frame included.
+  package var ends: [Int]
+  /// How many of them, from the first, are not sent: they were answered for.
+  package var first: Int
+
+  package init(bytes: [UInt8], ends: [Int], first: Int = 0) {
+    self.bytes = bytes
+    self.ends = ends
+    self.first = first
+  }
+
+  /// How many messages are to be sent.
+  var count: Int { ends.count - first }
+  /// Where the message begins.
+  func start(_ message: Int) -> Int { message == 0 ? 0 : ends[message - 1] }
+}
+
+/// What a sender reports of the connection that it was asked for; nothing follows `lost` and `ended`.
+package enum SenderReport: Sendable, Equatable {
+  case opened
+  /// So many further messages, in order, are with the receiver.
+  case passed(Int)
+  /// The next message can never be sent, and why.
+  case refused(String)
+  /// The connection has ended, or was not made; the messages that were not reported are forgotten. `reason`: nil where nothing is known to be
+  /// wrong. `pause`: what the receiver asks for.
+  case lost(_ reason: String?, pause: TimeSpan? = nil)
+  /// Nothing can be sent, and no further attempt would help.
+  case ended(String)
+}
+
+/// Sends messages over one connection at a time, on a thread of its own. It keeps no more than it was given for that connection, and makes no
+/// other by itself.
+package protocol MessageSender: AnyObject, Sendable {
+  typealias Report = @Sendable (SenderReport) -> Void
+  /// Begins to connect. `report` is called on the sender's thread, never twice at once.
+  func open(_ report: @escaping Report)
+  /// Sends messages behind those that it has. Without a connection they are dropped.
+  func send(_ block: SentBlock)
+  /// Ends in good order, when all messages are sent; then calls `done`, on any thread.
+  func finish(_ done: @escaping @Sendable () -> Void)
+  /// Ends soon and reports nothing more. Returns how many further messages are on their way, because the system has them.
+  @discardableResult func cancel() -> Int
+  /// Waits until it has ended; false: the limit passed first.
+  @discardableResult func waitForEnd(within limit: TimeSpan) -> Bool
+  /// The counts of its connections; nil: it has none.
+  var connections: PipelineStatistics.Connections? { get }
+}
+
+/// What the owner of a sender and the sender's thread share.
+struct SenderState {
+  var queue: [SentBlock] = []
+  /// Of the connection that is wanted; nil: none is.
+  private(set) var report: MessageSender.Report?
+  /// The connection is to be made.
+  var isNew = false
+  /// How many messages the system has, of those that were not reported.
+  var accepted = 0
+  private(set) var isClosing = false
+  private(set) var isCancelled = false
+  private(set) var hasEnded = false
+  private var done: (@Sendable () -> Void)?
+
+  mutating func open(_ report: @escaping MessageSender.Report) {
+    guard !isCancelled, !hasEnded else { return }
+    (queue, accepted) = ([], 0)
+    self.report = report
+    isNew = true
+  }
+
+  mutating func send(_ block: SentBlock) { if report != nil { queue.append(block) } }
+
+  /// Returns what is to be called now.
+  mutating func finish(_ done: @escaping @Sendable () -> Void) -> (@Sendable () -> Void)? {
+    isClosing = true
+    if hasEnded { return done }
+    self.done = done
+    return nil
+  }
+
+  mutating func cancel() -> Int {
+    isCancelled = true
+    report = nil
+    queue = []
+    return accepted
+  }
+
+  /// Reports within the lock, so that nothing is reported after ``cancel()``.
+  mutating func pass(_ count: Int) {
+    guard count > 0 else { return }
+    accepted = max(0, accepted - count)
+    report?(.passed(count))
+  }
+
+  mutating func tell(_ what: SenderReport) { report?(what) }
+
+  /// The connection is over.
+  mutating func lose(_ what: SenderReport) {
+    let report = report
+    (self.report, queue, accepted, isNew) = (nil, [], 0, false)
+    report?(what)
+  }
+
+  /// The thread ends. Returns what is to be called.
+  mutating func end() -> (@Sendable () -> Void)? {
+    hasEnded = true
+    (report, queue) = (nil, [])
+    return done.take()
+  }
+}

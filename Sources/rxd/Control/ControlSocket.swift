@@ -1,0 +1,130 @@
+import Glibc
+import PipelineCore
+import PipelineRuntime
+import Transport
+
+/// The interface to a running process: HTTP/1.1 over a Unix socket.
+enum ControlSocket {
+  static let variable = "RXD_CONTROL_SOCKET"
+  static let name = "control.sock"
+  /// The path of the service's socket.
+  static let usual = "/run/rxd/control.sock"
+
+  /// Who has chosen the path of a socket.
+  enum Choice {
+    /// The command line or the environment: it must work.
+    case asked
+    /// The directory of the service manager, or of the state.
+    case given
+    /// rxd: it is there for convenience.
+    case usual
+  }
+
+  /// The path of a process's own socket; nil: it has none.
+  ///
+  /// - Parameters:
+  ///   - given: The path of the command line, `none` for no socket.
+  ///   - state: The state directory.
+  static func path(_ given: String?, state: String?) -> (path: String, choice: Choice)? {
+    if let asked = named(given) { return asked == "none" ? nil : (asked, .asked) }
+    if let directory = [runtimeDirectory, state].compactMap({ $0 }).first { return (file(in: directory), .given) }
+    return UserSockets.own().map { ($0, .usual) }
+  }
+
+  /// The places at which another process may have its socket.
+  struct Places {
+    /// Paths that are known; the first that exists counts.
+    var named: [String]
+    /// Whether processes may also be found at ``ControlSocket/usual``, and where users have theirs.
+    var hasUsual: Bool
+  }
+
+  static func places(_ given: String?, state: String?) -> Places {
+    if let asked = named(given) { return Places(named: [asked], hasUsual: false) }
+    return Places(named: [runtimeDirectory.map(file), state.map(file)].compactMap { $0 }, hasUsual: true)
+  }
+
+  private static func named(_ given: String?) -> String? {
+    [given, ProcessEnvironment[variable]].compactMap { $0 }.first { !$0.isEmpty }
+  }
+
+  /// The directory given by the service manager, which may name several; the first is the unit's.
+  private static var runtimeDirectory: String? {
+    ProcessEnvironment["RUNTIME_DIRECTORY"]?.split(separator: ":").first.map(String.init)
+  }
+
+  private static func file(in directory: String) -> String {
+    directory.hasSuffix("/") ? directory + name : "\(directory)/\(name)"
+  }
+
+  /// Serves the requests that come to `socket`. The network thread starts here, so this is called when the first client
+  /// connects.
+  ///
+  /// - Parameter mostBytes: The most bytes of a body.
+  static func serve(
+    _ socket: LocalSocket, mostBytes: Int, notify: @escaping @Sendable (HTTPServer.Notice) -> Void,
+    _ take: @escaping @Sendable (ControlRequest) -> Void
+  ) throws(HTTPServerFailure) {
+    var options = HTTPServer.Options()
+    options.maxHeaderBytes = 16 << 10
+    options.rules.maxConnections = 32
+    options.rules.maxBodyBytes = mostBytes
+    options.rules.maxBufferedBytes = 4 << 20
+    // A reload waits for sinks.
+    options.rules.replyTimeout = .seconds(600)
+    options.halfClosedTimeout = .seconds(600)
+    options.makesRoom = true
+    try HTTPServer(options: options).start(on: socket.descriptor, notify: notify) { take(ControlRequest($0)) }
+  }
+}
+
+/// One request to the control socket.
+struct ControlRequest: Sendable {
+  private let request: ServerRequest
+  let query: [String: String]
+  /// The interface that the request came by.
+  let entrance: Entrance
+  /// That of a session of the live page, kept until the answer has ended.
+  private let use: PageSessions.Use?
+
+  /// Where requests come in: over TCP only some things are served.
+  enum Entrance: Sendable { case socket, metrics, page }
+
+  init(_ request: ServerRequest, from entrance: Entrance = .socket, use: PageSessions.Use? = nil) {
+    self.request = request
+    self.entrance = entrance
+    self.use = use
+    query = Dictionary(request.query) { $1 }
+  }
+
+  var method: String { request.method }
+  var path: String { request.path }
+  var body: [UInt8] { Array(request.body.bytes) }
+  var bodyBytes: Int { request.body.bytes.count }
+  var accept: String? { request.header("accept") }
+  /// The answer is for a person to read.
+  var wantsText: Bool { query["format"] == "text" }
+  /// The text may have colours.
+  var wantsColors: Bool { query["colors"] == "true" }
+
+  /// All values of a name of the query, in their order.
+  func all(_ name: String) -> [String] { request.query.filter { $0.name == name }.map(\.value) }
+
+  /// Answers with a stream of lines. Nil: the client has left.
+  func stream(
+    _ type: String, room: Int = ResponseStream.room, closed: @escaping @Sendable () -> Void
+  ) -> ResponseStream? {
+    request.stream(status: 200, headers: [("Content-Type", type)], room: room) { [use] in
+      withExtendedLifetime(use) { closed() }
+    }
+  }
+
+  func answer(_ status: Int, _ body: JSONText, headers: [(name: String, value: String)] = []) {
+    request.reply.reply(
+      status: status, headers: [("Content-Type", "application/json")] + headers, body: Array((body.text + "\n").utf8))
+  }
+
+  func answer(_ status: Int, text: String, type: String = "text/plain; charset=utf-8") {
+    request.reply.reply(status: status, headers: [("Content-Type", type)], body: Array(text.utf8))
+  }
+}

@@ -1,0 +1,88 @@
+import CLinux
+import PipelineCore
+import PipelineRuntime
+import Synchronization
+import Transport
+
+/// The parts of the supervisor's state, each of which belongs to one thing that it does.
+extension Supervisor {
+  /// The messages of other threads; the supervisor's thread sleeps until one comes.
+  final class Mailbox: Sendable {
+    private let messages = Mutex<[Message]>([])
+    let wake: WakeEvent
+
+    init() throws(PosixError) { wake = try WakeEvent() }
+
+    /// From any thread.
+    func post(_ message: Message) {
+      messages.withLock { $0.append(message) }
+      wake.wake()
+    }
+
+    /// Takes the messages that have come since the last call.
+    func take() -> [Message] {
+      messages.withLock { box in
+        defer { box = [] }
+        return box
+      }
+    }
+  }
+
+  /// The end of the process.
+  struct Stopping {
+    /// Set: the process is stopping, and cancels what is left then.
+    var deadline: Instant?
+    /// When the first request came.
+    var since: Instant?
+    /// The time at which the log reports what the stop waits for.
+    var saysLeftAt: Instant?
+    /// The limit for stopping has passed.
+    var isCancelling = false
+  }
+
+  /// What reloads have come to, and how long they wait.
+  struct Reloads {
+    var last: ReloadVerdict? {
+      didSet { if let result = last?.result { counts[result.rawValue, default: 0] += 1 } }
+    }
+    /// The number of reloads by result.
+    private(set) var counts: [String: Int] = [:]
+    /// When listening sockets that were kept for new versions of their pipelines are closed.
+    var keepingEnd: Instant?
+    /// When the verdict no longer waits for stores that are being read.
+    var readingEnd: Instant?
+  }
+
+  /// What views of the process are made of, besides the counts of pipelines.
+  struct Views {
+    /// How many snapshots there have been.
+    var count = 0
+    let sourceLag = SourceLag()
+    var lagAges = LagAges()
+    var busyShares = BusyShares()
+  }
+
+  /// What happens by the clock.
+  struct Upkeep {
+    var watchdog: Watchdog?
+    var nextSummary: Instant?
+    /// When to free memory that only the start needed.
+    var forgetAt: Instant?
+    /// Readable when the wall clock has been set.
+    let clockWatch = rx_clock_watch()
+  }
+
+  /// The thread for what may wait for a disk.
+  struct Aside {
+    private let thread = WorkThread("rxd aside")
+    private var last = 0
+
+    /// The number of the next job.
+    mutating func next() -> Int {
+      last += 1
+      return last
+    }
+
+    func enqueue(_ job: @escaping @Sendable () -> Void) { thread.enqueue(job) }
+  }
+}
