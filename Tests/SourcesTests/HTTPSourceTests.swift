@@ -365,7 +365,7 @@ import Testing
     ("'http://169.254.169.254/'", "link-local"), ("'http://[fe80::1]/'", "link-local"),
     ("'http://2852039166/{{ event }}'", "link-local"), ("'http://0xa9.0xfe.0251.254/'", "link-local"),
     ("'http://169.254.169.254./'", "link-local"), ("'http://256.1.1.1/'", "no IPv4 address"),
-    ("'http://-a.example/'", "no host name"), ("'http://bücher.example/'", "beyond ASCII"),
+    ("'http://-a.example/'", "no host name"), ("'http://bücher.example/'", "outside ASCII"),
     ("'http://h.example/%zz'", "hexadecimal"), ("{ url: 'http://h.example/', proxy: 'ftp://p:1' }", "http://"),
     ("{ url: 'http://h.example/', proxy: 'http://u:secret@p:1' }", "password"),
     ("{ url: 'http://h.example/', proxy: 'http://p:99999' }", "port"),
