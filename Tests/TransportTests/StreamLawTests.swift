@@ -60,7 +60,7 @@ import Testing
     trial.pipeline.settle()
     #expect(stream.received == texts(1...5))
     #expect(trial.source.feed.outcomes == [0: .acknowledged, 1: .acknowledged])
-    #expect(trial.logged("the receiver takes messages again, after 1 failure in 1s") == (reason != nil))
+    #expect(trial.logged("the receiver takes messages again, after 1 failure in 2s") == (reason != nil))
     // Nobody connects while nothing is to be sent.
     stream.lose()
     trial.pipeline.run(until: .seconds(100))
@@ -145,7 +145,7 @@ import Testing
     trial.pipeline.inTurn { $0.execution.cancel() }
     trial.pipeline.settle()
     #expect(trial.pipeline.counters.sent == 2)
-    #expect(trial.logged("the receiver had not taken \(taken - 2) events when the pipeline ended"))
+    #expect(trial.logged("the receiver had not taken \(taken - 2) events when the pipeline ended") != readsErrors)
     #expect(trial.pipeline.counters.undelivered + trial.pipeline.counters.rejected == UInt64(taken - 2))
     #expect(trial.rejected.count == (readsErrors ? taken - 2 : 0))
     #expect(stream.link?.isEnded == true)
