@@ -1,6 +1,9 @@
 internal import DequeModule
 import PipelineCore
 
+/// The memory of a waiting event beside its bytes.
+let deliveryItemBytes = 320
+
 /// A waiting event: its encoded form, and the event in case it is rejected. Or a block of messages of a stream (``StreamConnector``).
 public struct DeliveryItem {
   /// What ``DeliveryConnector/encode(_:)`` has made of it.

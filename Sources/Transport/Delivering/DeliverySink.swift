@@ -11,8 +11,6 @@ enum Waking {
 
 /// Stands for the opening among the numbers of batches.
 let openingBatch = -1
-/// The memory of a waiting event beside its bytes.
-let deliveryItemBytes = 320
 
 /// A sink that delivers events in batches through a connector.
 ///
