@@ -245,7 +245,7 @@ struct ControlSocketTests {
 
     try folder.write("c.sock", "precious")
     let refused = try Rxd.run("run", file, "--control-socket", socket)
-    #expect(refused.status == 74 && refused.errors.contains("no socket"), "\(refused.errors)")
+    #expect(refused.status == 74 && refused.errors.contains("not a socket"), "\(refused.errors)")
     #expect(try String(contentsOfFile: socket, encoding: .utf8) == "precious")
   }
 

@@ -270,7 +270,7 @@ struct ReloadTests {
     process.send(SIGHUP)
     let line = try process.errorLine(with: "not reloaded")
     #expect(line.contains(reason))
-    #expect(line.contains("runs on as it was"))
+    #expect(line.contains("goes on unchanged"))
     client.post("x\n")
     #expect(client.status() == 200)
     append("2\n", to: log)

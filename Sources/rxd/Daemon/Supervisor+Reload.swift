@@ -43,7 +43,7 @@ extension Supervisor {
       for diagnostic in diagnostics where diagnostic.severity == .error {
         log.write(.error, "", diagnostic.line, limited: false)
       }
-      let summary = "not reloaded: the files have errors, so the pipelines run on as they are"
+      let summary = "not reloaded: the files have errors, so the pipelines go on unchanged"
       logger.error("\(summary)")
       let verdict = ReloadVerdict(
         result: .refused, at: SystemClock.shared.wallTime, duration: now - started, diagnostics: diagnostics,
@@ -248,7 +248,7 @@ extension Supervisor {
       version.plan, services: services, clock: SystemClock.shared,
       restoring: slot.name == version.plan.name ? state : nil)
     logger.debug(
-      "tried the new version out in \((now - began).nanoseconds / 1000) us", metadata: ["pipeline": "\(slot.name)"])
+      "tried the new version in \((now - began).nanoseconds / 1000) us", metadata: ["pipeline": "\(slot.name)"])
     guard let failure = found.failure else { return false }
     refuse(slot, failure)
     return true
@@ -258,9 +258,9 @@ extension Supervisor {
   private func refuse(_ slot: PipelineSlot, _ failure: SignalFailure, isDecided: Bool = true) {
     let place = failure.location.map { " (\($0))" } ?? ""
     logger.error(
-      "not reloaded: \(failure.message)\(place); the pipeline runs on as it was",
+      "not reloaded: \(failure.message)\(place); the pipeline goes on unchanged",
       metadata: ["pipeline": "\(slot.name)"])
-    if isDecided { decide(slot, failed: "\(failure.message)\(place); the pipeline runs on as it was") }
+    if isDecided { decide(slot, failed: "\(failure.message)\(place); the pipeline goes on unchanged") }
   }
 
   private func suspend(_ slot: PipelineSlot, _ run: PipelineLaunch, for version: PipelineSlot.Version) {

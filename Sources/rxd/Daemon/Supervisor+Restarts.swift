@@ -14,7 +14,7 @@ extension Supervisor {
     var message = "failed: \(failure.reason); starting again in \(Self.shown(pause))"
     if !slot.hasLaunched, slot.restarts.mayCheck, pause > Self.longPause {
       slot.restarts.checkAt = now + Self.checkInterval
-      message += ", or as soon as nothing is in its way"
+      message += ", or as soon as nothing blocks it"
     }
     log.write(.error, slot.name, message, limited: pause < Self.longPause)
     decide(slot, failed: message)

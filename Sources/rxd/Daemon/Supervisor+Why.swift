@@ -185,10 +185,10 @@ struct WhyAnswer {
     let events = events
     var text = events.map { $0.text(bytes: asked.eventBytes, renderer) + "\n" }.joined()
     if events.isEmpty {
-      text += "No event that is kept fits.\n"
+      text += "No kept event matches.\n"
       if asked.condition != nil || asked.id != nil {
         text +=
-          "What is asked for has passed, was one of many, or has not come. 'rxd tap --where' shows the next one.\n"
+          "The event has passed, was one of many, or has not come. 'rxd tap --where' shows the next one.\n"
       }
     }
     if found > events.count { text += "\(Printable.count(found - events.count, "older event")) not shown (--limit)\n" }
@@ -196,7 +196,7 @@ struct WhyAnswer {
       text += "Not judged, because too large or because the condition failed: \(LiveRanking.events(unjudged))\n"
     }
     let several = pipelines.count > 1
-    if let refusal { text += "The last reload did not lead to the new files: \(refusal)\n" }
+    if let refusal { text += "The last reload was rejected: \(refusal)\n" }
     for pipeline in pipelines {
       if let reason = pipeline.failure?["reason"]?.asText {
         text += "`\(pipeline.name)` does not run: \(reason)\n"

@@ -253,10 +253,10 @@ final class Supervisor {
         }
       case .cancelled(let counters, let state):
         release(id, slot, run, counters)
-        if let state { slot.saved = state } else { slot.loss = "its sinks were not done within the limit" }
+        if let state { slot.saved = state } else { slot.loss = "its sinks did not finish within the limit" }
         if slot.state == .draining {
           logger.warning(
-            "cancelled: it was not done within the limit", metadata: ["pipeline": "\(slot.name)"])
+            "cancelled: it did not finish within the limit", metadata: ["pipeline": "\(slot.name)"])
         }
         proceed(slot)
       }
