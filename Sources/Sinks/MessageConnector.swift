@@ -8,7 +8,7 @@ enum SentFraming: String, ChoiceParameter {
   var help: String {
     switch self {
     case .lines: "a line feed behind each"
-    case .nul: "a zero byte behind each; an event that contains one goes to the errors output"
+    case .nul: "a zero byte after each; an event that contains one goes to the errors output"
     case .length: "its length before it, a binary number of four bytes, the most significant first"
     case .octets: "its length before it, in decimal digits and a space (RFC 6587)"
     case .none: "nothing between them"

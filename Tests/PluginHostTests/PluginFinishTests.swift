@@ -91,7 +91,7 @@ import Testing
       """, plugins: PluginFixtures.plugins)
     pipeline.run()
     #expect(pipeline.probe().events.count == 4)
-    #expect(pipeline.log.count { $0.contains("behind the end of its output") } == 1, "\(pipeline.log)")
+    #expect(pipeline.log.count { $0.contains("after the end of its output") } == 1, "\(pipeline.log)")
   }
 
   // MARK: The input

@@ -241,7 +241,7 @@ import Testing
       ("garbage", "print('hello', flush=True)", "standard error): hello"),
       ("number", "print('7', flush=True)", "standard error): 7"),
       ("stranger", "say({'id': 99, 'events': []})", "answered 99, which is not the next one"),
-      ("unknown", "say({'greeting': 1})", "a frame that the contract does not have"),
+      ("unknown", "say({'greeting': 1})", "a frame that the contract does not define"),
       ("long", "print('\"' + 'a' * (17 << 20) + '\"', flush=True)", "a frame of more than 16 MiB"),
       ("wrong", "say({'id': f['id'], 'events': 5})", "'events' is no list"),
     ])

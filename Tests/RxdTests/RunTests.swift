@@ -435,7 +435,7 @@ struct RunTests {
     #expect(outcome.lines == ["one", "two"])
     let wrong = try String(contentsOfFile: folder.path + "/wrong", encoding: .utf8).split(separator: "\n")
     #expect(wrong.count == 2 && wrong.allSatisfy { $0.contains("RX526") })
-    #expect(wrong.first?.contains("more than the system takes") == true, "\(wrong.first?.suffix(400) ?? "")")
+    #expect(wrong.first?.contains("more than the system accepts") == true, "\(wrong.first?.suffix(400) ?? "")")
     #expect(wrong.last?.contains("NUL") == true)
   }
 

@@ -213,7 +213,7 @@ struct StateVerbTests {
     try follow(["1", "2"], expecting: "2")
     try fillOutbox()
     let taken = try rxd("state", "rename", "send", "tail")
-    #expect(taken.status == 1 && taken.errors.contains("keeps something already"))
+    #expect(taken.status == 1 && taken.errors.contains("has stored data already"))
     let moved = try rxd("state", "rename", "send", "mail")
     #expect(moved.status == 0)
     #expect(moved.output.contains("3 events to deliver"), "\(moved.output)\(moved.errors)")

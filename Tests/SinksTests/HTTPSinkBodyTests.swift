@@ -214,7 +214,7 @@ import Testing
     #expect(alone.failure?.message == "POST answered 200: AccessDenied")
     let unknown = try pipeline("answer: '\"perhaps\"'", errors: false) { _, _ in ScriptedHTTP.status(200) }
     unknown.run()
-    #expect(unknown.failure?.message.contains("'answer' made 'perhaps' of it") == true)
+    #expect(unknown.failure?.message.contains("'answer' gave 'perhaps'") == true)
     // It counts nothing as taken that nobody has said to be taken.
     let partial = try pipeline("answer: '\"partial\"'", errors: false) { _, _ in ScriptedHTTP.status(200) }
     partial.run()

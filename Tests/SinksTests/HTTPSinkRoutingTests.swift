@@ -299,7 +299,7 @@ import Testing
     ("url: 'http://a/', partial: responses.body", "responses"),
     (
       "url: 'http://a/', auth: { oauth2: { tokenURL: 'ftp://x', clientID: a, clientSecret: b } }",
-      "no URL of http or https"
+      "not an http or https URL"
     ),
     (
       "url: 'http://a/', auth: { oauth2: { tokenURL: 'http://u:p@x/', clientID: a, clientSecret: b } }",

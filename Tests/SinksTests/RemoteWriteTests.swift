@@ -99,7 +99,7 @@ import Testing
     #expect(values(metric("n", "counter", -1, relative: true)) == ["the counter 'n' would fall by 1.0"])
     #expect(
       values(metric("h", "histogram", 0.5)) == ["h_bucket{1} 1.0", "h_bucket{+Inf} 1.0", "h_sum 0.5", "h_count 1.0"])
-    #expect(values(metric("x", "vague", 1)).first?.contains("which Prometheus has no form for") == true)
+    #expect(values(metric("x", "vague", 1)).first?.contains("which Prometheus does not have") == true)
     _ = values(metric("o", "counter", 1, relative: true))
     #expect(values(metric("p", "counter", 1, relative: true)).first?.contains("'maxSeries' allows") == true)
   }

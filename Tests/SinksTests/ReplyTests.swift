@@ -515,7 +515,7 @@ import Transport
         """)
     }
     #expect(complaints("") == [])
-    #expect(complaints(", cold: true").first?.contains("makes it anew") == true)
+    #expect(complaints(", cold: true").first?.contains("creates it again") == true)
   }
 
   @Test(arguments: [

@@ -151,7 +151,7 @@ import Transport
     let second = try watch("include: ['b*']", restoring: state)
     put("1", to: "b")
     expect(second, [#"["created","b","file",1]"#])
-    #expect(second.log.contains { $0.contains("begins anew") })
+    #expect(second.log.contains { $0.contains("starts empty") })
   }
 
   // MARK: Bounds

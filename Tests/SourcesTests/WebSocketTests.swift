@@ -98,7 +98,7 @@ import Testing
     }
     let pipeline = try source("url: 'ws://127.0.0.1:\(server.port)/', reconnect: 1ms")
     pipeline.run(within: .seconds(30)) {
-      pipeline.log.contains { $0.contains("Sec-WebSocket-Accept is wrong; connecting again") }
+      pipeline.log.contains { $0.contains("a wrong Sec-WebSocket-Accept; connecting again") }
     }
     end(pipeline)
     server.stop()
@@ -367,7 +367,7 @@ import Testing
     ("listen: 1, send: x", "'send' of 'webSocket' has no effect without 'url'"),
     ("listen: '0.0.0.0:1'", "would serve every client"),
     ("listen: 1, path: x", "no request has the path"), ("listen: 1, origins: [a]", "no origin"),
-    ("listen: 1, subprotocols: ['a b']", "no name of a subprotocol"),
+    ("listen: 1, subprotocols: ['a b']", "not the name of a subprotocol"),
     ("url: 'ws://h/', reconnect: 2m", "longer than 'maxReconnect'"),
   ]) func mistakesAreFound(_ parameters: String, _ message: String) {
     let found = PipelineText.complaints(

@@ -149,7 +149,7 @@ import Transport
     try log.write(to: URL(fileURLWithPath: left + "-wal"))
     let lines = lines
     let again = try DiskStore(left) { level, message in lines.add("\(level): \(message)") }
-    #expect(lines.all.contains { $0.contains("is damaged behind") } == (what == "changed"), "\(lines.all)")
+    #expect(lines.all.contains { $0.contains("is damaged after") } == (what == "changed"), "\(lines.all)")
     let rows = again.backlogs["out"]?.rows ?? 0
     #expect(what == "whole" ? rows == 20 : rows < 20)
   }

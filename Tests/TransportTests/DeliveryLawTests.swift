@@ -431,7 +431,7 @@ import Testing
         first.pipeline.settle()
       }
       let second = try DeliveryTrial(
-        destination, name: first.name, restoring: state, estates: first.pipeline.execution.estates,
+        destination, name: first.name, restoring: state, estates: first.pipeline.execution.saved.estates,
         delivery: options())
       #expect(second.pipeline.execution.refusals.isEmpty)
       second.send(values(9...10), as: 1)
@@ -477,7 +477,7 @@ import Testing
       #expect(first.pipeline.outcome == .completed)
       store.holdsReads = true
       let second = try DeliveryTrial(
-        destination, name: first.name, restoring: store.disk.state, estates: first.pipeline.execution.estates,
+        destination, name: first.name, restoring: store.disk.state, estates: first.pipeline.execution.saved.estates,
         delivery: DeliveryOptions(store: store, isDurable: true))
       let open = destination.underWay
       #expect(open.count == 3)
@@ -515,7 +515,7 @@ import Testing
       let texts = TextSink()
       let second = try DeliveryTrial(
         destination, name: first.name, sink: texts, restoring: first.pipeline.execution.savedState,
-        estates: first.pipeline.execution.estates)
+        estates: first.pipeline.execution.saved.estates)
       second.pipeline.run(until: .seconds(10))
       #expect(destination.underWay.isEmpty && destination.calls.count == 1)
       #expect(texts.delivered == values(1...5))

@@ -205,7 +205,7 @@ import Testing
       stream.pass(1)
       let second = try trial(
         stream, name: first.name, restoring: isDurable ? store.disk.state : saved,
-        estates: first.pipeline.execution.estates, delivery: options())
+        estates: first.pipeline.execution.saved.estates, delivery: options())
       #expect(second.pipeline.execution.refusals.isEmpty)
       second.send([20], as: 9)
       #expect(stream.links.count == 1 && stream.link?.isEnded == false)
@@ -238,7 +238,7 @@ import Testing
       let other = ScriptedStream()
       let second = try trial(
         other, frame: "|", name: first.name, host: "other.example", restoring: saved,
-        estates: first.pipeline.execution.estates)
+        estates: first.pipeline.execution.saved.estates)
       second.send([9], as: 2)
       stream.pass(passes, of: old)
       second.pipeline.settle()
@@ -267,7 +267,7 @@ import Testing
       let first = try trial(stream)
       let saved = suspend(first)
       let second = try trial(
-        stream, name: first.name, restoring: saved, estates: first.pipeline.execution.estates)
+        stream, name: first.name, restoring: saved, estates: first.pipeline.execution.saved.estates)
       #expect(stream.links.isEmpty)
       second.send([1])
       #expect(stream.link?.given == ["1;"])

@@ -51,7 +51,7 @@ extension Diagnostic.Code {
   package static let functionExample = Diagnostic.Code(
     "RX368", "An example of a function is a condition that calls it and holds.")
   package static let eventTimeEnded = Diagnostic.Code(
-    "RX643", "A window goes by the clock behind a step that keeps no event time.", severity: .warning)
+    "RX643", "A window goes by the clock after a step that keeps no event time.", severity: .warning)
   static let compile: [Diagnostic.Code] = [
     .sectionWithoutEngine, .signalsTooDeep, .schemaType, .schemaFile, .schemaPart,
     .addressInUseTwice, .unansweredRequests, .limitTooSmall, .aggregateMisplaced, .raisedDelivery,

@@ -125,7 +125,7 @@ public struct Binder {
       Diagnostic(
         .eventTimeEnded, "this '\(what)' goes by the clock: what '\(step)' sends has no event time", at: location,
         notes: [.init("event time ends here", at: place)],
-        help: "Give the events a time behind that step ('eventTime: EXPRESSION'), or write 'clock: true'"))
+        help: "Give the events a time after that step ('eventTime: EXPRESSION'), or write 'clock: true'"))
   }
 
   /// The command that the component executes.

@@ -32,14 +32,14 @@ extension Collection where Element == DeliveryItem {
 }
 
 /// Knows the frames of messages in a block.
-package protocol MessageFraming: AnyObject {
+package protocol BlockFraming: AnyObject {
   /// A message without its frame.
   func message(in framed: UnsafeRawBufferPointer) -> UnsafeRawBufferPointer
   /// Whether a message is the event as JSON.
   var messagesAreJSON: Bool { get }
 }
 
-extension MessageFraming {
+extension BlockFraming {
   /// The event of a message without its frame, for the errors output: the event itself if the message is JSON, otherwise its text. Valid until the
   /// end of the turn.
   func event(of message: UnsafeRawBufferPointer, in arena: Arena) -> Event {
@@ -60,9 +60,9 @@ final class DeliveryBlock {
   /// How many messages have been answered for: they pass in order.
   var first = 0
   /// Whose frames they have.
-  let framer: any MessageFraming
+  let framer: any BlockFraming
 
-  init(_ bytes: [UInt8], _ ends: [Int], framer: any MessageFraming) {
+  init(_ bytes: [UInt8], _ ends: [Int], framer: any BlockFraming) {
     self.bytes = bytes
     self.ends = ends
     self.framer = framer

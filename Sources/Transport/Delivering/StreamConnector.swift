@@ -5,7 +5,7 @@ import PipelineCore
 ///
 /// The outcomes of all blocks come to the answer of ``DeliveryConnector/open(_:)``, in the order of the messages: ``DeliveryOutcome/passed(_:)`` and
 /// ``DeliveryOutcome/refusedNext(_:)``.
-package protocol StreamConnector: DeliveryConnector, MessageFraming {
+package protocol StreamConnector: DeliveryConnector, BlockFraming {
   /// Prepares what can be wrong before the first event. Returns why nothing can ever be sent.
   func start() -> SignalFailure?
   /// Appends the message of an event, with its frame. Appends nothing if it throws.

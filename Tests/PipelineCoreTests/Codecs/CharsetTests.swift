@@ -127,7 +127,7 @@ import Testing
   @Test func names() {
     for (name, message) in [
       ("utf-61", "there is no charset 'utf-61'"), ("x//TRANSLIT", "there is no charset"),
-      ("utf-32", "'utf-32' is no extension of ASCII"),
+      ("utf-32", "'utf-32' does not extend ASCII"),
     ] {
       #expect {
         _ = try Charset(name)
