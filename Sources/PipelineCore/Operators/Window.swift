@@ -56,8 +56,9 @@ struct Window: FusableOperator, TimedOperator {
       long as the common divisor, so 5 minutes every minute keep five sets of figures.
 
       The event is the list, or the result of `to` for `events`, `start` and `end` (by number and by session: the \
-      times of the first and the last event). Completion sends the open windows, also overlapping ones, the earliest \
-      first; an error drops them. An event beyond `max` goes to the errors output.
+      times of the first and the last event). Completion sends the open windows, also those that overlap, the \
+      earliest first; of windows that slide by the clock only the next, because later ones would repeat a part of it. An \
+      error drops them. An event beyond `max` goes to the errors output.
       """,
     parameters: [
       .init("every", \.every, primary: true, range: span, "The time from one window to the next."),

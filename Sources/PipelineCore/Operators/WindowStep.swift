@@ -277,7 +277,23 @@ extension Window {
     }
 
     override func complete(_ run: FusedRun) -> Value? {
-      while !kept.isEmpty, !isStopped { flush() }
+      if form.figures != nil {
+        while !kept.isEmpty, !isStopped { flush() }
+        return nil
+      }
+      // The lists of all windows are ends of one list.
+      let events = run.arena.elements(kept.count)
+      for (index, entry) in kept.enumerated() { events[index] = entry.event.value }
+      let walls = kept.map(\.wall)
+      held = 0
+      removeFirst(kept.count)
+      var first = 0
+      while first < walls.count, !isStopped {
+        let rest = UnsafeMutableBufferPointer(rebasing: events[first...])
+        let list = Value(kind: .list, pointer: rest.baseAddress, length: rest.count)
+        send(Content(list: list), from: walls[first], to: walls[walls.count - 1])
+        first += form.step
+      }
       return nil
     }
 
@@ -304,6 +320,8 @@ extension Window {
     private var timer = Wake.none
     /// The end of the window that the timer is for.
     private var end: Int64 = 0
+    /// The number of events since the last window was sent.
+    private var fresh = 0
 
     override var isFresh: Bool { kept.isEmpty && !timer.isSet }
 
@@ -338,6 +356,7 @@ extension Window {
         if let refusal = refusal(of: event, run) { return refusal }
         keep(Kept(at: at, wall: wall, event: form.held(event)))
       }
+      fresh += 1
       if !timer.isSet { setTimer(nextEnd) }
       return .keep
     }
@@ -355,6 +374,7 @@ extension Window {
         let rounds = kept.isEmpty ? (late.restored.nanoseconds &- end) / form.every : 0
         end = end &+ (rounds &+ 1) &* form.every
       }
+      fresh = eventCount
       if form.sendsEmpty || !kept.isEmpty { setTimer(end) }
     }
 
@@ -378,17 +398,20 @@ extension Window {
       let wall = run.executor.wallTime &- (now.nanoseconds &- closed)
       let window = window(closed)
       let events = content(window)
+      fresh = 0
       removeFirst(kept.firstIndex { $0.at >= closed &+ form.every &- form.length } ?? kept.count)
       if form.sendsEmpty || !kept.isEmpty { setTimer(closed &+ form.every) }
       if form.sendsEmpty || !window.isEmpty { send(events, from: wall &- form.length, to: wall) }
     }
 
-    override var nextOutput: Due? { kept.isEmpty ? nil : due(timer) }
+    override var nextOutput: Due? { fresh > 0 ? due(timer) : nil }
 
     override func sendNextOutput() { close() }
 
+    /// Sends the events since the last window as the next one would; later windows would only repeat a part of these.
     override func complete(_ run: FusedRun) -> Value? {
-      while !kept.isEmpty, !isStopped { close() }
+      if fresh > 0 { close() }
+      removeFirst(kept.count)
       return nil
     }
 
@@ -402,7 +425,7 @@ extension Window {
       state.write(Instant(nanoseconds: origin))
       state.write(timer)
       state.write(Instant(nanoseconds: end))
-      state.write(eventCount)
+      state.write(fresh)
     }
 
     override func restore(_ state: inout StateReader) throws(StateFault) {
@@ -410,8 +433,7 @@ extension Window {
       origin = try state.read(Instant.self).nanoseconds
       timer = try state.read()
       end = try state.read(Instant.self).nanoseconds
-      // Once the number of events since the last window.
-      _ = try state.read(in: 0...eventCount)
+      fresh = try state.read(in: 0...eventCount)
     }
   }
 

@@ -41,8 +41,6 @@ import Testing
     ("{ window: { gap: 7s, time: timestamp(event.t), to: int(end) } }", true),
     ("{ window: { gap: 7s, time: timestamp(event.t), lateness: 20s, aggregate: { n: count(), at: int(end) } } }", true),
     ("{ window: { every: 10ms, to: 'events.map(e, e.t)' } }", false),
-    ("{ window: { every: 4ms, length: 10ms, to: 'events.map(e, e.t)' } }", false),
-    ("{ window: { every: 4ms, length: 8ms, aggregate: { n: count() } } }", false),
     ("{ window: { gap: 7ms, to: 'events.map(e, e.t)' } }", false),
     ("{ window: { gap: 9ms, maxLength: 12ms, aggregate: { n: count() } } }", false),
     ("{ bufferWithTime: 9ms }, { map: 'event.map(e, e.t)' }", false),

@@ -73,6 +73,8 @@ final class Inlet: Downstream {
     current?.cancel()
   }
 
+  fileprivate func isOpenInput(_ input: Int) -> Bool { number == input && !hasEnded && isInput }
+
   /// Whether it is the inlet of the node's input with its number.
   fileprivate var isInput: Bool {
     node._withUnsafeGuaranteedRef { node in
@@ -302,6 +304,14 @@ class MultiInletNode: OperatorNode {
         executor.withEventTime(saved.time) { _ = attach(signal, saved.number, saved.scope) }
       }
     }
+    guard let marks else { return }
+    let open = self.inlets
+    for input in nodeContext.inputs.indices
+    where !isSubscribed(input) && !open.contains(where: { $0.isOpenInput(input) }) {
+      marks.close(input)
+    }
+    // Inputs that have ended send no watermark again.
+    execution.whenWired { [self] in move(marks.next()) }
   }
 
   /// An override must call `super.stop()`.

@@ -34,6 +34,9 @@ final class InputMarks {
     return next()
   }
 
+  /// After a restart: the input had ended before, or has yet to begin.
+  func close(_ input: Int) { if marks.indices.contains(input) { marks[input] = EventTime.end } }
+
   /// The watermark to send on, if it has moved since it was last sent.
   func next() -> Int64? {
     let lowest = min(marks.min() ?? EventTime.end, holds.next?.nanoseconds ?? EventTime.end)

@@ -281,6 +281,11 @@ open class OperatorNode: Downstream, Subscription, TimerTarget {
     if isClosed { subscription.cancel() } else { upstreams.append((input, subscription)) }
   }
 
+  /// Whether the node itself gets the events of one of `nodeContext.inputs`, without an inlet.
+  final func isSubscribed(_ input: Int) -> Bool {
+    upstreams.contains { $0.input == input && !$0.subscription.isClosed }
+  }
+
   // MARK: Acknowledgement
 
   /// Delays the acknowledgement of this turn's events until ``goOn(with:)``, because a call for them is under way or one of them waits for a
