@@ -207,7 +207,7 @@ extension RealPipeline {
     let state = try lose(file, behind: events([header] + lines(0..<20)))
     try restore("a.log", way, text([header] + lines(20..<60)))
     let second = try goOn(file, state, expecting: events([header] + lines(20..<60)))
-    #expect(second.log.contains { $0.contains(way == .editor ? "was replaced by" : "was written anew") })
+    #expect(second.log.contains { $0.contains(way == .editor ? "was replaced by" : "was rewritten") })
   }
 
   @Test func aFileThatIsGone() throws {

@@ -13,7 +13,7 @@ import Testing
     "retry", "skip", "skipUntil",
     "skipWhile", "startWith", "subscribeOn", "switch", "take", "takeUntil", "takeUntilReplacement", "takeWhile", "then",
     "timeout",
-    "timeoutBetween", "switchToLatest", "all", "any", "log", "do", "execute", "catch",
+    "timeoutBetween", "eventTime", "switchToLatest", "all", "any", "log", "do", "execute", "catch",
   ]
 
   /// In their examples nothing waits when a turn has ended.

@@ -47,7 +47,7 @@ final class Inlet: Downstream {
     end()
     node._withUnsafeGuaranteedRef {
       $0.completed(self)
-      $0.letGo(self)
+      $0.endHold(self)
     }
   }
 
@@ -152,7 +152,7 @@ class MultiInletNode: OperatorNode {
   func move(_ time: Int64?) { if let time { sendAdvance(to: time) } }
 
   /// The signal of the inlet has ended, and what that causes is sent.
-  fileprivate final func letGo(_ inlet: Inlet) {
+  fileprivate final func endHold(_ inlet: Inlet) {
     guard isTimed, let marks else { return }
     marks.release(&inlet.hold)
     move(inlet.isInput ? marks.set(EventTime.end, of: inlet.number) : marks.next())
@@ -200,7 +200,7 @@ class MultiInletNode: OperatorNode {
     remove(inlet)
     let isOpen = !inlet.hasEnded
     inlet.cancel()
-    if isOpen { letGo(inlet) }
+    if isOpen { endHold(inlet) }
   }
 
   // MARK: State
