@@ -92,7 +92,8 @@ struct EventTimeStep: OperatorComponent, TimedOperator {
       program = parameters.time.required
       lateness = parameters.lateness.nanoseconds
       idle = parameters.idle
-      let standard = parameters.isLive && nodeContext.execution.settings.boundsEventTime ? EventTimeStep.standardMaxAhead : nil
+      let standard =
+        parameters.isLive && nodeContext.execution.settings.boundsEventTime ? EventTimeStep.standardMaxAhead : nil
       maxAhead = (parameters.maxAhead ?? standard)?.nanoseconds
       last = nodeContext.execution.executor.now
       super.init(nodeContext, downstream: downstream)

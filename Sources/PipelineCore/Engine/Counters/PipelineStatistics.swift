@@ -288,8 +288,8 @@ extension Plan {
       }
       found.append((step.id.number, steps[slowest].label))
     }
-    named.forEach { visit($0.body) }
-    sinks.forEach { visit($0.input) }
+    for signal in named { visit(signal.body) }
+    for sink in sinks { visit(sink.input) }
     return found
   }
 }

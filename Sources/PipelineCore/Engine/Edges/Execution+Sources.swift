@@ -5,8 +5,10 @@ extension Execution {
     var replacement: (any SourceComponent)?
     if let ofName = replacements.sources {
       let owner = plan.steps[nodeContext.step.number].owner
-      if let index = plan.index(ofNamed: owner), plan.named[index].kind == .source ? plan.named[index].ownSource === nodeContext.plan
-        : plan.named[index].body === nodeContext.plan
+      if let index = plan.index(ofNamed: owner),
+        plan.named[index].kind == .source
+          ? plan.named[index].ownSource === nodeContext.plan
+          : plan.named[index].body === nodeContext.plan
       {
         replacement = ofName(owner)
       }
