@@ -15,7 +15,7 @@ struct StartCheckTests {
       ["--daemon", file, "--state-dir", folder.path + "/state", "--log-format", "text"],
       environment: ["LD_PRELOAD": Preload.checks.get(), "CHECKED": "/missing"])
     // Checks begin when the pauses between the attempts to start are longer than a second: after some eight seconds.
-    try process.errorLine(with: "or as soon as nothing is in its way")
+    try process.errorLine(with: "or as soon as nothing blocks it")
     for _ in 0..<3 { #expect(try process.errorLine(with: "checked by") == "checked by thread 'rxd aside'") }
     try FileManager.default.createDirectory(atPath: directory, withIntermediateDirectories: false)
     #expect(Polling.until { (try? String(contentsOfFile: target, encoding: .utf8)) == "7\n" })
@@ -37,7 +37,7 @@ struct StartCheckTests {
       environment: [
         "LD_PRELOAD": Preload.checks.get(), "CHECKED": "/missing", "HANG_WHILE": folder.path + "/hang",
       ])
-    try process.errorLine(with: "or as soon as nothing is in its way")
+    try process.errorLine(with: "or as soon as nothing blocks it")
     try folder.write("hang", "")
     try process.errorLine(with: "held up")
     try folder.write("a.yaml", text(8))
