@@ -410,7 +410,7 @@ struct RunTests {
     try process.errorLine(with: "trying again")
     process.send(SIGTERM)
     try process.errorLine(with: "the server had not acknowledged 3 events when the pipeline ended")
-    try process.errorLine(with: "not done within the limit")
+    try process.errorLine(with: "did not finish within the limit")
     #expect(try process.wait() == 1)
   }
 
@@ -501,7 +501,7 @@ struct RunTests {
     #expect(try limited.line() == "1")
     limited.send(SIGTERM)
     #expect(try limited.wait() == 1)
-    try limited.errorLine(with: "not done within the limit")
+    try limited.errorLine(with: "did not finish within the limit")
   }
 
   @Test func settingsComeFromVariablesToo() throws {
