@@ -72,7 +72,7 @@ import Testing
     ("{ cron: '@daily', timezone: ../../etc/passwd }", "there is no time zone"),
     ("0s", "every"),
     ("{ cron: '0 0 30 2 *' }", "never fires"),
-    ("{ cron: '61 * * * *' }", "'61' is no minute"),
+    ("{ cron: '61 * * * *' }", "'61' is not a valid minute"),
   ])
   func refuses(_ parameters: String, _ reason: String) {
     let complaints = PipelineText.complaints(
