@@ -46,7 +46,7 @@ struct BufferWithTime: OperatorComponent {
     Node(self, nodeContext, downstream)
   }
 
-  final class Node: OperatorNode, OutputHolder {
+  final class Node: OperatorNode {
     private let parameters: BufferWithTime
     private var events: [OwnedEvent] = []
     /// Set exactly while `events` is not empty.
@@ -55,7 +55,6 @@ struct BufferWithTime: OperatorComponent {
     init(_ parameters: BufferWithTime, _ nodeContext: NodeContext, _ downstream: Downstream) {
       self.parameters = parameters
       super.init(nodeContext, downstream: downstream)
-      nodeContext.scope.chain?.holders.append(self)
     }
 
     override var heldCount: Int { events.count }
@@ -82,12 +81,9 @@ struct BufferWithTime: OperatorComponent {
       finish()
     }
 
-    var nextOutput: Due? { executor.pending(timer).map(Due.init) }
+    override var outputTimers: [Wake] { [timer] }
 
-    override func stop() {
-      cancelWake(&timer)
-      nodeContext.scope.chain?.remove(self)
-    }
+    override func stop() { cancelWake(&timer) }
 
     private func flush() {
       cancelWake(&timer)

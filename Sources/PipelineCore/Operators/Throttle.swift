@@ -73,7 +73,7 @@ struct Throttle: OperatorComponent {
     Node(self, nodeContext, downstream)
   }
 
-  final class Node: OperatorNode, OutputHolder {
+  final class Node: OperatorNode {
     private let parameters: Throttle
     private let program: Program?
     private lazy var frame = sharedFrame()
@@ -87,7 +87,6 @@ struct Throttle: OperatorComponent {
       self.parameters = parameters
       program = parameters.when.program
       super.init(nodeContext, downstream: downstream)
-      nodeContext.scope.chain?.holders.append(self)
     }
 
     override func receive(_ event: Event) {
@@ -134,14 +133,9 @@ struct Throttle: OperatorComponent {
 
     override var heldCount: Int { held == nil ? 0 : 1 }
 
-    var nextOutput: Due? {
-      held == nil ? nil : [timer, deadline].compactMap { executor.pending($0).map(Due.init) }.min()
-    }
+    override var outputTimers: [Wake] { held == nil ? [] : [timer, deadline] }
 
-    override func stop() {
-      drop()
-      nodeContext.scope.chain?.remove(self)
-    }
+    override func stop() { drop() }
 
     private func drop() {
       cancelWake(&timer)

@@ -74,6 +74,9 @@ struct PluginOperator: OperatorComponent, BoundComponent {
       super.init(nodeContext, downstream: downstream)
     }
 
+    /// What the plugin would send at which of its timers only it knows.
+    override var outputTimers: [Wake]? { timers.map(\.wake) }
+
     private var label: String { nodeContext.label }
     private var hasState: Bool { parameters.offered.stateVersion > 0 }
 

@@ -41,6 +41,8 @@ open class OperatorNode: Downstream {
   open func stop() {}
   /// How many of the events that came it holds.
   open var heldCount: Int { 0 }
+  /// The timers at whose times it sends what it holds, if its completion sends the same at once. rxd takes all timers of a plugin for such.
+  open var outputTimers: [Wake]? { nil }
 
   // MARK: State, to override where the spec says `persistence: .state`
 

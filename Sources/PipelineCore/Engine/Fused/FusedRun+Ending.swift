@@ -1,4 +1,4 @@
-/// A node of a group's chain that sends at its completion what else only time would send.
+/// A part of a group's chain that sends at its completion what else only time would send.
 protocol OutputHolder: AnyObject {
   /// When the first of these outputs is due; nil: it holds none.
   var nextOutput: Due? { get }

@@ -43,7 +43,7 @@ final class NoSubscription: Subscription {
 ///
 /// Ownership: a node holds its upstreams; the downstream holds the node. The link downstream is unowned, and an ended
 /// node is kept to the end of the turn, so no node is freed while control is inside it.
-open class OperatorNode: Downstream, Subscription, TimerTarget {
+open class OperatorNode: Downstream, Subscription, TimerTarget, OutputHolder {
   /// What the node was made with.
   public let nodeContext: NodeContext
   private let edge: Edge
@@ -95,7 +95,10 @@ open class OperatorNode: Downstream, Subscription, TimerTarget {
   /// Subscribes the inputs; called once, when the node itself is subscribed.
   open func start() { if let input = nodeContext.inputs.first { subscribe(input) } }
   /// Starts the node as part of its subscription. `version`: that of its own state, which it has restored; nil: it is new.
-  func begin(restoring version: Int?) { if version == nil { start() } }
+  func begin(restoring version: Int?) {
+    if let chain = nodeContext.scope.chain, outputTimers != nil { chain.holders.append(self) }
+    if version == nil { start() }
+  }
   /// Frees what only this class knows: inner subscriptions, queues. Called once.
   open func stop() {}
   /// Continues the work deferred by `later`.
@@ -104,6 +107,11 @@ open class OperatorNode: Downstream, Subscription, TimerTarget {
   /// How many of the events that came over its inputs it holds, and has neither sent, combined nor given up. Asked when it ends, before
   /// `stop`: after an error or a cancellation they are lost. A completion has sent or counted them.
   open var heldCount: Int { 0 }
+  /// The timers at whose times it sends what it holds, if its completion sends the same at once; nil: its completion sends nothing that
+  /// waits for a time. When the groups of `groupBy` end together, they complete in the order of these times.
+  open var outputTimers: [Wake]? { nil }
+  /// When the first of these timers is due; nil: it holds nothing.
+  final var nextOutput: Due? { outputTimers?.compactMap { executor.pending($0).map(Due.init) }.min() }
 
   // MARK: State, to override where the spec says `persistence: .state`
 
@@ -181,6 +189,7 @@ open class OperatorNode: Downstream, Subscription, TimerTarget {
     isClosed = true
     executor.releaseLater(self)
     counters.pointee.held &+= UInt64(heldCount)
+    if let chain = nodeContext.scope.chain, outputTimers != nil { chain.remove(self) }
     stop()
     keptSize.end()
     closed()
