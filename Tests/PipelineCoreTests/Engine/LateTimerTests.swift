@@ -3,8 +3,8 @@ import PipelineHost
 import Testing
 
 /// Timers that are late because the process did not run, and the input that has waited with them.
-@Suite struct LateTimerTests {
-  private final class Bell: TimerTarget {
+@Suite struct LateTimerTests: @unchecked Sendable {
+  private final class Bell: TimerTarget, @unchecked Sendable {
     private let order: Order
     init(_ order: Order) { self.order = order }
     var mayGoOn: Bool { false }
@@ -52,10 +52,40 @@ import Testing
     #expect(order.seen == ["timer 1", "timer 2"])
   }
 
-  /// A turn that took long, or a busy machine, is no stop.
+  /// A turn that took long, or a busy machine, is no stop: timers wait for no input that is still on its way. But what was there comes first.
   @Test func aLittleLateIsNotLate() {
     time.advance(to: Instant(nanoseconds: 30_900_000_000))
     input("a")
+    input("b")
+    _ = executor.runOne()
+    input("c")
+    executor.run()
+    #expect(order.seen == ["a", "b", "timer 1", "c"])
+    executor.run()
+    #expect(executor.nextDeadline == Instant(nanoseconds: 60_000_000_000))
+  }
+
+  /// A batch whose turn was spent is input that is there, but not for ever.
+  @Test func theRestOfABatchComesFirst() {
+    time.advance(to: Instant(nanoseconds: 30_000_000_000))
+    executor.postBatch { [self] in handleRest() }
+    executor.run(limit: 2000)
+    #expect(order.seen.firstIndex(of: "timer 1") == 1024)
+  }
+
+  @Sendable private func handleRest() {
+    order.seen.append("rest")
+    executor.resume(inner: false) { [self] in handleRest() }
+  }
+
+  /// Input that is paused may wait for the very timer.
+  @Test func pausedInputKeepsNoTimer() {
+    time.advance(to: Instant(nanoseconds: 30_000_000_000))
+    input("a")
+    executor.pauseInput(.queue)
+    executor.run()
+    #expect(order.seen == ["timer 1"])
+    executor.resumeInput(.queue)
     executor.run()
     #expect(order.seen == ["timer 1", "a"])
   }

@@ -18,6 +18,19 @@ struct TimerGrace {
   var end: Instant?
   /// Timers that were due before this instant have waited already.
   var given = Instant(nanoseconds: .min)
+  /// What due timers wait for now; nil: nothing.
+  var queue: InputAhead?
+  /// Timers that were due before this instant have given way to the input that was there.
+  var passed = Instant(nanoseconds: .min)
+
+  /// Input that was there when a timer was found to be due.
+  struct InputAhead {
+    var since: Instant
+    /// How many of its batches have had no turn.
+    var batches: Int
+    /// How many turns it may still take. A source that never stops leaves the rest of a batch each time.
+    var turns = Executor.rowLimit
+  }
 }
 
 /// How long a turn may last.

@@ -335,11 +335,31 @@ public final class Executor: @unchecked Sendable {
       lateTimers.given = now
       return false
     }
-    guard let grace = lateTimers.span, let next = timers.next, now - next >= Self.late, next >= lateTimers.given,
-      next >= lateTimers.restoredAt
-    else { return false }
-    lateTimers.end = now + grace
-    return true
+    guard let grace = lateTimers.span, let next = timers.next, next <= now, next >= lateTimers.restoredAt else { return false }
+    if now - next >= Self.late, next >= lateTimers.given {
+      lateTimers.end = now + grace
+      return true
+    }
+    return next >= lateTimers.passed && inputComesFirst
+  }
+
+  /// Whether input that was there when the next timer was found to be due has yet to have its turn: a timer must not report the absence of input
+  /// that only waits for the processor.
+  private var inputComesFirst: Bool {
+    guard !isInputPaused else {
+      lateTimers.queue = nil
+      return false
+    }
+    let queue =
+      lateTimers.queue
+      ?? TimerGrace.InputAhead(since: now, batches: mailbox.withLock { $0.batches.count + $0.innerBatches.count })
+    if queue.batches > 0 || !remainders.isEmpty, queue.turns > 0 {
+      lateTimers.queue = queue
+      return true
+    }
+    lateTimers.queue = nil
+    lateTimers.passed = queue.since + TimeSpan(nanoseconds: 1)
+    return false
   }
 
   /// The next timer that is due and need not wait.
@@ -394,6 +414,7 @@ public final class Executor: @unchecked Sendable {
       remainders[index].isInner || mailbox.withLock({ $0.innerBatches.isEmpty })
     {
       let rest = remainders.remove(at: index)
+      lateTimers.queue?.turns -= 1
       turn {
         if let ack = rest.ack { track(ack) }
         rest.work()
@@ -405,6 +426,8 @@ public final class Executor: @unchecked Sendable {
       return outer && !$0.batches.isEmpty ? $0.batches.removeFirst() : nil
     }
     guard let batch else { return false }
+    lateTimers.queue?.batches -= 1
+    lateTimers.queue?.turns -= 1
     turn(batch)
     return true
   }
