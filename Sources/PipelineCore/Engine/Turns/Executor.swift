@@ -335,7 +335,8 @@ public final class Executor: @unchecked Sendable {
       lateTimers.given = now
       return false
     }
-    guard let grace = lateTimers.span, let next = timers.next, next <= now, next >= lateTimers.restoredAt else { return false }
+    guard let grace = lateTimers.span, let next = timers.next, next <= now, next >= lateTimers.restoredAt
+    else { return false }
     if now - next >= Self.late, next >= lateTimers.given {
       lateTimers.end = now + grace
       return true
@@ -343,8 +344,8 @@ public final class Executor: @unchecked Sendable {
     return next >= lateTimers.passed && inputComesFirst
   }
 
-  /// Whether input that was there when the next timer was found to be due has yet to have its turn: a timer must not report the absence of input
-  /// that only waits for the processor.
+  /// Whether input that was there when the next timer was found to be due has yet to have its turn: a timer must not
+  /// report the absence of input that only waits for the processor.
   private var inputComesFirst: Bool {
     guard !isInputPaused else {
       lateTimers.queue = nil
