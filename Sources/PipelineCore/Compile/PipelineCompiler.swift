@@ -385,6 +385,7 @@ final class Compilation: SignalCompiler {
   private func time(
     behind component: any OperatorComponent, _ inputs: [EventType], _ node: ComponentNode, inGroup: Bool = false
   ) -> EventType.Time {
+    guard component is EventTimeStep || inputs.contains(where: { $0.time != .none }) else { return .none }
     let lost = inputs.map(\.time).first { $0 != .given && $0 != .none }
     switch Timing.of(component) {
     case .begins: return .given

@@ -71,13 +71,13 @@ public final class SignalPlan: Sendable {
     self.work = work
     steps = work.steps(from: step)
     self.inputs = inputs
-    source = steps[0].component as? any SourceDeclaration
+    source = work.source
     self.step = step
     self.type = type
     isTimed = type.isTimed
     reference = ""
     let upstream = (inputs + steps.flatMap(\.inner)).map(\.settling).max() ?? 0
-    settling = upstream + (steps.contains { ($0.component as? any OperatorDeclaration)?.settles == true } ? 1 : 0)
+    settling = upstream + (work.settles ? 1 : 0)
   }
 }
 
@@ -93,6 +93,8 @@ extension SignalPlan {
   var isHidden: Bool { firstOperator?.isHidden ?? false }
   /// Whether its inputs run for others, not for it.
   var onlyListens: Bool { firstOperator?.onlyListens ?? false }
+  /// Whether it may subscribe its inputs after its own start, or repeatedly.
+  var subscribesAgain: Bool { firstOperator?.subscribesAgain ?? false }
 
   /// The inputs that its events come from.
   var feeding: ArraySlice<SignalPlan> { isHidden ? inputs.prefix(1) : inputs[...] }
@@ -111,7 +113,7 @@ extension SignalPlan {
   func forEachReference(isLate: Bool = false, _ body: (Origin, _ isLate: Bool) -> Void) {
     if let origin { return body(origin, isLate) }
     if onlyListens { return }
-    let isLater = isLate || firstOperator?.subscribesAgain ?? false
+    let isLater = isLate || subscribesAgain
     for input in inputs { input.forEachReference(isLate: isLater, body) }
     for signal in inner { signal.forEachReference(isLate: true, body) }
   }
@@ -127,6 +129,10 @@ package enum ErrorsOwner: Hashable, Sendable {
 protocol SignalWork: AnyObject, Sendable {
   /// At least one; `first`: the ID of the first one.
   func steps(from first: StepID) -> [SignalPlan.Step]
+  /// The step, if it is a source. Said here, since a cast of a component costs a start a quarter of a million instructions.
+  var source: (any SourceDeclaration)? { get }
+  /// Whether a step waits until everything upstream has handled the event (`settle`).
+  var settles: Bool { get }
   /// What the expressions of its only step share; of several steps, nothing.
   var segment: Segment { get }
   /// What the node keeps beyond the process. Fused steps keep theirs themselves.

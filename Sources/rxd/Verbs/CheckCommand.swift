@@ -8,6 +8,7 @@ import Transport
 /// `rxd check`: the front end without the launch.
 struct Check: ParsableCommand {
   static let configuration = CommandConfiguration(
+    commandName: "check",
     abstract: "Reports every error in pipeline files.",
     discussion: """
       Reads only the files and the environment, checks whether the directories of sinks exist, and starts nothing. \

@@ -3,6 +3,7 @@ import ArgumentParser
 /// `rxd completion`: scripts with which a shell completes verbs, options and files.
 struct Completion: ParsableCommand {
   static let configuration = CommandConfiguration(
+    commandName: "completion",
     abstract: "Prints a completion script for bash, zsh or fish.",
     discussion: """
       bash: rxd completion bash > ~/.local/share/bash-completion/completions/rxd

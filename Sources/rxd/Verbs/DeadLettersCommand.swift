@@ -118,6 +118,7 @@ struct DeadLettersVerb: ParsableCommand {
 
   struct Show: ParsableCommand {
     static let configuration = CommandConfiguration(
+      commandName: "show",
       abstract: "Prints the dead letters of a pipeline, one JSON object a line, the oldest first.",
       discussion: """
         Each has the time, the pipeline, the id for 'replay' and 'drop', and the members of an errors event. Those in \
@@ -195,6 +196,7 @@ struct DeadLettersVerb: ParsableCommand {
 
   struct Replay: ParsableCommand {
     static let configuration = CommandConfiguration(
+      commandName: "replay",
       abstract: "Gives events that a sink could not deliver to that sink once more.",
       discussion: """
         They are delivered when the pipeline starts, in their order, and are no longer dead letters. Other steps cannot be \
@@ -253,6 +255,7 @@ struct DeadLettersVerb: ParsableCommand {
 
   struct Drop: ParsableCommand {
     static let configuration = CommandConfiguration(
+      commandName: "drop",
       abstract: "Removes dead letters.", discussion: "With --all also those in files of 'dead-letters'.")
 
     @Argument(help: "The pipeline.")

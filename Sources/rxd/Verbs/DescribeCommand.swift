@@ -6,6 +6,7 @@ import PipelineRuntime
 /// `rxd describe`: the manual page of one component or function.
 struct Describe: ParsableCommand {
   static let configuration = CommandConfiguration(
+    commandName: "describe",
     abstract: "Describes a component, a function, a format or a word of the pipeline file.",
     discussion: """
       Finds components by the names of other tools: 'rxd describe debounce'. Components of plugins in the plugin \

@@ -7,6 +7,7 @@ import Transport
 /// `rxd eval`: one expression over events, or a session.
 struct Eval: ParsableCommand {
   static let configuration = CommandConfiguration(
+    commandName: "eval",
     abstract: "Evaluates an expression for each event of standard input.",
     discussion: """
       The input is a JSON document a line, or with --text any lines. Each result is printed as JSON on a line of its \

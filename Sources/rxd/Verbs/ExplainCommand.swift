@@ -5,6 +5,7 @@ import PipelineRuntime
 /// `rxd explain`: a plan in words, or the meaning of a code.
 struct Explain: ParsableCommand {
   static let configuration = CommandConfiguration(
+    commandName: "explain",
     abstract: "Prints the plan of a pipeline, or the meaning of a code such as RX203.",
     discussion: """
       The plan shows which steps are fused, what each expression reads and returns, and which fields may be missing \

@@ -5,6 +5,7 @@ import PipelineRuntime
 /// `rxd graph`: a pipeline as a drawing.
 struct Graph: ParsableCommand {
   static let configuration = CommandConfiguration(
+    commandName: "graph",
     abstract: "Draws a pipeline: mermaid, dot, svg or json.",
     discussion: """
       svg is a picture for a browser or a page: each signal is a group of its steps with their settings, columns go from the sources to the sinks, \

@@ -5,6 +5,7 @@ import PipelineRuntime
 /// `rxd list`: the components that pipeline files can name.
 struct List: ParsableCommand {
   static let configuration = CommandConfiguration(
+    commandName: "list",
     abstract: "Lists the sources, operators, combinations, commands, sinks, decoders, encoders and functions.",
     discussion: "'rxd describe NAME' describes one of them.")
 

@@ -7,6 +7,7 @@ import Transport
 /// `rxd reload`: asks the running process over its control socket.
 struct Reload: ParsableCommand {
   static let configuration = CommandConfiguration(
+    commandName: "reload",
     abstract: "Has the running rxd read its files again.",
     discussion: """
       The files are checked first. If one has errors, nothing changes, and the report of 'rxd check' is printed. \

@@ -10,6 +10,7 @@ import Transport
 /// `rxd FILE...` and `rxd run FILE...`.
 struct Run: ParsableCommand {
   static let configuration = CommandConfiguration(
+    commandName: "run",
     abstract: "Runs pipelines until their sources end.",
     discussion: """
       Each file is a pipeline of its own; one that fails does not stop the others. SIGINT and SIGTERM stop the \

@@ -6,6 +6,7 @@ import Storage
 extension StateVerb {
   struct Rename: ParsableCommand {
     static let configuration = CommandConfiguration(
+      commandName: "rename",
       abstract: "Moves all that a pipeline keeps to another name.",
       discussion: """
         State, events to deliver and dead letters belong to the name of a pipeline. If its file has another 'name' now, or \
@@ -49,6 +50,7 @@ extension StateVerb {
 
   struct Delete: ParsableCommand {
     static let configuration = CommandConfiguration(
+      commandName: "delete",
       abstract: "Removes everything stored for a pipeline: state, events to deliver and dead letters.",
       discussion: "For pipelines that are gone: 'rxd state ls' names those that the last start had no file of.")
 

@@ -83,6 +83,7 @@ struct StateVerb: ParsableCommand {
 
   struct Show: ParsableCommand {
     static let configuration = CommandConfiguration(
+      commandName: "show",
       abstract: "Shows what one pipeline keeps: positions, steps, events to deliver.",
       discussion: """
         The names of steps are those that 'rxd state reset --step' takes. Timers are inside the bytes of their steps.
@@ -116,6 +117,7 @@ struct StateVerb: ParsableCommand {
 
   struct Export: ParsableCommand {
     static let configuration = CommandConfiguration(
+      commandName: "export",
       abstract: "Prints all that one pipeline keeps as a JSON document, for 'rxd state import'.",
       discussion:
         "State, rows to deliver and dead letters are base64. Whoever can read the document can read the events.")
@@ -135,6 +137,7 @@ struct StateVerb: ParsableCommand {
 
   struct Import: ParsableCommand {
     static let configuration = CommandConfiguration(
+      commandName: "import",
       abstract: "Replaces all that one pipeline keeps by an exported document.",
       discussion: "The state directory is created if it does not exist.")
 
@@ -179,6 +182,7 @@ struct StateVerb: ParsableCommand {
 
   struct Reset: ParsableCommand {
     static let configuration = CommandConfiguration(
+      commandName: "reset",
       abstract: "Resets a pipeline, or one step of it, to its initial state.",
       discussion: """
         Without --step and --outbox the whole state goes, with the positions of sources: files are read again from their \

@@ -7,6 +7,7 @@ import Transport
 /// `rxd test`: runs the tests of pipeline files in virtual time.
 struct Test: ParsableCommand {
   static let configuration = CommandConfiguration(
+    commandName: "test",
     abstract: "Runs the tests of pipeline files.",
     discussion: """
       Tests run in virtual time: they wait for no clock, touch no file, socket or process, and stubs answer \

@@ -5,6 +5,8 @@ class RunnableWork: SignalWork, @unchecked Sendable {
   init(_ segment: Segment) { self.segment = segment }
 
   func steps(from first: StepID) -> [SignalPlan.Step] { [] }
+  var source: (any SourceDeclaration)? { nil }
+  var settles: Bool { false }
   var persistence: Persistence { .nothing }
   var isFused: Bool { false }
   var isPure: Bool { false }
@@ -25,6 +27,7 @@ final class SourceWork: RunnableWork, @unchecked Sendable {
   }
 
   override func steps(from first: StepID) -> [SignalPlan.Step] { [.init(first, component)] }
+  override var source: (any SourceDeclaration)? { component }
   override var persistence: Persistence { component.persistence }
   override func makeNode(_ nodeContext: NodeContext, _ edge: Edge) -> OperatorNode {
     nodeContext.execution.makeSource(component, nodeContext, edge)
@@ -46,6 +49,7 @@ final class OperatorWork: RunnableWork, @unchecked Sendable {
   }
 
   override func steps(from first: StepID) -> [SignalPlan.Step] { [.init(first, component)] }
+  override var settles: Bool { component.settles }
   override var persistence: Persistence { component.persistence }
   override func makeNode(_ nodeContext: NodeContext, _ edge: Edge) -> OperatorNode {
     edge.downstream._withUnsafeGuaranteedRef { component.makeNode(nodeContext, downstream: $0) }
@@ -64,6 +68,7 @@ final class FusedWork: RunnableWork, @unchecked Sendable {
   override func steps(from first: StepID) -> [SignalPlan.Step] {
     plan.parts.enumerated().flatMap { number, part in part.steps.map { .init($0.id, $0.component, reading: number) } }
   }
+  override var settles: Bool { plan.parts.contains { $0.steps.contains { $0.component.settles } } }
   override var isFused: Bool { true }
   override var isPure: Bool { plan.isPure }
   override func makeNode(_ nodeContext: NodeContext, _ edge: Edge) -> OperatorNode {
