@@ -15,6 +15,9 @@ enum SentFraming: String, ChoiceParameter {
     }
   }
 
+  /// Whether nothing stands before a message.
+  var isBehind: Bool { self != .length && self != .octets }
+
   /// A message without its frame.
   func message(in framed: UnsafeRawBufferPointer) -> UnsafeRawBufferPointer {
     let head: Int
@@ -110,42 +113,73 @@ final class MessageConnector: StreamConnector {
   // MARK: Messages
 
   func append(_ event: Event, to block: OutputBuffer) throws(DeliveryRefusal) {
-    encoded.clear()
     syslog?.now = nodeContext.execution.executor.wallTime
-    if let failure = encoder.append(event.value, to: encoded) {
+    guard framing.isBehind else {
+      encoded.clear()
+      try encode(event, to: encoded)
+      return try append(message: encoded.bytes, to: block)
+    }
+    let start = block.count
+    do throws(DeliveryRefusal) {
+      try encode(event, to: block)
+      try check(UnsafeRawBufferPointer(rebasing: block.bytes[start...]))
+    } catch {
+      block.truncate(to: start)
+      throw error
+    }
+    endFrame(in: block)
+  }
+
+  /// Appends the message without its frame. What it appends before it throws is to be removed.
+  private func encode(_ event: Event, to buffer: OutputBuffer) throws(DeliveryRefusal) {
+    let start = buffer.count
+    if let failure = encoder.append(event.value, to: buffer) {
       throw DeliveryRefusal("the event cannot be written: \(failure)")
     }
-    var bytes = encoded.bytes
-    if endsLines, bytes.last == 0x0A { bytes = UnsafeRawBufferPointer(rebasing: bytes.dropLast()) }
-    if endsLines, bytes.last == 0x0D { bytes = UnsafeRawBufferPointer(rebasing: bytes.dropLast()) }
-    try append(message: bytes, to: block)
+    if endsLines {
+      dropLast(0x0A, in: buffer, behind: start)
+      dropLast(0x0D, in: buffer, behind: start)
+    }
+  }
+
+  private func dropLast(_ byte: UInt8, in buffer: OutputBuffer, behind start: Int) {
+    if buffer.count > start, buffer.bytes[buffer.count - 1] == byte { buffer.truncate(to: buffer.count - 1) }
+  }
+
+  private func check(_ message: UnsafeRawBufferPointer) throws(DeliveryRefusal) {
+    if settings.webSocket?.options.isText == true, !UTF8Text.isValid(message) {
+      throw DeliveryRefusal("a text message must be UTF-8; 'type: binary' sends any bytes")
+    }
+    if message.count > settings.maxMessage {
+      throw DeliveryRefusal(
+        "the message has \(message.count) bytes, more than the \(settings.maxMessage) of a datagram")
+    }
+    if framing == .nul, message.contains(0) {
+      throw DeliveryRefusal("the message contains a zero byte, which would end it")
+    }
   }
 
   func append(message bytes: UnsafeRawBufferPointer, to block: OutputBuffer) throws(DeliveryRefusal) {
-    if settings.webSocket?.options.isText == true, !UTF8Text.isValid(bytes) {
-      throw DeliveryRefusal("a text message must be UTF-8; 'type: binary' sends any bytes")
-    }
-    if bytes.count > settings.maxMessage {
-      throw DeliveryRefusal(
-        "the message has \(bytes.count) bytes, more than the \(settings.maxMessage) of a datagram")
-    }
+    try check(bytes)
+    beginFrame(of: bytes.count, in: block)
+    block.append(bytes)
+    endFrame(in: block)
+  }
+
+  private func beginFrame(of count: Int, in block: OutputBuffer) {
     switch framing {
-    case .lines:
-      block.append(bytes)
-      block.append(0x0A)
-    case .nul:
-      if bytes.contains(0) { throw DeliveryRefusal("the message contains a zero byte, which would end it") }
-      block.append(bytes)
-      block.append(0)
     case .length:
-      for shift in stride(from: 24, through: 0, by: -8) {
-        block.append(UInt8(truncatingIfNeeded: bytes.count >> shift))
-      }
-      block.append(bytes)
-    case .octets:
-      block.append("\(bytes.count) ")
-      block.append(bytes)
-    case .none: block.append(bytes)
+      for shift in stride(from: 24, through: 0, by: -8) { block.append(UInt8(truncatingIfNeeded: count >> shift)) }
+    case .octets: block.append("\(count) ")
+    case .lines, .nul, .none: break
+    }
+  }
+
+  private func endFrame(in block: OutputBuffer) {
+    switch framing {
+    case .lines: block.append(0x0A)
+    case .nul: block.append(0)
+    case .length, .octets, .none: break
     }
   }
 
