@@ -23,7 +23,7 @@ TESTS_AT_ONCE ?= 3
 # Each a package of its own, with a Makefile.
 PLUGINS := $(patsubst %/Makefile,%,$(wildcard Plugins/*/Makefile Plugins/examples/*/Makefile))
 
-.PHONY: run test test-some test-program test-beside test-embedding test-plugins test-unit pictures build build-release build-tests packages test-packages bench-packages bench bench-check fuzz faults fmt lint docs check-docs install uninstall clean
+.PHONY: run test test-some test-swift test-program test-beside test-embedding test-plugins test-unit pictures build build-release build-tests packages test-packages bench-packages bench bench-check fuzz faults fmt lint docs check-docs install uninstall clean
 
 ## Installs missing packages, builds, and shows search as you type, without internet. Optimising takes four times as long as the rest of a build.
 run: packages
@@ -41,13 +41,16 @@ SWIFT_TESTS := $(DEV_BUILD)/debug/rxdPackageTests.xctest --testing-library swift
 ## Runs all tests.
 test: test-packages packages
 	$(MAKE) --no-print-directory -j 2 build-release build-tests
+	$(MAKE) --no-print-directory -j 2 test-program test-beside
+
+# The tests of Swift wait more than they compute, and so does what runs the program from outside. What needs the processor runs beside them, and
+# gives way.
+test-swift:
 	RXD=$(CURDIR)/$(RXD) SWT_EXPERIMENTAL_MAXIMUM_PARALLELIZATION_WIDTH=$(TESTS_AT_ONCE) \
 	  scripts/repeat-failures $(AS_USER) $(SWIFT_TESTS)
 	[ "$$(id -u)" -ne 0 ] || scripts/repeat-failures $(SWIFT_TESTS) --filter '$(ROOT_TESTS)'
-	$(MAKE) --no-print-directory -j 2 test-program test-beside
-
-# What runs the program from outside, and mostly waits. What needs the processor runs beside it, and gives way.
-test-program: test-unit
+test-program:
+	$(MAKE) --no-print-directory -j 1 test-swift test-unit
 	Tests/Faults/run --self-test
 	Tests/Faults/run hup/both-http --rounds 200 --rxd $(RXD)
 	Tests/Faults/run --quick --rxd $(RXD) kill/file-file kill/durable-http kill/server-delay-file term/file-http \
