@@ -42,8 +42,8 @@ struct Command: CommandComponent {
       are `NAME.values`; `NAME.executing` and `NAME.enabled`, which send the current state first and then changes \
       only; and `NAME.errors`, the failures of executions, which never end the command. An execution ends when its \
       signal completes or fails. The command ends when no step can execute it any more and nothing is running. \
-      A signal that may execute it and waits for its events would wait for ever: then it ends when nothing else \
-      in the pipeline can happen.
+      A signal that may execute it and waits for its events would wait for ever: then it ends when nothing \
+      upstream of it can act any more: no source runs and no timer is set there, whatever goes on elsewhere.
 
       Late subscribers of `NAME.values` first receive the last `replay` values of the newest execution, finished or \
       not, and of those that run beside it. These values are forgotten when an execution starts while no other runs. \

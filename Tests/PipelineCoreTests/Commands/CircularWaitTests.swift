@@ -73,6 +73,54 @@ import Testing
     }
   }
 
+  /// What goes on elsewhere holds up no end: neither a source, nor a timer, nor what comes after it.
+  @Test(arguments: [
+    ("n: { concat: { e: e, values: work.values } }", 3), ("n: { concat: { e: e, enabled: work.enabled } }", 4),
+    (
+      "n: { merge: { a: a, e: n.errors }, chain: [ { filter: type(dyn(event)) == int }, { map: 6 / (dyn(event) - 1) } ] }",
+      1
+    ),
+  ]) func anEndlessSourceElsewhereHoldsUpNothing(_ signal: String, _ events: Int) throws {
+    let yaml = """
+      sources: { a: { scripted: {} }, ticks: { interval: 1s } }
+      signals:
+        e: { from: a, chain: [ { execute: work } ] }
+        \(signal)
+        other: { from: ticks, chain: [ { throttle: 100ms } ] }
+      commands: { work: { run: { marbles: '-8|' } } }
+      sinks:
+        out: { from: n, probe: {} }
+        also: { from: { merge: [ticks, other] }, probe: {} }
+        both: { from: { merge: { n: n, ticks: ticks } }, probe: {} }
+      """
+    for cut in [false, true] {
+      var options = PipelineRun.Options()
+      options.until = .seconds(5)
+      options.cutAfter = { _ in cut }
+      let run = try PipelineRun(
+        yaml, sources: ["a": ScriptedSource(SignalHistory(try Marbles("1-2-|")).script)], options: options)
+      #expect(run.outcome == nil)
+      #expect(run.out.entries.last?.moment == .complete, "\(run.out)")
+      #expect(run.texts["out"]?.count == events)
+    }
+  }
+
+  /// As long as something upstream may act, nothing ends: a timer, a source that is endless itself.
+  @Test(arguments: ["{ delay: 3s }", "{ flattenMap: { interval: 1s } }"])
+  func whatMayActUpstreamIsWaitedFor(_ step: String) throws {
+    let yaml = """
+      sources: { a: { scripted: {} }, ticks: { interval: 1s } }
+      signals: { n: { merge: { a: a, e: n.errors }, chain: [ \(step), { filter: type(dyn(event)) == int }, { map: 6 / (dyn(event) - 1) } ] } }
+      sinks: { out: { from: n, probe: {} }, also: { from: ticks, probe: {} } }
+      """
+    var options = PipelineRun.Options()
+    options.until = .milliseconds(2500)
+    let run = try PipelineRun(
+      yaml, sources: ["a": ScriptedSource(SignalHistory(try Marbles("1-|")).script)], options: options)
+    #expect(run.outcome == nil)
+    #expect(run.out.entries.last?.moment != .complete)
+  }
+
   /// The end of what waited may be the end of the pipeline: no turn is left to run, and one that others cause finds nothing.
   @Test func thePipelineMayBeGoneAfterIt() throws {
     let plan = try PipelineRun.compile(

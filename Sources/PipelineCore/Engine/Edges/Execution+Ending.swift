@@ -255,7 +255,8 @@ extension Execution {
   /// wait for ever: it may be part of the output's own signal, or execute the command because of the command's values.
   /// Completes these outputs and commands; returns whether there were any. Further subscribers may then wait in the same way.
   func becameQuiet() -> Bool {
-    guard !isOver, isExhausted else { return false }
+    if isOver { return false }
+    guard isExhausted else { return endCircularWaits() }
     var causesMore = false
     if errorsOutputs.named.contains(where: \.isClaimed) {
       causesMore = true
@@ -266,5 +267,54 @@ extension Execution {
       command.finish()
     }
     return causesMore && !isOver
+  }
+
+  /// The same for what waits for itself while the pipeline goes on elsewhere: ends those upstream of which nothing can act any more. Returns
+  /// whether there were any.
+  private func endCircularWaits() -> Bool {
+    if life.circularWaits == nil { life.circularWaits = plan.circularWaits }
+    guard let waits = life.circularWaits, !waits.isEmpty, !isStopping, life.suspension == nil else { return false }
+    for wait in waits where isAwaited(wait.waited) && !mayAct(wait) {
+      switch wait.waited {
+      case .errors(let index): errorsOutputs.named[index].completeWaitedFor()
+      case .command(let index): commands[index]?.finish()
+      }
+      // What comes of an end may be another event upstream of the others.
+      return !isOver
+    }
+    return false
+  }
+
+  private func isAwaited(_ waited: CircularWait.Waited) -> Bool {
+    switch waited {
+    case .errors(let index): errorsOutputs.named[index].isClaimed
+    case .command(let index): commands[index] != nil
+    }
+  }
+
+  /// Whether a source, a timer or a sink upstream may cause another event there.
+  private func mayAct(_ wait: CircularWait) -> Bool {
+    func isUpstream(_ step: StepID) -> Bool { wait.isUpstream[step.number] }
+    if sources.running.contains(where: { !$0.isClosed && isUpstream($0.nodeContext.step) }) { return true }
+    if wait.sinks.contains(where: { sinks[$0].isOpen && sinks[$0].errors.isClaimed && sinks[$0].node.awaitsAnswers }) {
+      return true
+    }
+    var found = false
+    let seesAll = executor.visitTimers(limit: 10_000) { _, target in
+      if !found, target.mayGoOn, target.step.map(isUpstream) ?? true { found = true }
+    }
+    return found || !seesAll
+  }
+}
+
+extension TimerTarget {
+  /// The step that it belongs to; nil: unknown.
+  fileprivate var step: StepID? {
+    switch self {
+    case let node as OperatorNode: node.nodeContext.step
+    case let step as LateStep: step.id
+    case let skipped as SkippedTimer: skipped.target.step
+    default: nil
+    }
   }
 }

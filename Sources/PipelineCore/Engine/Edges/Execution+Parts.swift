@@ -74,6 +74,8 @@ extension Execution {
     /// Nil: it runs.
     var outcome: Outcome?
     var pauses = Pauses()
+    /// What waits for itself, according to the plan; made when it is first asked for.
+    var circularWaits: [CircularWait]?
   }
 
   /// Nodes that wait before they subscribe again.

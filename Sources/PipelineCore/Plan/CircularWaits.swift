@@ -1,0 +1,102 @@
+/// An errors output or a command whose end something upstream of it waits for. It ends when nothing upstream can act any more, whatever goes on
+/// elsewhere.
+struct CircularWait: Sendable {
+  enum Waited: Hashable, Sendable {
+    /// The errors output of a named source or signal, by its index in the plan.
+    case errors(Int)
+    /// A command, by its index in the plan.
+    case command(Int)
+  }
+
+  var waited: Waited
+  /// By the numbers of the plan's steps: whether the step is upstream.
+  var isUpstream: [Bool]
+  /// The sinks upstream: those that may reject an event that comes there.
+  var sinks: [Int]
+}
+
+extension Plan {
+  /// What waits for itself, according to the plan.
+  var circularWaits: [CircularWait] {
+    let causes = Causes(self)
+    var found: [CircularWait] = []
+    func add(_ waited: CircularWait.Waited, behind part: Int) {
+      let upstream = causes.closure(of: part)
+      var isUpstream = [Bool](repeating: false, count: steps.count)
+      for part in upstream { for step in causes.steps[part] { isUpstream[step.number] = true } }
+      found.append(
+        CircularWait(
+          waited: waited, isUpstream: isUpstream,
+          sinks: upstream.filter { $0 >= named.count }.map { $0 - named.count }.sorted()))
+    }
+    for (owner, readers) in causes.readersOfErrors.sorted(by: { $0.key < $1.key }) {
+      let upstream = causes.closure(of: owner)
+      if readers.contains(where: upstream.contains) { add(.errors(owner), behind: owner) }
+    }
+    for (command, outputs) in causes.outputs.sorted(by: { $0.key < $1.key }) {
+      let upstream = causes.closure(of: command)
+      if outputs.contains(where: upstream.contains) { add(.command(command), behind: command) }
+    }
+    return found
+  }
+
+  /// Which named parts and sinks can cause something in which others. A part is an index in `named`, or `named.count` and the index of a sink.
+  private struct Causes {
+    /// For each part, those that can cause something in it.
+    private var direct: [Set<Int>]
+    private(set) var steps: [[StepID]]
+    /// The parts that read the errors output of a named part.
+    private(set) var readersOfErrors: [Int: [Int]] = [:]
+    /// The outputs of each command that are parts of the plan.
+    private(set) var outputs: [Int: [Int]] = [:]
+
+    init(_ plan: Plan) {
+      let count = plan.named.count + plan.sinks.count
+      direct = Array(repeating: [], count: count)
+      steps = Array(repeating: [], count: count)
+      for (index, named) in plan.named.enumerated() { visit(named.body, of: index, plan, isLate: false) }
+      for (index, sink) in plan.sinks.enumerated() {
+        steps[plan.named.count + index].append(sink.step)
+        visit(sink.input, of: plan.named.count + index, plan, isLate: false)
+      }
+    }
+
+    private mutating func visit(_ signal: SignalPlan, of part: Int, _ plan: Plan, isLate: Bool) {
+      switch signal.origin {
+      case .named(let other):
+        direct[part].insert(other)
+        if plan.named[other].kind == .command {
+          // Its outputs only listen; all others execute it.
+          if plan.named.indices.contains(part), plan.named[part].kind == .part {
+            outputs[other, default: []].append(part)
+          } else {
+            direct[other].insert(part)
+          }
+        } else if isLate {
+          // It may run again whenever this part subscribes it.
+          direct[other].insert(part)
+        }
+      case .errors(.named(let owner)):
+        direct[part].insert(owner)
+        readersOfErrors[owner, default: []].append(part)
+      case .errors(.sink(let index)): direct[part].insert(plan.named.count + index)
+      case .input: break
+      case nil:
+        steps[part] += signal.steps.map(\.id)
+        let isLater = isLate || signal.subscribesAgain
+        for input in signal.inputs { visit(input, of: part, plan, isLate: isLater) }
+        for inner in signal.inner { visit(inner, of: part, plan, isLate: true) }
+      }
+    }
+
+    /// The part, and all that can cause something in it.
+    func closure(of part: Int) -> Set<Int> {
+      var found: Set<Int> = [part]
+      var waiting = [part]
+      while let next = waiting.popLast() {
+        for cause in direct[next] where found.insert(cause).inserted { waiting.append(cause) }
+      }
+      return found
+    }
+  }
+}
