@@ -97,6 +97,7 @@ extension GraphPicture {
       .rxd-graph .edge{fill:none;stroke:#6e7781;stroke-width:1.5}.rxd-graph .tip{fill:#6e7781;stroke:none}
       .rxd-graph .inner.edge{stroke-dasharray:1 4;stroke-linecap:round;stroke-width:2}
       .rxd-graph .errors.edge{stroke:#cf222e;stroke-dasharray:6 4}.rxd-graph .errors.tip{fill:#cf222e}
+      .rxd-graph .timed.edge{stroke:#bc4c00}.rxd-graph .timed.tip{fill:#bc4c00}
       .rxd-graph .command.edge{stroke:#8250df;stroke-dasharray:8 3}.rxd-graph .command.tip{fill:#8250df}
       .rxd-graph .step:focus{outline:none}.rxd-graph .step:focus>.box{stroke:#0969da;stroke-width:2}
 
@@ -111,6 +112,7 @@ extension GraphPicture {
       .rxd-graph .box{fill:#212830;stroke:#4c535c}.rxd-graph .inside>.box{fill:#151b23}.rxd-graph .branch>.box{fill:none;stroke:#4c535c}
       .rxd-graph .edge{stroke:#8b949e}.rxd-graph .tip{fill:#8b949e}
       .rxd-graph .errors.edge{stroke:#ff7b72}.rxd-graph .errors.tip{fill:#ff7b72}
+      .rxd-graph .timed.edge{stroke:#f0883e}.rxd-graph .timed.tip{fill:#f0883e}
       .rxd-graph .command.edge{stroke:#bc8cff}.rxd-graph .command.tip{fill:#bc8cff}
       .rxd-graph .step:focus>.box{stroke:#58a6ff}
 
@@ -215,15 +217,17 @@ private struct SVGWriter {
         (x, y) = (toX, toY)
       }
     }
-    text += "<g class=\"link\"><path class=\"edge \(edge.kind.rawValue)\" data-edge=\"\(name)\" d=\"\(path)\">"
+    let kind = edge.kind.rawValue + (edge.isTimed ? " timed" : "")
+    text += "<g class=\"link\"><path class=\"edge \(kind)\" data-edge=\"\(name)\" d=\"\(path)\">"
     let times = edge.count > 1 ? " (\(edge.count) ×)" : ""
-    text += "<title>\(Self.escaped("\(edge.from) → \(edge.to)\(times)"))</title></path>"
+    let time = edge.isTimed ? ", with event time" : ""
+    text += "<title>\(Self.escaped("\(edge.from) → \(edge.to)\(times)\(time)"))</title></path>"
     if !edge.isExit {
       let (tipX, tipY) = (Self.number(x), Self.number(y))
       let shape =
         y > before.1 && x == before.0
         ? "l-4-7h8z" : y < before.1 && x == before.0 ? "l-4 7h8z" : x < before.0 ? "l7-4v8z" : "l-7-4v8z"
-      text += "<path class=\"tip \(edge.kind.rawValue)\" d=\"M\(tipX) \(tipY)\(shape)\"/>"
+      text += "<path class=\"tip \(kind)\" d=\"M\(tipX) \(tipY)\(shape)\"/>"
     }
     text +=
       "<text class=\"rate\(edge.labelEndsThere ? "" : " start")\" data-edge=\"\(name)\" x=\"\(Self.number(edge.labelX))\" y=\"\(Self.number(edge.labelY))\"/></g>\n"

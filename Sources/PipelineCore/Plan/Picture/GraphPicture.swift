@@ -107,6 +107,8 @@ package struct GraphPicture: Sendable {
     package var from: String
     package var to: String
     package var kind: Kind
+    /// Whether its events have event time, so that watermarks travel along it.
+    package var isTimed = false
     /// The indexes of the groups at both ends.
     package var fromGroup: Int
     package var toGroup: Int

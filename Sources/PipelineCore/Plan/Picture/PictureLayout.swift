@@ -270,7 +270,8 @@ struct PictureLayout {
     let link = outline.links[index]
     let group = outline.group(of: link.from)
     var edge = GraphPicture.Edge(
-      from: link.fromName, to: link.toName, kind: link.kind, fromGroup: group, toGroup: group, startX: 0, startY: 0,
+      from: link.fromName, to: link.toName, kind: link.kind, isTimed: link.isTimed, fromGroup: group, toGroup: group,
+      startX: 0, startY: 0,
       segments: [], isBackward: false, count: link.count, labelX: 0, labelY: 0, labelEndsThere: false)
     func label(_ x: Double, _ y: Double) {
       edge.labelX = x + 7
@@ -468,7 +469,8 @@ struct PictureLayout {
     case .box(let box), .feed(let box), .inside(let box): startX = groupFrames[from].x + boxFrames[box].right
     }
     return GraphPicture.Edge(
-      from: link.fromName, to: link.toName, kind: link.kind, fromGroup: from, toGroup: to, startX: startX,
+      from: link.fromName, to: link.toName, kind: link.kind, isTimed: link.isTimed, fromGroup: from, toGroup: to,
+      startX: startX,
       startY: groupFrames[from].y + exit(link), segments: [], isBackward: false, count: link.count, labelX: 0,
       labelY: 0,
       labelEndsThere: true)

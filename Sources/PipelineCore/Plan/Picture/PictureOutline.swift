@@ -43,6 +43,7 @@ struct PictureOutline {
     var fromName: String
     var toName: String
     var kind: GraphPicture.Edge.Kind
+    var isTimed = false
     var count = 1
   }
 
@@ -80,6 +81,8 @@ struct PictureOutline {
     private var lastBoxes: [Int: Int] = [:]
     private var groupsByName: [String: Int] = [:]
     private var sinkGroups: [Int] = []
+    /// The steps whose events have event time.
+    private var timed: Set<Int> = []
 
     init(_ plan: Plan) { self.plan = plan }
 
@@ -151,7 +154,10 @@ struct PictureOutline {
       }
       let kind: GraphPicture.Kind = signal.source != nil ? .source : inputs.count > 1 ? .combination : .operator
       var last: Int?
-      for step in signal.steps { last = addStep(step.id, kind, parent, group, step.component) }
+      for step in signal.steps {
+        if signal.type.isTimed { timed.insert(step.id.number) }
+        last = addStep(step.id, kind, parent, group, step.component)
+      }
       return last
     }
 
@@ -228,6 +234,7 @@ struct PictureOutline {
 
     private func link(_ edge: EdgePlan) -> Link? {
       var kind = GraphPicture.Edge.Kind.events
+      var isTimed = false
       var target: Anchor
       switch edge.to {
       case .step(let step):
@@ -254,6 +261,7 @@ struct PictureOutline {
       case .step(let step):
         guard let anchor = anchors[step.number] else { return nil }
         from = anchor
+        isTimed = timed.contains(step.number)
       case .feed(let step):
         guard case .box(let box)? = anchors[step.number] else { return nil }
         from = .feed(box)
@@ -262,6 +270,7 @@ struct PictureOutline {
       case .named(let index):
         guard let output = outputs[index] else { return nil }
         from = output
+        isTimed = plan.named[index].body.type.isTimed
         if case .group(let origin) = output, group(target) == origin {
           guard let box = lastBoxes[origin] else { return nil }
           from = .box(box)
@@ -277,7 +286,7 @@ struct PictureOutline {
       case .nothing: return nil
       }
       if from == target { return nil }
-      return Link(from: from, to: target, fromName: "", toName: "", kind: kind)
+      return Link(from: from, to: target, fromName: "", toName: "", kind: kind, isTimed: isTimed)
     }
 
     private func group(_ anchor: Anchor) -> Int {
