@@ -14,6 +14,7 @@ extension DockerSource {
       var call: (any HTTPStream)?
       var number: Int
       var epoch: PartLedgers<Int64>.Epoch
+      var part: InputPart
       var isReading = false
     }
 
@@ -201,10 +202,10 @@ extension DockerSource {
       beginPiece(of: ledger) { [self] in parts.taken(epoch) ?? ledger.taken }
     }
 
-    private func makeOrigin() -> Origin {
+    private func makeOrigin(_ part: InputPart? = nil) -> Origin {
       let origin = Origin(
         source: origin.source, path: parameters.socket, receivedAt: executor.wallTime, reply: origin.reply,
-        identity: origin.identity)
+        identity: origin.identity, part: part)
       arena.keep(origin)
       return origin
     }
@@ -263,7 +264,8 @@ extension DockerSource {
             labels: node.pairs(node.member(config, "Labels")),
             lines: DockerLines(
               hasTerminal: node.member(config, "Tty").isTrue, limit: node.parameters.maxLine.bytes),
-            resumed: node.parts.taken(epoch) ?? node.begun - 1, number: 0, epoch: epoch))
+            resumed: node.parts.taken(epoch) ?? node.begun - 1, number: 0, epoch: epoch,
+            part: InputPart(id, title: name)))
       }
     }
 
@@ -324,14 +326,17 @@ extension DockerSource {
     /// Handles the end of the response with a container's logs. `isOver`: whether the container has ended, as far as is
     /// known.
     private func leave(_ id: String, isOver: Bool) {
-      containers.removeValue(forKey: id)?.call?.cancel()
+      if let container = containers.removeValue(forKey: id) {
+        container.call?.cancel()
+        partEnded(container.part)
+      }
       if isOver { ended.insert(id) }
       listLater()
     }
 
     private func send(_ lines: [DockerLines.Line], _ container: Container) {
       guard !lines.isEmpty else { return }
-      let origin = makeOrigin()
+      let origin = makeOrigin(container.part)
       begin(container.epoch)
       let shown = arena.map([
         "id": arena.string(container.id), "name": arena.string(container.name),

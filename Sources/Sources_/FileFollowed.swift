@@ -48,6 +48,10 @@ extension File {
       var reached: FilePosition
       /// Whether any part of it has been received.
       var hasBegun = false
+      /// The same for a file under all of its names.
+      let part: InputPart
+      /// All that it has at the moment has been sent.
+      var isCaughtUp = false
       /// Ends the incomplete last event when its wait is over.
       var timer = Wake.none
       /// The name under which the file was found; it may have been renamed since.
@@ -63,6 +67,7 @@ extension File {
         self.number = number
         self.memory = memory
         name = position.path
+        part = InputPart(position.fileName, title: position.path)
         reached = position
         places = PositionLedger(Place(position: position, memory: memory))
       }
@@ -209,6 +214,10 @@ extension File {
         input.position = block.position(at: offset, behind: earlier)
       }
       awaitMore(of: input)
+      if block.isNewest, !input.isCaughtUp {
+        input.isCaughtUp = true
+        partOpened(input.part, isBehind: false)
+      }
     }
 
     // MARK: Joined lines
@@ -310,7 +319,7 @@ extension File {
       if input.origin?.path != block.path {
         input.origin = Origin(
           source: origin.source, path: block.path, receivedAt: executor.wallTime,
-          identity: identity(block.position.fileName))
+          identity: identity(block.position.fileName), part: input.part)
       }
       if inputs[key] == nil { inputs[key] = input }
       latest = (key, input)
@@ -322,6 +331,10 @@ extension File {
       switch notice {
       case .opened(let position):
         moved(to: position)
+        if let part = inputs[FileKey(position)]?.part {
+          let size = FileDescriptor.Status(path: position.path)?.size ?? 0
+          partOpened(part, isBehind: size > position.offset)
+        }
         execution.services.log(.debug, label, "following \(position.path) from byte \(position.offset)")
       case .truncated(let path, let offset):
         for input in inputs.values where input.position.path == path {
@@ -341,14 +354,16 @@ extension File {
           "\(path) was truncated after byte \(offset); data written just before that may be lost")
       case .finished(let path, let position):
         // A successor may have the same path, so the input that ends is found by the file's identity.
-        if let input = inputs.removeValue(forKey: FileKey(position)), let decoder = input.decoder,
-          let origin = input.origin
-        {
+        let input = inputs.removeValue(forKey: FileKey(position))
+        if let input, let decoder = input.decoder, let origin = input.origin {
           cancelWake(&input.timer)
           piece = input
           take(Slab(capacity: 0), offset: position.offset, isLast: true, by: decoder, origin: origin)
           leaving.removeAll { $0.places.outstanding == 0 }
           leaving.append(input)
+        }
+        if let part = input?.part {
+          if isBatchDone { partEnded(part) } else { whenBatchIsDone { [unowned self] in partEnded(part) } }
         }
         execution.services.log(.debug, label, "read \(path) to its end")
       case .failed(let error):
@@ -359,7 +374,7 @@ extension File {
           .warning, label, "\(error.message); known files are read on, and listing is tried again")
       case .recovered(let path): execution.services.log(.info, label, "\(path) can be read again")
       case .gone(let position, let absence):
-        inputs[FileKey(position)] = nil
+        if let input = inputs.removeValue(forKey: FileKey(position)) { partEnded(input.part) }
         execution.services.log(.warning, label, text(of: absence, position))
       case .restored(let position, let file):
         moved(from: position, to: file)

@@ -26,6 +26,8 @@ extension File {
     }
     private lazy var places = PositionLedger(taken)
     private var fileOrigin = Origin.none
+    /// The files that have not been read to their end.
+    private var parts: [String: InputPart] = [:]
     /// When its state was saved, in nanoseconds since 1970.
     private var savedAt: Int64 = 0
 
@@ -151,6 +153,7 @@ extension File {
           first = file
         }
         options.offset = place.offset
+        for path in [current?.path].compactMap({ $0 }) + waiting.reversed() { partOpened(part(path), isBehind: true) }
         places.reset(to: taken)
         let reader = try BlockReader(first: first, paths: waiting.reversed(), options: options)
         self.reader = reader
@@ -193,13 +196,20 @@ extension File {
 
     override func beginPiece() { beginPiece(of: places) { [self] in taken } }
 
+    private func part(_ path: String) -> InputPart {
+      if let known = parts[path] { return known }
+      let part = InputPart(path)
+      parts[path] = part
+      return part
+    }
+
     /// Called before the first piece of this file.
     private func opened(_ start: FilePosition, _ file: FileDescriptor?) {
       current = start
       currentFile = file
       fileOrigin = Origin(
         source: origin.source, path: start.path, receivedAt: executor.wallTime, reply: origin.reply,
-        identity: identity(start.fileName))
+        identity: identity(start.fileName), part: part(start.path))
     }
 
     override func begin(_ piece: DecodedPiece) -> Origin {
@@ -219,7 +229,10 @@ extension File {
       if let longLine = piece.longLine { rejectLong(longLine, parameters.maxLine, fileOrigin) }
       guard !isClosed else { return }
       if piece.closesFile {
-        if let current { finished.append(current.path) }
+        if let current {
+          finished.append(current.path)
+          if let part = parts.removeValue(forKey: current.path) { partEnded(part) }
+        }
         current = nil
         currentFile = nil
       }

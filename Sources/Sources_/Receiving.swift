@@ -30,9 +30,12 @@ struct ReceivedPiece: Sendable {
   var refused: [RefusedBytes]
   /// The offset of the incomplete event; nil if there is none.
   var pendingOffset: Int64?
+  /// The connection is over.
+  var isLast = false
 
   init(_ piece: StreamReceiver.Piece) {
     pendingOffset = piece.pendingOffset
+    isLast = piece.isLast
     connection = piece.sender.number
     peer = piece.sender.peer
     subject = piece.sender.subject
@@ -69,6 +72,8 @@ final class ReceivingNode: PieceSource<ReceivedPiece> {
   private var receives = false
   /// The receiver has ended, and all that it had received is here.
   private var isReceived = false
+  /// The open connections from which events have come.
+  private var parts: [Int: InputPart] = [:]
   /// The origin of the piece at hand.
   private var pieceOrigin = Origin.none
   /// Names this run of the source in the names of its events.
@@ -203,6 +208,17 @@ final class ReceivingNode: PieceSource<ReceivedPiece> {
   override func end(_ piece: ReceivedPiece) {
     reject(piece)
     awaitMore(piece)
+    if piece.isLast, let connection = piece.connection, let part = parts.removeValue(forKey: connection) { partEnded(part) }
+  }
+
+  /// The connection that a piece came over; nil for datagrams.
+  private func part(of piece: ReceivedPiece) -> InputPart? {
+    guard let connection = piece.connection else { return nil }
+    if let known = parts[connection] { return known }
+    let title = piece.peer.text.isEmpty ? "connection \(connection)" : piece.peer.text
+    let part = InputPart("connection \(connection)", title: title)
+    parts[connection] = part
+    return part
   }
 
   override func tookAll() {
@@ -246,7 +262,7 @@ final class ReceivingNode: PieceSource<ReceivedPiece> {
     let origin = Origin(
       source: origin.source, path: peer.text.isEmpty ? nil : peer.text, receivedAt: executor.wallTime,
       fields: OwnedValue(Value(kind: .map, pointer: members.baseAddress, length: count)), reply: origin.reply,
-      identity: identity("\(run)-\(piece.connection ?? 0)"))
+      identity: identity("\(run)-\(piece.connection ?? 0)"), part: part(of: piece))
     arena.keep(origin)
     return origin
   }

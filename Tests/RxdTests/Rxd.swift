@@ -273,9 +273,12 @@ final class RunningRxd {
   /// The next lines of standard error, up to the one that holds `text`.
   func errorLines(to text: String, waiter: Int = #line) throws -> [String] {
     var seen: [String] = []
+    let deadline = Deadline(after: Self.limit)
     while let line = try line(from: errors, waiter: waiter) {
       seen.append(line)
       if line.contains(text) { return seen }
+      // A process may go on writing other lines for ever.
+      if deadline.isOver { throw TimedOut(description: "standard error has no '\(text)': \(seen.suffix(50))") }
     }
     throw TimedOut(description: "standard error ended without '\(text)': \(seen)")
   }

@@ -14,11 +14,14 @@ public final class Origin: Sendable {
   package let reply: (any ReplyTarget)?
   /// Names the events; nil if the pipeline does not use names or the events have none.
   package let identity: EventIdentity?
+  /// The part of the source's input that has the events in an order of its own; nil: the input is one.
+  package let part: InputPart?
 
   package init(
     source: String, path: String? = nil, receivedAt: Int64 = 0, fields: OwnedValue = OwnedValue(),
-    reply: (any ReplyTarget)? = nil, identity: EventIdentity? = nil
+    reply: (any ReplyTarget)? = nil, identity: EventIdentity? = nil, part: InputPart? = nil
   ) {
+    self.part = part
     self.identity = identity
     self.source = source
     self.path = path
@@ -29,17 +32,37 @@ public final class Origin: Sendable {
 
   /// The same origin, but without a request to answer.
   var withoutReply: Origin {
-    reply == nil ? self : Origin(source: source, path: path, receivedAt: receivedAt, fields: fields, identity: identity)
+    reply == nil
+      ? self
+      : Origin(source: source, path: path, receivedAt: receivedAt, fields: fields, identity: identity, part: part)
   }
 
   /// The same origin for a single event with this name.
   package func with(_ identity: EventIdentity) -> Origin {
     Origin(
-      source: source, path: path, receivedAt: receivedAt, fields: fields, reply: reply, identity: identity)
+      source: source, path: path, receivedAt: receivedAt, fields: fields, reply: reply, identity: identity, part: part)
   }
 
   /// The origin of events without a source: values in tests, folds, combinations.
   package static let none = Origin(source: "")
+}
+
+/// A part of a source's input that has its events in an order of its own: a file, a connection, a container.
+package final class InputPart: Sendable {
+  /// Unique in the source, and the same when the part is read on after a restart.
+  package let name: String
+  /// What users call it.
+  package let title: String
+
+  package init(_ name: String, title: String? = nil) { (self.name, self.title) = (name, title ?? name) }
+
+  /// What a source says of a part, apart from the events that come of it.
+  package enum Change {
+    /// The part is there and will be read. `isBehind`: it has events that have not been read.
+    case opened(isBehind: Bool)
+    /// All of its events have been sent.
+    case ended
+  }
 }
 
 /// Identifies the events of an origin: they have the same names when they are read or delivered again. Unique within

@@ -11,6 +11,8 @@ struct EventTimeStep: OperatorComponent, TimedOperator {
   static let options = ReservedKeys.eventTime
   /// How far ahead of the clock events of live sources may be by default.
   private static let standardMaxAhead = TimeSpan.seconds(86_400)
+  /// After how long without events a file or connection of a live source holds nothing up by default.
+  private static let standardPartIdle = TimeSpan.seconds(60)
 
   var timing: Timing { .begins }
 
@@ -31,14 +33,19 @@ struct EventTimeStep: OperatorComponent, TimedOperator {
       [event time](../../event-time.md).
 
       With `idle`, a signal that has had no event for that time holds nothing up: what is open closes, and a `merge` \
-      goes on with its other inputs. An event that is more than `maxAhead` ahead of the clock goes to the errors \
+      goes on with its other inputs. Of a source that reads several files or connections, the watermark is that of the \
+      one that is furthest behind. An event that is more than `maxAhead` ahead of the clock goes to the errors \
       output and does not move the watermark, and the first one is logged.
       """,
     parameters: [
       .init("time", \.time, primary: true, required: true, "When an event happened: a timestamp, or RFC 3339 text."),
       .init("lateness", \.lateness, range: 0...(1 << 60), "How far events may be out of order."),
       .init(
-        "idle", \.idle, range: 1...(1 << 60), "After how long without events the signal holds nothing up."),
+        "idle", \.idle, range: 1...(1 << 60),
+        """
+        After how long without events the signal holds nothing up, and a file or connection does not hold up the \
+        others; the latter is `1m` by default for what is not read once.
+        """),
       .init(
         "maxAhead", \.maxAhead, range: 0...(1 << 60),
         """
@@ -57,7 +64,8 @@ struct EventTimeStep: OperatorComponent, TimedOperator {
     edges: EdgeCases(
       completion: "Everything that waits for its time is sent, the earliest first; then it is passed on.",
       disposal: "Unsubscribes from the input and frees its timer."),
-    memory: "The time of the newest event; with `idle`, one timer.", persistence: .state(version: 1),
+    memory: "The time of the newest event, and of each file and connection that is open; one timer.",
+    persistence: .state(version: 2),
     lateness: .leavesOut("An idle signal is noticed only after the restart.") { step, value in
       step.idle == nil || value == .skip ? "it keeps no time that could be left out" : nil
     },
@@ -79,12 +87,17 @@ struct EventTimeStep: OperatorComponent, TimedOperator {
     private let lateness: Int64
     private let idle: TimeSpan?
     private let maxAhead: Int64?
+    /// After how long without events a part of the input holds nothing up; nil: never.
+    private let partIdle: TimeSpan?
+    private let parts = PartMarks()
     /// The time of the newest event.
     @exclusivity(unchecked) private var newest = EventTime.unknown
+    /// What has been sent of it: less where a part of the input is behind.
+    @exclusivity(unchecked) private var sent = EventTime.unknown
     @exclusivity(unchecked) private var isIdle = false
-    /// When the last event came; before any, the subscription.
+    /// When the last event came; before any, the subscription. Without pauses, as ``unpaused``.
     @exclusivity(unchecked) private var last: Instant
-    /// Set only with `idle`, while the signal is not idle.
+    /// Set only with `idle` or parts, while something may become idle.
     @exclusivity(unchecked) private var timer = Wake.none
     private var hasWarned = false
 
@@ -92,15 +105,20 @@ struct EventTimeStep: OperatorComponent, TimedOperator {
       program = parameters.time.required
       lateness = parameters.lateness.nanoseconds
       idle = parameters.idle
+      partIdle = parameters.idle ?? (parameters.isLive ? EventTimeStep.standardPartIdle : nil)
       let standard =
         parameters.isLive && nodeContext.execution.settings.boundsEventTime ? EventTimeStep.standardMaxAhead : nil
       maxAhead = (parameters.maxAhead ?? standard)?.nanoseconds
       last = nodeContext.execution.executor.now
       super.init(nodeContext, downstream: downstream)
+      last = unpaused
     }
 
+    /// The time without that in which the input was paused: what was not read is no silence.
+    private var unpaused: Instant { now + TimeSpan(nanoseconds: -executor.timePaused(until: now).nanoseconds) }
+
     /// No event earlier than this is waited for.
-    private var watermark: Int64 { newest == EventTime.unknown ? newest : newest &- lateness }
+    private var watermark: Int64 { sent == EventTime.unknown ? sent : sent &- lateness }
 
     override func start() {
       // An input that never sends anything holds nothing up either.
@@ -109,22 +127,47 @@ struct EventTimeStep: OperatorComponent, TimedOperator {
     }
 
     override func receive(_ event: Event) {
+      let mark = parts.mark(of: event, at: last)
       guard let value = evaluate(program, event, frame) else { return }
       guard let time = EventTime.nanoseconds(value) ?? Self.parsed(value) else { return refuse(event, value) }
       if let maxAhead, time &- executor.wallTime > maxAhead { return refuse(event, ahead: time &- executor.wallTime) }
-      if let idle {
-        last = now
-        if !timer.isSet { timer = wake(after: idle) }
+      if let span = mark == nil ? idle : partIdle {
+        last = unpaused
+        if !timer.isSet { timer = wake(after: span) }
       }
       executor.withEventTime(time) { emit(event) }
-      guard !isClosed, time > newest || isIdle else { return }
+      if isClosed { return }
       newest = max(newest, time)
+      if let mark { parts.came(time, of: mark, at: last) }
+      advance()
+    }
+
+    /// Sends the watermark, if it has moved.
+    @inline(__always)
+    private func advance() {
+      let behind = parts.isEmpty ? nil : parts.behind()
+      counters.pointee.behind = behind.flatMap { $0.newest < newest ? .passUnretained($0.part) : nil }
+      let next = behind?.newest ?? newest
+      guard next > sent || isIdle else { return }
       isIdle = false
+      sent = max(sent, next)
       sendAdvance(to: watermark)
     }
 
     /// The watermark of the input gives way to the one of this step.
     override func advance(to time: Int64) {}
+
+    override func note(_ change: InputPart.Change, of part: InputPart) {
+      switch change {
+      case .opened(let isBehind):
+        parts.opened(part, isBehind: isBehind, at: unpaused)
+        if let partIdle, !timer.isSet { timer = wake(after: partIdle) }
+      case .ended: parts.ended(part)
+      }
+      // A silent signal stays silent until an event comes.
+      if !isIdle { advance() }
+      super.note(change, of: part)
+    }
 
     private static func parsed(_ value: Value) -> Int64? {
       guard value.is(.string), let time = TimeText.timestamp(value.rawBytes) else { return nil }
@@ -144,8 +187,9 @@ struct EventTimeStep: OperatorComponent, TimedOperator {
 
     @inline(never)
     private func refuse(_ event: Event, ahead: Int64) {
-      let message =
-        "the event's time is \(TimeSpan(nanoseconds: ahead)) ahead of the clock, more than 'maxAhead', \(TimeSpan(nanoseconds: maxAhead ?? 0))"
+      let shown = TimeSpan(nanoseconds: ahead >= 10_000_000_000 ? ahead / 1_000_000_000 * 1_000_000_000 : ahead)
+      let bound = TimeSpan(nanoseconds: maxAhead ?? 0)
+      let message = "the event's time is \(shown) ahead of the clock, more than 'maxAhead', \(bound)"
       if !hasWarned {
         hasWarned = true
         let step = execution.plan.steps[nodeContext.step.number]
@@ -158,31 +202,44 @@ struct EventTimeStep: OperatorComponent, TimedOperator {
     /// The timer is not moved for each event; when it fires too early, it is set again.
     override func woke(_ token: Int) {
       timer = .none
-      guard let idle else { return }
-      guard last + idle <= now else {
-        timer = wake(at: last + idle)
-        return
+      let now = unpaused
+      parts.forgetUnseen()
+      var next = partIdle.flatMap { parts.leaveOut(silentFor: $0, at: now) }
+      if let idle, !isIdle {
+        let end = last + idle
+        if end <= now {
+          isIdle = true
+          sendAdvance(to: EventTime.idle)
+        } else {
+          next = min(next ?? end, end)
+        }
       }
-      isIdle = true
-      sendAdvance(to: EventTime.idle)
+      if let next { timer = wake(after: next - now) }
+      if !isIdle { advance() }
     }
 
     override func skipped(_ token: Int, _ late: Lateness) {
       last = late.restored
+      timer = .none
       woke(token)
     }
 
     /// An input that only waits holds up no stop.
     override var mayGoOn: Bool { !execution.isStopping }
 
-    override func stop() { cancelWake(&timer) }
+    override func stop() {
+      cancelWake(&timer)
+      counters.pointee.behind = nil
+    }
 
     override func save(_ state: inout StateWriter) {
       state.write(newest)
       state.write(isIdle)
-      state.write(last)
+      state.write(last + executor.timePaused(until: now))
       state.write(timer)
       state.write(hasWarned)
+      state.write(sent)
+      parts.save(&state)
     }
 
     override func restore(_ state: inout StateReader) throws(StateFault) {
@@ -194,11 +251,20 @@ struct EventTimeStep: OperatorComponent, TimedOperator {
       last = try state.read()
       timer = try state.read()
       hasWarned = try state.read()
+      sent = newest
+      if state.version >= 2 {
+        sent = try state.read()
+        guard sent == EventTime.unknown || EventTime.range.contains(sent), sent <= newest else {
+          throw StateFault("the watermark is ahead of all events")
+        }
+        try parts.restore(&state, at: unpaused)
+      }
     }
 
     /// Steps downstream do not save what their inputs have sent.
     override func restored() {
-      guard isIdle || newest != EventTime.unknown else { return }
+      if !parts.isEmpty, !timer.isSet { timer = wake(after: partIdle ?? EventTimeStep.standardPartIdle) }
+      guard isIdle || sent != EventTime.unknown else { return }
       execution.whenWired { [self] in sendAdvance(to: isIdle ? EventTime.idle : watermark) }
     }
   }

@@ -148,6 +148,7 @@ extension StreamReceiver.Work {
   func remove(_ tag: UInt64) {
     guard let connection = connections.removeValue(forKey: tag) else { return }
     unfinished.set(0, of: tag)
+    pieces.append(StreamReceiver.Piece(sender: connection.sender, isLast: true))
     rx_unwatch(poller, connection.descriptor)
     isFull = false
     count()

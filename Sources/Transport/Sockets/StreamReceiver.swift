@@ -46,6 +46,8 @@ package final class StreamReceiver: Sendable {
     package var refused: [RefusedBytes] = []
     /// The offset of the incomplete event; nil: no event is incomplete.
     package var pendingOffset: Int64?
+    /// The connection is over: no further piece comes of it.
+    package var isLast = false
   }
 
   /// The properties of a connection that its events show.

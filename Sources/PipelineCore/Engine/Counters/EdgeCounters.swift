@@ -98,6 +98,10 @@ struct Edge {
 
   func advance(to time: Int64) { downstream._withUnsafeGuaranteedRef { $0.advance(to: time) } }
 
+  func note(_ change: InputPart.Change, of part: InputPart) {
+    downstream._withUnsafeGuaranteedRef { $0.note(change, of: part) }
+  }
+
   func complete() {
     counters.completed()
     downstream._withUnsafeGuaranteedRef { $0.complete() }

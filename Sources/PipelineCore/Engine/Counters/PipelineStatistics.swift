@@ -99,7 +99,8 @@ public struct PipelineStatistics: Sendable {
     package var isIdle = false
     /// No event comes any more.
     package var hasEnded = false
-    /// Of a step whose inputs have event time: the label of the step whose watermark is the smallest, for which it waits.
+    /// Of a step whose inputs have event time: the label of the step whose watermark is the smallest, for which it waits. Where event time
+    /// begins: the file or connection that is furthest behind.
     package var watermarkHeldBy: String?
     /// Bytes that a source read or a sink delivered; nil: the component counts no bytes.
     package var bytes: UInt64?
@@ -370,6 +371,7 @@ extension Execution {
       steps[number].isIdle = counters.watermark == EventTime.idle
       steps[number].hasEnded = counters.watermark == EventTime.end
       if EventTime.range.contains(counters.watermark) { steps[number].watermark = counters.watermark }
+      steps[number].watermarkHeldBy = counters.behind?._withUnsafeGuaranteedRef { $0.title }
       let events = max(counters.time.samples, steps[number].received &+ steps[number].receivedInner)
       steps[number].nanoseconds = meters.step(StepID(number)).pointee.time.total(of: events)
     }

@@ -41,6 +41,8 @@ struct StepCounters {
   var hasKeys = false
   /// The watermark that the step sent last; unknown: none.
   var watermark = EventTime.unknown
+  /// The part of the input that holds it back; the step keeps it alive.
+  var behind: Unmanaged<InputPart>?
   /// The groups of a `groupBy` that share one run, so that no edge counts them.
   var groups = 0
   /// The number of observers of the edges into the step.

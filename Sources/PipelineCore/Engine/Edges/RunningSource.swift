@@ -119,6 +119,15 @@ open class RunningSource: OperatorNode {
     }
   }
 
+  // MARK: Parts
+
+  /// A part of the input is there; its events have an origin with this ``Origin/part``. `isBehind`: it has events that have not been read, which
+  /// event time waits for. Called in a turn or in `begin` and `resume`.
+  package final func partOpened(_ part: InputPart, isBehind: Bool) { note(.opened(isBehind: isBehind), of: part) }
+
+  /// All events of that part have been sent.
+  package final func partEnded(_ part: InputPart) { note(.ended, of: part) }
+
   // MARK: Pieces
 
   /// Whether a position of this source can be used: not within an inner signal, which begins anew with its event.

@@ -33,6 +33,9 @@ final class KeyedInput: Downstream, Subscription {
   }
 
   override func advance(to time: Int64) { downstream._withUnsafeGuaranteedRef { $0.advance(to: time) } }
+  override func note(_ change: InputPart.Change, of part: InputPart) {
+    downstream._withUnsafeGuaranteedRef { $0.note(change, of: part) }
+  }
 
   override func complete() {
     executor.releaseLater(self)

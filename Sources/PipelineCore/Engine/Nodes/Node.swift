@@ -13,6 +13,8 @@ open class Downstream {
   /// Event time has advanced to `time`, the watermark: no earlier event is waited for. See ``EventTime`` for its last two values. Comes behind the
   /// event that moved it, only where the plan gives event time.
   func advance(to time: Int64) {}
+  /// A source says this of a part of its input.
+  func note(_ change: InputPart.Change, of part: InputPart) {}
   /// The signal has completed; nothing follows.
   open func complete() {}
   /// The signal has failed; nothing follows.
@@ -150,6 +152,11 @@ open class OperatorNode: Downstream, Subscription, TimerTarget, OutputHolder {
 
   /// The default passes the watermark on, if the step keeps event time.
   override func advance(to time: Int64) { sendAdvance(to: time) }
+
+  /// The default passes it on.
+  override func note(_ change: InputPart.Change, of part: InputPart) {
+    if !isClosed { edge.note(change, of: part) }
+  }
 
   /// Sends the watermark of what this node sends.
   final func sendAdvance(to time: Int64) {

@@ -275,6 +275,10 @@ final class SharedSignal: Downstream {
     for subscriber in subscribers where subscriber.state == .receiving { subscriber.edge.advance(to: time) }
   }
 
+  override func note(_ change: InputPart.Change, of part: InputPart) {
+    for subscriber in subscribers where subscriber.state == .receiving { subscriber.edge.note(change, of: part) }
+  }
+
   override func complete() {
     if !sharing.again { ending = .completed }
     for subscriber in end() where subscriber.receivesEnd() { subscriber.edge.complete() }
