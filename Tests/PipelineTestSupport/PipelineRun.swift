@@ -25,6 +25,10 @@ package struct PipelineRun {
     }
     return outcome == nil && (waits("sample") || waits("absence")) && !waits("scripted")
   }
+  /// What the last execution counted for the first step with this keyword.
+  package func step(_ keyword: String) -> PipelineStatistics.Step? {
+    statistics.steps.first { plan.steps[$0.step.number].keyword == keyword }
+  }
   private let plan: Plan
   /// Whether the pipeline became quiet within the limits.
   package var isQuiet = true

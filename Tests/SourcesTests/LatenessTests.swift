@@ -98,7 +98,7 @@ import Testing
       step: "{ groupBy: { key: event, idle: 5s, chain: [ collect ] } }", fire: ["0s [1]", "0s [2]"],
       resume: ["4s [1]", "4s [2]"]),
     Case(
-      step: "{ join: { signal: silent, within: 5s, unmatched: send } }", fire: ["0s [1,null]", "0s [2,null]"],
+      step: "{ join: { signal: silent, within: 5s, unmatched: left } }", fire: ["0s [1,null]", "0s [2,null]"],
       resume: ["4s [1,null]", "4s [2,null]"]),
   ]
 

@@ -360,6 +360,7 @@ final class Compilation: SignalCompiler {
         let segment = makeSegment(position == 0 ? projection : nil)
         var context = context
         context.settling = result.settling
+        context.isInGroup = input.origin == .input
         isWhole = bind(&component, [type], segment, context, step, node.location) && isWhole
         guard isWhole else {
           failed = true
@@ -368,7 +369,8 @@ final class Compilation: SignalCompiler {
         }
         let paces = ([result] + component.innerPlans).map { pace(of: $0) }
         for remark in component.remarks(paces, node.keyword.location) { diagnostics.report(remark) }
-        let time = time(behind: component, [type], node, inGroup: input.origin == .input)
+        let timed = [type] + (Timing.of(component) == .all ? component.innerPlans.map(\.type) : [])
+        let time = time(behind: component, timed, node, inGroup: input.origin == .input)
         var output = passing(type, component.outputType([type]), step)
         output.time = time
         let inputs = [result] + component.furtherInputs
@@ -391,7 +393,7 @@ final class Compilation: SignalCompiler {
     case .begins: return .given
     // The chains of groups share their clocks, and a node of its own has none to share.
     case .passes where !inGroup: return inputs.first?.time ?? .none
-    case .all where inputs.allSatisfy(\.isTimed), .inTurn where inputs.allSatisfy(\.isTimed): return .given
+    case .all where !inGroup && inputs.allSatisfy(\.isTimed), .inTurn where inputs.allSatisfy(\.isTimed): return .given
     case .passes, .all, .inTurn, .ends:
       return inputs.contains(where: \.isTimed) ? .ended(at: node.keyword.value, node.keyword.location) : lost ?? .none
     }

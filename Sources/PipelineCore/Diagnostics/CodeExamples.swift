@@ -309,6 +309,36 @@ package struct CodeExample: Sendable {
       sinks:
         out: { from: s, chain: [ { window: 1m } ], stdout: { encode: json } }
       """),
+    "RX644": file(
+      """
+      sources:
+        s: { stdin: { decode: json }, time: event.at }
+        rates: { file: { path: rates.ndjson, decode: json } }
+      sinks:
+        out: { from: s, chain: [ { join: { signal: rates, asOf: true } } ], stdout: { encode: json } }
+      """,
+      """
+      sources:
+        s: { stdin: { decode: json }, time: event.at }
+        rates: { file: { path: rates.ndjson, decode: json }, time: event.since }
+      sinks:
+        out: { from: s, chain: [ { join: { signal: rates, asOf: true } } ], stdout: { encode: json } }
+      """),
+    "RX645": file(
+      """
+      sources:
+        s: { stdin: { decode: json }, time: event.at }
+        rates: { file: { path: rates.ndjson, decode: json } }
+      sinks:
+        out: { from: s, chain: [ { join: { signal: rates, within: 1m } } ], stdout: { encode: json } }
+      """,
+      """
+      sources:
+        s: { stdin: { decode: json }, time: event.at }
+        rates: { file: { path: rates.ndjson, decode: json }, time: event.at }
+      sinks:
+        out: { from: s, chain: [ { join: { signal: rates, within: 1m } } ], stdout: { encode: json } }
+      """),
     "RX368": file(
       "functions: { twice: { parameters: { n: int }, value: n * 2, examples: [ twice(2) == 5 ] } }\n" + sound,
       "functions: { twice: { parameters: { n: int }, value: n * 2, examples: [ twice(2) == 4 ] } }\n" + sound),

@@ -51,12 +51,16 @@ extension Diagnostic.Code {
   package static let functionExample = Diagnostic.Code(
     "RX368", "An example of a function is a condition that calls it and holds.")
   package static let eventTimeEnded = Diagnostic.Code(
-    "RX643", "A window goes by the clock after a step that keeps no event time.", severity: .warning)
+    "RX643", "A window or join goes by the clock after a step that keeps no event time.", severity: .warning)
+  package static let asOfWithoutTime = Diagnostic.Code(
+    "RX644", "'join' with 'asOf' needs the event time of both signals.")
+  package static let joinByClock = Diagnostic.Code(
+    "RX645", "A join goes by the clock, although events of one of its signals have a time.", severity: .warning)
   static let compile: [Diagnostic.Code] = [
     .sectionWithoutEngine, .signalsTooDeep, .schemaType, .schemaFile, .schemaPart,
     .addressInUseTwice, .unansweredRequests, .limitTooSmall, .aggregateMisplaced, .raisedDelivery,
     .lateWithoutMeaning, .noOutbox, .unknownTemplate, .templateForm, .templateArgument, .templateKind, .insertion,
     .templateTooLarge, .foreachForm, .include, .includedKey,
-    .functionCircle, .functionExample, .eventTimeEnded,
+    .functionCircle, .functionExample, .eventTimeEnded, .asOfWithoutTime, .joinByClock,
   ]
 }

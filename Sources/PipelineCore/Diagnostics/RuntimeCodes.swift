@@ -21,7 +21,7 @@ extension Diagnostic.Code {
   package static let eventRefused = Diagnostic.Code(
     "RX520", "An event does not meet the condition of 'try', or 'tryMap' has no value for it.")
   package static let eventTooLate = Diagnostic.Code(
-    "RX521", "An event came after its window was closed.")
+    "RX521", "An event came after its window was closed, or is earlier than the watermark of its signal at a join.")
   package static let innerSignalFailed = Diagnostic.Code(
     "RX522", "The inner signal that an event started has failed.")
   package static let circuitOpen = Diagnostic.Code(

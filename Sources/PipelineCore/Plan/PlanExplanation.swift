@@ -135,9 +135,10 @@ package struct PlanExplanation {
   private mutating func time(_ entry: SignalPlan.Step, _ signal: SignalPlan, _ depth: Int) {
     if let note = (entry.component as? any TimedOperator)?.timeNote { say(depth, note) }
     guard signal.steps.count == 1, signal.inputs.contains(where: \.type.isTimed) else { return }
-    if signal.type.isTimed, Timing.of(entry.component) == .all, signal.inputs.count > 1 {
+    if signal.type.isTimed, Timing.of(entry.component) == .all, signal.watermarkInputs.count > 1 {
       say(
-        depth, "its watermark is the smallest of its \(signal.inputs.count) inputs that are not idle and have not ended"
+        depth,
+        "its watermark is the smallest of its \(signal.watermarkInputs.count) inputs that are not idle and have not ended"
       )
     } else if !signal.type.isTimed {
       say(depth, "event time ends here: what it sends has none")

@@ -120,13 +120,13 @@ public struct Binder {
 
   /// Warns that the component goes by the clock, although its events had a time once.
   mutating func warnOfLostTime(_ what: String) {
-    guard case .ended(let step, let place)? = inputs.first?.time else { return }
-    diagnostics.report(
-      Diagnostic(
-        .eventTimeEnded, "this '\(what)' goes by the clock: what '\(step)' sends has no event time", at: location,
-        notes: [.init("event time ends here", at: place)],
-        help: "Give the events a time after that step ('eventTime: EXPRESSION'), or write 'clock: true'"))
+    if let time = inputs.first?.time, let warning = Diagnostic.lostTime(what, time, at: location) {
+      diagnostics.report(warning)
+    }
   }
+
+  /// Whether the component is a step of a chain that another one feeds, such as that of a group.
+  var isInGroup: Bool { context.isInGroup }
 
   /// The command that the component executes.
   func command(_ name: Located<String>) -> (index: Int, type: EventType, signal: SignalPlan)? {
@@ -161,8 +161,21 @@ struct SignalContext {
   var path: String
   /// The type of `outer`; nil outside inner signals.
   var outer: EventType?
+  /// Whether the step whose parameters are being compiled belongs to a chain that another step feeds.
+  var isInGroup = false
   var seesError = false
   var depth = 0
   /// The number of consecutive nodes with `settle` upstream of the step whose parameters are being compiled.
   var settling = 0
+}
+
+extension Diagnostic {
+  /// A component goes by the clock, although events of one of its signals had a time once; nil: they had none.
+  static func lostTime(_ what: String, _ time: EventType.Time, at location: SourceLocation) -> Diagnostic? {
+    guard case .ended(let step, let place) = time else { return nil }
+    return Diagnostic(
+      .eventTimeEnded, "this '\(what)' goes by the clock: what '\(step)' sends has no event time", at: location,
+      notes: [.init("event time ends here", at: place)],
+      help: "Give the events a time after that step ('eventTime: EXPRESSION'), or write 'clock: true'")
+  }
 }

@@ -36,3 +36,11 @@ extension Timing {
     return component is any FusableDeclaration ? .passes : .ends
   }
 }
+
+extension SignalPlan {
+  /// The signals whose watermarks decide that of what it sends: several, if its step waits for all of them.
+  package var watermarkInputs: [SignalPlan] {
+    guard let component = steps.first?.component, Timing.of(component) == .all else { return Array(inputs) }
+    return inputs + inner
+  }
+}

@@ -162,7 +162,10 @@ struct GraphGenerator {
     case 30: return "{ distinct: { memory: \(1 + below(3)), within: \(time) } }"
     case 31: return "{ withLatestFrom: \(pick(sources)) }"
     case 32: return "{ gate: { signal: \(pick(sources)), whileClosed: \(pick(["drop", "latest", "hold"])) } }"
-    case 33: return "{ join: { signal: \(pick(sources)), within: \(time), unmatched: \(pick(["drop", "send"])) } }"
+    case 33:
+      let within = pick([time, "{ before: \(time), after: \(time) }", "{ after: \(time) }"])
+      return
+        "{ join: { signal: \(pick(sources)), within: \(within), unmatched: \(pick(["drop", "left", "right", "full"])) } }"
     case 34: return "{ rateLimit: { per: \(time), mode: \(pick(["leading", "trailing", "both"])) } }"
     case 35:
       return "{ rateLimit: { per: \(time), mode: bucket, burst: \(1 + below(3)), excess: \(pick(["drop", "wait"])) } }"

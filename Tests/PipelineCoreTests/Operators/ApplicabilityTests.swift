@@ -67,6 +67,7 @@ import Testing
       "path: a, table: t, columns: { a: event.a }", "path: a, table: t, columns: { a: event.a }, mode: upsert",
     ],
     "operator rateLimit": ["per: 1s", "per: 1s, mode: bucket", "per: 1s, mode: bucket, excess: wait"],
+    "operator join": ["signal: a", "signal: a, asOf: true"],
     "operator window": ["every: 1s", "count: 1", "gap: 1s", "every: 1s, time: event.t"],
     "operator flattenMap": ["list: event.a", "signal: a", "signal: a, policy: latest", "signal: a, policy: concat"],
     "operator gate": ["signal: a", "signal: a, whileClosed: hold"],

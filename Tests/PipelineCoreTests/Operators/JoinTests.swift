@@ -27,7 +27,7 @@ import Testing
     var options = PipelineRun.Options()
     options.drainAt = .milliseconds(4)
     let run = try run(
-      "123---------|", "--2---------|", "within: 1s, key: event, otherKey: other, unmatched: send", options: options)
+      "123---------|", "--2---------|", "within: 1s, key: event, otherKey: other, unmatched: left", options: options)
     #expect(run.texts["out"] == ["[2,2]"])
     #expect(run.log.count == 1)
     #expect(run.log.first?.contains("2 events") == true, "\(run.log)")
@@ -39,7 +39,7 @@ import Testing
     var options = PipelineRun.Options()
     options.drainAt = .milliseconds(4)
     let run = try run(
-      "123---------|", "--2|", "within: 1s, key: event, otherKey: other, unmatched: send", options: options)
+      "123---------|", "--2|", "within: 1s, key: event, otherKey: other, unmatched: left", options: options)
     #expect(run.texts["out"] == ["[2,2]", "[1,null]", "[3,null]"])
     #expect(run.log.isEmpty)
   }
@@ -47,11 +47,11 @@ import Testing
   /// The natural end sends them, and so does time.
   @Test func theNaturalEndSendsWhatIsUnmatched() throws {
     #expect(
-      try run("12|", "1|", "within: 1s, key: event, otherKey: other, unmatched: send").texts["out"] == [
+      try run("12|", "1|", "within: 1s, key: event, otherKey: other, unmatched: left").texts["out"] == [
         "[1,1]", "[2,null]",
       ])
     #expect(
-      try run("12-------|", "--------1|", "within: 2ms, key: event, otherKey: other, unmatched: send").texts["out"]
+      try run("12-------|", "--------1|", "within: 2ms, key: event, otherKey: other, unmatched: left").texts["out"]
         == ["[1,null]", "[2,null]"])
   }
 
@@ -145,6 +145,66 @@ import Testing
       #expect(run.pendingTimers == 0)
     }
   }
+
+  // MARK: Both directions, and what has no partner
+
+  /// The other event may be 2 ms earlier, and 5 ms later.
+  @Test(arguments: ["drop", "left", "right", "full"], [false, true])
+  func boundsOfBothDirections(_ unmatched: String, _ restarts: Bool) throws {
+    var options = PipelineRun.Options()
+    options.cutAfter = { _ in restarts }
+    let run = try run(
+      "--1---------2------3-------|", "-x---y-w------z------------|",
+      "within: { before: 2ms, after: 5ms }, unmatched: \(unmatched)", options: options)
+    let right = ["right", "full"].contains(unmatched) ? [#"[null,"w"]"#] : []
+    let left = ["left", "full"].contains(unmatched) ? ["[3,null]"] : []
+    #expect(run.texts["out"] == [#"[1,"x"]"#, #"[1,"y"]"#] + right + [#"[2,"z"]"#] + left)
+    #expect(run.pendingTimers == 0)
+    #expect(run.refusals.isEmpty)
+  }
+
+  /// An event that waits for nothing is sent at once, and is none that a stop leaves undecided.
+  @Test func anEventThatWaitsForNothingIsSentAtOnce() throws {
+    var options = PipelineRun.Options()
+    options.drainAt = .milliseconds(4)
+    let run = try run(
+      "-1---|", "--x--|", "within: { after: 1s }, unmatched: right, key: '0', otherKey: '1'", options: options)
+    #expect(run.out.entries.first.map { "\($0.at) \($0.moment)" } == "2ms [null,\"x\"]")
+    #expect(run.log.isEmpty)
+  }
+
+  /// A state that rxd saved in version 2 of the form, with 1 of the first signal and 2 of the other.
+  @Test func theFormerStateIsTakenOver() throws {
+    var options = PipelineRun.Options()
+    options.cutAfter = { $0 == 2 }
+    options.damage = { _ in Self.formerState }
+    let run = try PipelineRun(
+      """
+      name: t
+      sources: { a: { values: { list: [1, 2, 1], every: 10m } }, b: { values: { list: [2, 2], every: 10m } } }
+      signals: { pairs: { from: a, chain: [ { join: { signal: b, within: 1h, unmatched: send, key: event, otherKey: other } } ] } }
+      sinks: { out: { from: pairs, probe: {} } }
+      """, sources: [:], options: options)
+    #expect(run.refusals.isEmpty, "\(run.refusals.map(\.message))")
+    #expect(run.texts["out"] == ["[2,2]", "[2,2]", "[1,null]", "[1,null]"])
+  }
+
+  private static let formerState: [UInt8] = {
+    let text = """
+      7278647304c4c0efe0ae82a1ec31030508000973696e6b732e6f757400000000000000000000000f73696e6b732e6f75742e706c616365
+      00000000000000000000001073696e6b732e6f75742f407061697273000000000000000000000108612f76616c75657302b73d11b918a7
+      1e6f000108622f76616c7565730206bee34167b8c84c00010a70616972732f6a6f696e04891c27f23d55aad800000d70616972732f6a6f
+      696e2f406200000000000000000000000870616972732f4061000000000000000000000301616228c0fe6515f90d0162f6a8ee8b287a86
+      0405706169727325c5d1e3ff7159e50201610000010162000001990000000001000000000103000000020000020100000001030c000000
+      05020101e2cac28ed9220300040c00000003020101e2cac28ed92202000558000000010000010001000000000000060000000601000000
+      020103020001000903010000000000000001e28abceda8d1010000000103040002000903020000000000000001e28abceda8d101000000
+      000101e28abceda8d1010100070100000004328e3215bfc43372
+      """.filter { !$0.isWhitespace }
+    return stride(from: 0, to: text.count, by: 2).map { offset in
+      let start = text.index(text.startIndex, offsetBy: offset)
+      return UInt8(text[start..<text.index(start, offsetBy: 2)], radix: 16) ?? 0
+    }
+  }()
 
   // MARK: What is read of kept events
 

@@ -270,17 +270,18 @@ extension Plan {
     guard components.values.contains(where: { Timing.of($0) == .begins }) else { return [] }
     var found: [(step: Int, label: String)] = []
     func visit(_ signal: SignalPlan) {
-      signal.inputs.forEach(visit)
-      guard let step = signal.steps.first, signal.inputs.count > 1,
+      let inputs = signal.watermarkInputs
+      inputs.forEach(visit)
+      guard let step = signal.steps.first, inputs.count > 1,
         Timing.of(step.component) == .all, signal.type.isTimed
       else { return }
       var givers: [Int] = []
-      Plan.walk(from: Array(signal.inputs), named) { next in
+      Plan.walk(from: inputs, named) { next in
         if let giver = next.steps.first(where: { Timing.of($0.component) == .begins }) {
           givers.append(giver.id.number)
           return nil
         }
-        return Array(next.inputs)
+        return next.watermarkInputs
       }
       let waiting = givers.filter { !counted[$0].isIdle && !counted[$0].hasEnded }
       // What has sent nothing holds back everything.

@@ -135,7 +135,8 @@ class MultiInletNode: OperatorNode {
   /// The watermark of the first input has moved.
   final func passOn(_ time: Int64) { move(marks?.set(time, of: 0)) }
 
-  fileprivate final func advance(to time: Int64, from inlet: Inlet) {
+  /// The watermark of an input with an inlet, or of an inner signal, has moved.
+  func advance(to time: Int64, from inlet: Inlet) {
     guard let marks else { return }
     if inlet.isInput {
       // The next input has yet to begin.

@@ -1,0 +1,157 @@
+internal import DequeModule
+
+/// Kept events in the order of their event times, and by the numbers of their keys. Not thread-safe.
+final class TimedEvents {
+  /// One event, with data of the owner.
+  struct Entry {
+    let event: OwnedEvent
+    let time: Int64
+    /// The number of its key.
+    let key: Int
+    var isMatched: Bool
+    /// What holds the owner's watermark back at it.
+    var hold = Wake.none
+    /// Of equal times the lower one came first.
+    fileprivate var serial: UInt64 = 0
+    fileprivate var place = Wake.none
+  }
+
+  /// Stands for all entries in the queue, none of which comes due by itself.
+  private final class Target: TimerTarget {
+    func woke(_ token: Int) {}
+  }
+
+  private var slots: [Entry?] = []
+  private var free: [Int] = []
+  private var order = TimerQueue()
+  private let target = Target()
+  private var serial: UInt64 = 0
+  /// The slots of each key in the order of times.
+  private var chains: [Deque<Int>] = []
+  private(set) var count = 0
+  private(set) var bytes = 0
+
+  subscript(slot: Int) -> Entry {
+    get {
+      guard let entry = slots[slot] else { preconditionFailure("the entry has been removed") }
+      return entry
+    }
+    set { slots[slot] = newValue }
+  }
+
+  /// Adds an event behind all of its time; returns its slot.
+  @discardableResult
+  func insert(_ event: OwnedEvent, at time: Int64, key: Int, isMatched: Bool, hold: Wake = .none) -> Int {
+    let slot = free.popLast() ?? slots.count
+    if slot == slots.count { slots.append(nil) }
+    serial &+= 1
+    var entry = Entry(event: event, time: time, key: key, isMatched: isMatched, hold: hold, serial: serial)
+    entry.place = order.schedule(at: Instant(nanoseconds: time), target, slot)
+    slots[slot] = entry
+    while chains.count <= key { chains.append(Deque()) }
+    chains[key].insert(slot, at: position(behind: time, in: chains[key]))
+    count &+= 1
+    bytes &+= event.byteCount
+    return slot
+  }
+
+  /// The earliest time.
+  var firstTime: Int64? { order.next?.nanoseconds }
+
+  /// Removes the earliest event.
+  func removeFirst() -> Entry? {
+    guard let next = order.next, let due = order.popDue(next) else { return nil }
+    return take(due.token)
+  }
+
+  @discardableResult
+  func remove(_ slot: Int) -> Entry {
+    order.cancel(self[slot].place)
+    return take(slot)
+  }
+
+  /// Removes all events without a partner; returns them in the order of times.
+  func removeUnmatched() -> [Entry] {
+    let removed = all.filter { !self[$0].isMatched }.map { slot in
+      order.cancel(self[slot].place)
+      return clear(slot)
+    }
+    for key in Set(removed.map(\.key)) { chains[key].removeAll { slots[$0] == nil } }
+    return removed
+  }
+
+  private func take(_ slot: Int) -> Entry {
+    let entry = self[slot]
+    chains[entry.key].remove(at: position(of: slot, at: entry.time, in: chains[entry.key]))
+    return clear(slot)
+  }
+
+  private func position(of slot: Int, at time: Int64, in chain: Deque<Int>) -> Int {
+    // Mostly the first: entries are removed in the order of their times.
+    var position = chain.first == slot ? 0 : position(behind: time &- 1, in: chain)
+    while chain[position] != slot { position += 1 }
+    return position
+  }
+
+  private func clear(_ slot: Int) -> Entry {
+    let entry = self[slot]
+    slots[slot] = nil
+    free.append(slot)
+    count &-= 1
+    bytes &-= entry.event.byteCount
+    return entry
+  }
+
+  /// Whether there is an event with this key.
+  func has(_ key: Int) -> Bool { chains.indices.contains(key) && !chains[key].isEmpty }
+
+  /// The slots of the events with this key whose times lie in `times`, in the order of times.
+  func slots(of key: Int, in times: ClosedRange<Int64>) -> [Int] {
+    guard has(key) else { return [] }
+    let chain = chains[key]
+    let (first, end) = (
+      position(behind: times.lowerBound &- 1, in: chain), position(behind: times.upperBound, in: chain)
+    )
+    return first < end ? Array(chain[first..<end]) : []
+  }
+
+  /// The slot of the last event with this key that is not later than `time`.
+  func last(of key: Int, through time: Int64) -> Int? {
+    guard has(key) else { return nil }
+    let end = position(behind: time, in: chains[key])
+    return end == 0 ? nil : chains[key][end - 1]
+  }
+
+  /// The slots of the first two events with this key.
+  func firstTwo(of key: Int) -> (first: Int, second: Int)? {
+    guard chains.indices.contains(key), chains[key].count > 1 else { return nil }
+    return (chains[key][0], chains[key][1])
+  }
+
+  /// The slots of all events in the order of times.
+  var all: [Int] {
+    slots.indices.filter { slots[$0] != nil }
+      .sorted { (self[$0].time, self[$0].serial) < (self[$1].time, self[$1].serial) }
+  }
+
+  func removeAll() {
+    slots = []
+    free = []
+    order = TimerQueue()
+    chains = []
+    count = 0
+    bytes = 0
+  }
+
+  /// The index behind all that are not later than `time`.
+  private func position(behind time: Int64, in chain: Deque<Int>) -> Int {
+    // Most events come nearly in order.
+    guard let last = chain.last, self[last].time > time else { return chain.count }
+    var (low, high) = (0, chain.count)
+    while low < high {
+      let middle = (low + high) / 2
+      if self[chain[middle]].time <= time { low = middle + 1 } else { high = middle }
+    }
+    return low
+  }
+}

@@ -1,0 +1,326 @@
+extension Join {
+  /// A join by the clock.
+  final class ClockNode: PairNode {
+    private typealias Entry = KeptEvents.Pointer
+
+    /// The events of one signal with one key, oldest first.
+    private struct Chain {
+      var first: Entry?
+      var last: Entry?
+    }
+
+    /// The kept events of one signal.
+    private final class Side {
+      let name: StaticString
+      /// 0 for the first signal, 1 for the other: the index among the two chains of a key.
+      let place: Int
+      /// How long an event is kept.
+      let span: TimeSpan
+      let sendsUnmatched: Bool
+      /// The events, oldest first.
+      let events = KeptEvents()
+      /// When the first of `events` expires.
+      @exclusivity(unchecked) var due = Instant.distantFuture
+      var hasEnded = false
+      /// Whether the signal ended before the pipeline stopped: an event of the other one without a partner so far will
+      /// then never get one.
+      var isWhole = false
+      var losses = Losses()
+
+      init(_ name: StaticString, place: Int, span: TimeSpan, sendsUnmatched: Bool) {
+        self.name = name
+        self.place = place
+        self.span = span
+        self.sendsUnmatched = sendsUnmatched
+      }
+
+      func removeAll(keeping arena: Arena) {
+        events.removeAll(keeping: arena)
+        due = .distantFuture
+      }
+    }
+
+    private let left: Side
+    private let right: Side
+    /// The chains of both sides by key number, each key's left one first.
+    @exclusivity(unchecked) private var chains: [Chain] = []
+    /// The fields that expressions read of either side's events, unless they read whole events.
+    private lazy var leftFields = parameters.leftFields.flatMap {
+      SeenFields($0, arena: execution.executor.arena, json: execution.json)
+    }
+    private lazy var rightFields = parameters.rightFields.flatMap {
+      SeenFields($0, arena: execution.executor.arena, json: execution.json)
+    }
+    /// Set only while events are kept.
+    private var timer = Wake.none
+    private var timerDue = Instant.distantFuture
+
+    override init(_ parameters: Join, _ nodeContext: NodeContext, _ downstream: Downstream) {
+      let within = parameters.within ?? Bounds()
+      left = Side("first", place: 0, span: within.after, sendsUnmatched: parameters.unmatched.sendsLeft)
+      right = Side("other", place: 1, span: within.before, sendsUnmatched: parameters.unmatched.sendsRight)
+      super.init(parameters, nodeContext, downstream)
+    }
+
+    // MARK: Events
+
+    override func receive(_ event: Event) {
+      expire()
+      let seen = leftFields?.read(event.value)
+      guard !isClosed, readKey(event, seen, isOther: false) else { return }
+      let partners = partners(of: event, seen, left, right)
+      switch partners {
+      case .none: break
+      case .one(let partner): send(event, seen, partner.pointee.value, partner.pointee.seen)
+      case .many(let partners):
+        for partner in partners where !isClosed { send(event, seen, partner.pointee.value, partner.pointee.seen) }
+      }
+      if !isClosed { finishIfOver() }
+    }
+
+    override func receive(_ event: Event, from inlet: Inlet) {
+      expire()
+      let seen = rightFields?.read(event.value)
+      guard !isClosed, readKey(event, seen, isOther: true) else { return }
+      switch partners(of: event, seen, right, left) {
+      case .none: break
+      case .one(let partner): send(partner.pointee.event, partner.pointee.seen, event.value, seen)
+      case .many(let partners):
+        for partner in partners where !isClosed { send(partner.pointee.event, partner.pointee.seen, event.value, seen) }
+      }
+      if !isClosed { finishIfOver() }
+    }
+
+    /// The partners of an event. They stay valid until the end of the turn, even if the pairs cause further events
+    /// here.
+    private enum Partners {
+      case none
+      case one(Entry)
+      case many([Entry])
+    }
+
+    /// The partners of an event whose key is in `buffer`. The event is kept, if further ones may come.
+    @inline(__always)
+    private func partners(of event: Event, _ seen: Value?, _ side: Side, _ opposite: Side) -> Partners {
+      let hash = keys.hash(buffer.bytes)
+      let known = keys.find(buffer.bytes, hash)
+      let partners = choose(known, opposite)
+      if opposite.hasEnded, !side.sendsUnmatched {
+        if case .none = partners { countDropped(event) }
+      } else if side.span == .zero {
+        // No event comes that it could be paired with.
+        if case .none = partners { giveUp(event, seen, side, opposite) }
+      } else {
+        keep(event, seen, known ?? keys.insert(buffer.bytes, hash), partners, side)
+      }
+      return partners
+    }
+
+    /// The events with a key on one side, which then count as matched.
+    @inline(__always)
+    private func choose(_ key: Int?, _ side: Side) -> Partners {
+      guard let key, let first = chains[2 &* key &+ side.place].first else { return .none }
+      first.pointee.isMatched = true
+      guard var next = first.pointee.sibling else { return .one(first) }
+      var chosen = [first]
+      while true {
+        next.pointee.isMatched = true
+        chosen.append(next)
+        guard let further = next.pointee.sibling else { return .many(chosen) }
+        next = further
+      }
+    }
+
+    private func keep(_ event: Event, _ seen: Value?, _ key: Int, _ partners: Partners, _ side: Side) {
+      let isMatched = if case .none = partners { false } else { true }
+      insert(event, seen, key, due: now + side.span, isMatched: isMatched, side)
+      if side.events.count > parameters.limit, let displaced = removeOldest(side) {
+        lose(displaced.pointee.event, of: side.name, &side.losses)
+      }
+      countKept()
+      if !timer.isSet || side.due < timerDue { setTimer() }
+    }
+
+    @inline(__always)
+    private func countKept() {
+      keptSize.set(
+        keys: keys.count, events: left.events.count &+ right.events.count,
+        bytes: keys.textBytes &+ left.events.bytes &+ right.events.bytes)
+    }
+
+    private func insert(_ event: Event, _ seen: Value?, _ key: Int, due: Instant, isMatched: Bool, _ side: Side) {
+      let isFirst = side.events.count == 0
+      let entry = side.events.append(event, seen: seen, due: due, number: key, isMatched: isMatched, arena)
+      if isFirst { side.due = due }
+      while chains.count <= 2 &* key &+ 1 { chains.append(Chain()) }
+      let place = 2 &* key &+ side.place
+      if let last = chains[place].last { last.pointee.sibling = entry } else { chains[place].first = entry }
+      chains[place].last = entry
+    }
+
+    /// The removed event stays valid until the end of the turn.
+    private func removeOldest(_ side: Side) -> Entry? {
+      guard let oldest = side.events.first else { return nil }
+      side.events.removeFirst(keeping: arena)
+      side.due = side.events.first?.pointee.due ?? .distantFuture
+      // The oldest event is also the first of its key.
+      let key = Int(oldest.pointee.number)
+      let place = 2 &* key &+ side.place
+      chains[place].first = oldest.pointee.sibling
+      if oldest.pointee.sibling == nil {
+        chains[place].last = nil
+        if chains[2 &* key].first == nil, chains[2 &* key &+ 1].first == nil { keys.remove(key) }
+      }
+      countKept()
+      return oldest
+    }
+
+    /// Sends an event that has no partner, unless it could still have found one and only the stop of the pipeline
+    /// prevents that.
+    private func giveUp(_ event: Event, _ seen: Value?, _ side: Side, _ opposite: Side) {
+      guard side.sendsUnmatched else { return countDropped(event) }
+      guard !execution.isStopping || opposite.isWhole || side.span == .zero else {
+        side.losses.undecided += 1
+        return countDropped(event)
+      }
+      if side === left { send(event, seen, .null, nil) } else { sendOther(event, seen) }
+    }
+
+    private func giveUp(_ entry: Entry, _ side: Side, _ opposite: Side) {
+      if !entry.pointee.isMatched { giveUp(entry.pointee.event, entry.pointee.seen, side, opposite) }
+    }
+
+    // MARK: Time
+
+    /// Removes events that are too old to find a partner, in the order in which they became so.
+    @inline(__always)
+    private func expire() {
+      let now = now
+      while min(left.due, right.due) <= now, !isClosed { expireNext() }
+    }
+
+    @inline(never)
+    private func expireNext() {
+      let (side, opposite) = right.due <= left.due ? (right, left) : (left, right)
+      if let oldest = removeOldest(side) { giveUp(oldest, side, opposite) }
+    }
+
+    private func setTimer() {
+      cancelWake(&timer)
+      timerDue = min(left.due, right.due)
+      if timerDue < .distantFuture { timer = wake(at: timerDue) }
+    }
+
+    override func woke(_ token: Int) {
+      timer = .none
+      expire()
+      if !timer.isSet { setTimer() }
+      if !isClosed { finishIfOver() }
+    }
+
+    // MARK: The end
+
+    override func complete() { ended(left) }
+
+    override func completed(_ inlet: Inlet) {
+      drop(inlet)
+      ended(right)
+    }
+
+    private func ended(_ side: Side) {
+      side.hasEnded = true
+      side.isWhole = !execution.isStopping
+      finishIfOver()
+    }
+
+    private func finishIfOver() {
+      if left.hasEnded, right.hasEnded {
+        for (side, opposite) in [(left, right), (right, left)] where side.sendsUnmatched {
+          while !isClosed, let entry = removeOldest(side) { giveUp(entry, side, opposite) }
+        }
+        end()
+      } else if left.hasEnded, left.events.count == 0, !right.sendsUnmatched {
+        end()
+      } else if right.hasEnded, right.events.count == 0, !left.sendsUnmatched {
+        end()
+      }
+    }
+
+    /// Completes; events that are still kept have no partner.
+    private func end() {
+      guard !isClosed else { return }
+      for side in [left, right] {
+        while let entry = removeOldest(side) {
+          if !entry.pointee.isMatched { countDropped(entry.pointee.event) }
+        }
+      }
+      finish()
+    }
+
+    override var heldCount: Int {
+      [left, right].reduce(0) { $0 + $1.events.all.count { !$0.pointee.isMatched } }
+    }
+
+    override func stop() {
+      cancelWake(&timer)
+      for side in [left, right] {
+        report(side.losses, of: side.name)
+        side.removeAll(keeping: arena)
+      }
+      chains = []
+      keys.removeAll()
+      super.stop()
+    }
+
+    override func save(_ state: inout StateWriter) {
+      state.write(SavedForm.clock.rawValue)
+      for side in [left, right] {
+        state.write(each: side.events.all) { state, entry in
+          state.write(entry.pointee.event)
+          state.append(counted: keys.text(Int(entry.pointee.number)))
+          state.write(entry.pointee.due)
+          state.write(entry.pointee.isMatched)
+        }
+        state.write(side.hasEnded)
+        state.write(side.losses.lost)
+        state.write(side.isWhole)
+      }
+      state.write(timer)
+    }
+
+    override func restore(_ state: inout StateReader) throws(StateFault) {
+      guard state.version > 1 else { throw StateFault("its keys have another form") }
+      if state.version > 2 { try SavedForm.clock.check(&state) }
+      for side in [left, right] { try restore(side, &state) }
+      countKept()
+      if state.version == 2 { right.isWhole = try state.read() }
+      timer = try state.read()
+      timerDue = min(left.due, right.due)
+    }
+
+    private func restore(_ side: Side, _ state: inout StateReader) throws(StateFault) {
+      for _ in 0..<(try state.count()) {
+        let event = try state.read(OwnedEvent.self)
+        let key = try key(&state)
+        let due = try state.read(Instant.self)
+        let isMatched = try state.read(Bool.self)
+        let fields = side === left ? leftFields : rightFields
+        insert(event.event, fields?.read(event.event.value), key, due: due, isMatched: isMatched, side)
+      }
+      side.hasEnded = try state.read()
+      side.losses.lost = try state.read(in: 0...Int.max)
+      if state.version > 2 { side.isWhole = try state.read() }
+    }
+  }
+
+  /// What a saved state of a join goes by: after a change upstream, the same parameters may mean another form.
+  enum SavedForm: Int {
+    case clock, eventTime
+
+    func check(_ state: inout StateReader) throws(StateFault) {
+      guard try state.read(in: 0...1) == rawValue else {
+        throw StateFault("it went by \(self == .clock ? "event time" : "the clock") before")
+      }
+    }
+  }
+}

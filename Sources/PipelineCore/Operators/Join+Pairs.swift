@@ -1,0 +1,103 @@
+extension Join {
+  /// What all forms of a join share: keys, and what is sent for a pair.
+  class PairNode: TriggeredNode {
+    final let parameters: Join
+    private let builder: ValueBuilder?
+    private lazy var frame = makeFrame()
+    /// The keys of the kept events, as ``KeyText``.
+    final let keys = KeyTable()
+    final let buffer = OutputBuffer()
+
+    init(_ parameters: Join, _ nodeContext: NodeContext, _ downstream: Downstream) {
+      self.parameters = parameters
+      builder = parameters.reduce.makeBuilder()
+      super.init(trigger: parameters.signal.plan, nodeContext, downstream)
+    }
+
+    /// The other signal runs for no event.
+    override final var holdsForInner: Bool { false }
+
+    /// Writes the key of the event into `buffer`; false if it has none, and the event has then been handled.
+    @inline(__always)
+    final func readKey(_ event: Event, _ seen: Value?, isOther: Bool) -> Bool {
+      buffer.clear()
+      guard let program = isOther ? parameters.otherKey.program : parameters.key.program else { return true }
+      if isOther {
+        frame.set(0, seen ?? event.value)
+        _ = frame.load(made(.null))
+      } else if !isReadable(event, seeing: seen, frame) {
+        return false
+      }
+      guard let failure = KeyText.failureToWrite(program, frame, to: buffer) else { return true }
+      if failed(event, failure, program, frame), !isOther { emit(event) }
+      return false
+    }
+
+    /// Reads the number of a saved key.
+    final func key(_ state: inout StateReader) throws(StateFault) -> Int {
+      try state.counted().withUnsafeBytes { bytes in
+        let hash = keys.hash(bytes)
+        return keys.find(bytes, hash) ?? keys.insert(bytes, hash)
+      }
+    }
+
+    /// Sends a pair. `seen` and `otherSeen`: what `reduce` reads of the two events, if known.
+    final func send(_ event: Event, _ seen: Value?, _ other: Value, _ otherSeen: Value?) {
+      guard let builder else {
+        emit(event.with(arena.list([event.value, other])))
+        return
+      }
+      frame.set(0, otherSeen ?? other)
+      if let value = build(builder, event, seeing: seen ?? event.value, frame) { emit(event.with(value)) }
+    }
+
+    /// Sends an event of the other signal that has no partner.
+    final func sendOther(_ other: Event, _ seen: Value?) {
+      guard let builder else {
+        emit(other.with(arena.list([.null, other.value])))
+        return
+      }
+      frame.set(0, seen ?? other.value)
+      if let value = build(builder, other, seeing: .null, frame) { emit(other.with(value)) }
+    }
+
+    /// What a side counts that only the log tells.
+    struct Losses {
+      /// The number of events dropped at the limit.
+      var lost = 0
+      /// The number of unmatched events not sent because the pipeline was stopping.
+      var undecided = 0
+    }
+
+    /// Drops an event at the limit: readers of errors or dead letters receive it, but the log must not be filled.
+    final func lose(_ event: Event, of name: StaticString, _ losses: inout Losses) {
+      let text = "join keeps \(Printable.count(parameters.limit, "event")) of the \(name) signal, its limit `limit`"
+      if execution.keepsRejections(of: nodeContext.step) {
+        reject(event, .limitReached, text)
+        return
+      }
+      execution.tally.rejected &+= 1
+      counters.pointee.rejected &+= 1
+      losses.lost += 1
+      if losses.lost == 1 { say(text + ": older ones were dropped before their time was over; their number follows") }
+    }
+
+    /// Logs what has been lost of a side until the end.
+    final func report(_ losses: Losses, of name: StaticString) {
+      if losses.lost > 0 {
+        say(
+          "join has dropped \(Printable.count(losses.lost, "event")) of the \(name) signal before their time was over")
+      }
+      if losses.undecided > 0 {
+        say(
+          "the pipeline was stopped before \(Printable.count(losses.undecided, "event")) of the \(name) signal had found a partner: dropped"
+        )
+      }
+    }
+
+    private func say(_ text: String) {
+      let step = execution.plan.steps[nodeContext.step.number]
+      execution.services.log(.warning, step.label, "\(nodeContext.location ?? step.location): \(text)")
+    }
+  }
+}
