@@ -52,11 +52,15 @@ extension Diagnostic.Code {
     "RX368", "An example of a function is a condition that calls it and holds.")
   package static let eventTimeEnded = Diagnostic.Code(
     "RX643", "A window goes by the clock after a step that keeps no event time.", severity: .warning)
+  package static let changesMistaken = Diagnostic.Code(
+    "RX646", "A step takes changes of earlier rows for further events.", severity: .warning)
+  package static let cannotTakeBack = Diagnostic.Code(
+    "RX647", "Only count, sum and avg can take back a value that an earlier row gave.")
   static let compile: [Diagnostic.Code] = [
     .sectionWithoutEngine, .signalsTooDeep, .schemaType, .schemaFile, .schemaPart,
     .addressInUseTwice, .unansweredRequests, .limitTooSmall, .aggregateMisplaced, .raisedDelivery,
     .lateWithoutMeaning, .noOutbox, .unknownTemplate, .templateForm, .templateArgument, .templateKind, .insertion,
     .templateTooLarge, .foreachForm, .include, .includedKey,
-    .functionCircle, .functionExample, .eventTimeEnded,
+    .functionCircle, .functionExample, .eventTimeEnded, .changesMistaken, .cannotTakeBack,
   ]
 }
