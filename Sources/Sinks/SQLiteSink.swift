@@ -8,7 +8,8 @@ package struct SQLiteSink: SinkComponent {
     var help: String {
       switch self {
       case .insert: "a new row for each event; a row that is there already is refused"
-      case .upsert: "a row with the same `key` is changed, otherwise a new one is added"
+      case .upsert:
+        "a row with the same `key` is changed, otherwise a new one is added; one that is taken back is deleted"
       }
     }
   }
@@ -44,7 +45,9 @@ package struct SQLiteSink: SinkComponent {
     details: """
       `columns` gives the value of each column as an expression. Null is NULL, a boolean 0 or 1, bytes a blob, a time or duration its text, a list or map its JSON; a value that \
       SQLite cannot hold (NaN, an integer beyond 63 bits) is refused. With `mode: upsert`, a row with the same values in the columns of `key` is changed; the table needs a \
-      PRIMARY KEY or UNIQUE condition on exactly these columns.
+      PRIMARY KEY or UNIQUE condition on exactly these columns. An event that takes a row back (`meta.retracts`, as \
+      [results that change](../../event-time.md#results-that-change) do) deletes the row with its key, so the table always has what holds now; with `mode: insert` it is a row like \
+      others, which a column `meta.retracts` tells apart.
 
       The events that come together are one transaction, at most `batch.count` of them. They are acknowledged when it is committed, which waits for the disk \
       (`synchronous = FULL`). A row that a condition of the table refuses (UNIQUE, NOT NULL, CHECK, a foreign key, a type of a STRICT table) goes to the errors output alone, \
@@ -102,6 +105,9 @@ package struct SQLiteSink: SinkComponent {
       .init(
         .writing, "keep the last state of each thing in a table",
         "sqlite: { path: s.db, table: s, columns: { id: event.id, v: event.v }, mode: upsert, key: id }"),
+      .init(
+        .writing, "have a table follow results that change: rows are added, changed and deleted",
+        "sqlite: { path: t.db, table: t, columns: { id: event.id, n: event.n }, mode: upsert, key: id }"),
     ],
     seeAlso: ["file", "http"])
 
@@ -148,6 +154,13 @@ package struct SQLiteSink: SinkComponent {
     return text + " ON CONFLICT(\(key.map(Database.quoted).joined(separator: ", "))) DO \(change)"
   }
 
+  /// Deletes the row with the values of ``key``, in that order.
+  var deletion: String? {
+    guard mode == .upsert else { return nil }
+    let conditions = key.indices.map { "\(Database.quoted(key[$0])) IS ?\($0 + 1)" }
+    return "DELETE FROM \(Database.quoted(table)) WHERE \(conditions.joined(separator: " AND "))"
+  }
+
   package func makeSink(_ nodeContext: NodeContext) -> RunningSink {
     Connector(self, nodeContext).sink(nodeContext)
   }
@@ -156,8 +169,8 @@ package struct SQLiteSink: SinkComponent {
   final class Connector: DeliveryConnector {
     /// The values of an event.
     private final class Row {
-      let values: [DatabaseValue]
-      init(_ values: [DatabaseValue]) { self.values = values }
+      let row: DatabaseWriter.Row
+      init(_ row: DatabaseWriter.Row) { self.row = row }
     }
 
     let traits: DeliveryTraits
@@ -173,6 +186,7 @@ package struct SQLiteSink: SinkComponent {
       var options = DatabaseWriter.Options()
       options.path = parameters.path.text
       options.sql = parameters.sql
+      options.deletion = parameters.deletion
       options.create = parameters.create
       options.busyTimeout = parameters.busyTimeout
       writer = DatabaseWriter(options)
@@ -196,9 +210,15 @@ package struct SQLiteSink: SinkComponent {
 
     func encode(_ event: Event) throws(DeliveryRefusal) -> DeliveryPiece {
       try frame.read(event)
+      let isDeletion = parameters.mode == .upsert && event.retracts
+      // Of a row to be deleted only the key is needed.
+      let columns =
+        isDeletion
+        ? parameters.key.compactMap { name in parameters.columns.entries.first { $0.name == name } }
+        : parameters.columns.entries
       var row: [DatabaseValue] = []
-      row.reserveCapacity(parameters.columns.entries.count)
-      for column in parameters.columns.entries {
+      row.reserveCapacity(columns.count)
+      for column in columns {
         guard let program = column.value.program else { throw DeliveryRefusal("") }
         let value = program.evaluate(frame.frame)
         if value.isError {
@@ -212,15 +232,17 @@ package struct SQLiteSink: SinkComponent {
       }
       let bytes = row.reduce(0) { $0 + $1.size }
       return DeliveryPiece(
-        .object(Row(row)), bytes: bytes, memory: bytes + row.count * MemoryLayout<DatabaseValue>.stride)
+        .object(Row(DatabaseWriter.Row(row, isDeletion: isDeletion))), bytes: bytes,
+        memory: bytes + row.count * MemoryLayout<DatabaseValue>.stride)
     }
 
     func deliver(_ batch: DeliveryBatch, _ answer: DeliveryAnswer) {
       write(
-        batch.items.map { item in if case .object(let row as Row) = item.piece { row.values } else { [] } }, answer)
+        batch.items.map { item in if case .object(let piece as Row) = item.piece { piece.row } else { .init([]) } },
+        answer)
     }
 
-    private func write(_ rows: [[DatabaseValue]], _ answer: DeliveryAnswer) {
+    private func write(_ rows: [DatabaseWriter.Row], _ answer: DeliveryAnswer) {
       let (writer, worker, location) = (writer, worker, nodeContext.location)
       worker.enqueue {
         switch writer.write(rows) {

@@ -265,6 +265,7 @@ final class Compilation: SignalCompiler {
     guard !failed, isWhole else { return nil }
     var type = combining.outputType(types)
     type.time = time(behind: combining, types, component)
+    type.changes = changes(behind: combining, types, component)
     if entry.makesTuple {
       type.tuple = node.inputs.enumerated().map { $1.name?.value ?? "@\($0)" }
       type.elements = types.map(\.type)
@@ -346,8 +347,9 @@ final class Compilation: SignalCompiler {
         }
         parts[parts.count - 1].steps.append(.init(id: step, component: row))
         let time = time(behind: row, [type], node)
+        let changes = changes(behind: row, [type], node)
         type = passing(type, row.outputType([type]), step)
-        type.time = time
+        (type.time, type.changes) = (time, changes)
         if entry.changesValue { open = nil }
       case .operator(var component):
         if isWhole { settleLateness(of: component, node, step) }
@@ -371,8 +373,9 @@ final class Compilation: SignalCompiler {
         for remark in component.remarks(paces, node.keyword.location) { diagnostics.report(remark) }
         let timed = [type] + (Timing.of(component) == .all ? component.innerPlans.map(\.type) : [])
         let time = time(behind: component, timed, node, inGroup: input.origin == .input)
+        let changes = changes(behind: component, [type], node)
         var output = passing(type, component.outputType([type]), step)
-        output.time = time
+        (output.time, output.changes) = (time, changes)
         let inputs = [result] + component.furtherInputs
         result = SignalPlan(OperatorWork(component, segment), inputs: inputs, step: step, type: output)
         type = output

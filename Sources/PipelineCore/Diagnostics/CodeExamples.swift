@@ -339,6 +339,35 @@ package struct CodeExample: Sendable {
       sinks:
         out: { from: s, chain: [ { join: { signal: rates, within: 1m } } ], stdout: { encode: json } }
       """),
+    "RX646": file(
+      """
+      sources:
+        s: { stdin: { decode: json } }
+      sinks:
+        out: { from: s, chain: [ { aggregate: { figures: { n: count() }, emit: update } }, { filter: event.n < 9 } ], stdout: {} }
+      """,
+      """
+      sources:
+        s: { stdin: { decode: json } }
+      sinks:
+        out:
+          from: s
+          chain: [ { aggregate: { figures: { n: count() }, emit: { update: 1s, pairs: true } } }, { filter: event.n < 9 } ]
+          stdout: {}
+      """),
+    "RX647": file(
+      """
+      sources:
+        s: { stdin: { decode: json } }
+      sinks:
+        out: { from: s, chain: [ { topN: { by: event.n, count: 9 } }, { aggregate: max(event.n) } ], stdout: {} }
+      """,
+      """
+      sources:
+        s: { stdin: { decode: json } }
+      sinks:
+        out: { from: s, chain: [ { topN: { by: event.n, count: 9 } }, { aggregate: sum(event.n) } ], stdout: {} }
+      """),
     "RX368": file(
       "functions: { twice: { parameters: { n: int }, value: n * 2, examples: [ twice(2) == 5 ] } }\n" + sound,
       "functions: { twice: { parameters: { n: int }, value: n * 2, examples: [ twice(2) == 4 ] } }\n" + sound),

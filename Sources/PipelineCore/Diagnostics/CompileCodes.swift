@@ -56,11 +56,15 @@ extension Diagnostic.Code {
     "RX644", "'join' with 'asOf' needs the event time of both signals.")
   package static let joinByClock = Diagnostic.Code(
     "RX645", "A join goes by the clock, although events of one of its signals have a time.", severity: .warning)
+  package static let changesMistaken = Diagnostic.Code(
+    "RX646", "A step takes changes of earlier rows for further events.", severity: .warning)
+  package static let cannotTakeBack = Diagnostic.Code(
+    "RX647", "Only count, sum and avg can take back a value that an earlier row gave.")
   static let compile: [Diagnostic.Code] = [
     .sectionWithoutEngine, .signalsTooDeep, .schemaType, .schemaFile, .schemaPart,
     .addressInUseTwice, .unansweredRequests, .limitTooSmall, .aggregateMisplaced, .raisedDelivery,
     .lateWithoutMeaning, .noOutbox, .unknownTemplate, .templateForm, .templateArgument, .templateKind, .insertion,
     .templateTooLarge, .foreachForm, .include, .includedKey,
-    .functionCircle, .functionExample, .eventTimeEnded, .asOfWithoutTime, .joinByClock,
+    .functionCircle, .functionExample, .eventTimeEnded, .asOfWithoutTime, .joinByClock, .changesMistaken, .cannotTakeBack,
   ]
 }

@@ -124,7 +124,7 @@ public struct Event {
     self.position = position
   }
 
-  private static let none = Unmanaged.passUnretained(Origin.none)
+  static let none = Unmanaged.passUnretained(Origin.none)
 
   /// The name of the event, which is the same when the event is read or delivered again; nil if it has none or the
   /// pipeline does not use names (``Execution/namesEvents``).

@@ -1,15 +1,19 @@
 /// `aggregate`: one value of many events, sent at the end: one or more figures, or a fold.
-struct Aggregate: FusableOperator, TimedOperator {
+struct Aggregate: FusableOperator, TimedOperator, ChangingOperator {
   var figures = FiguresParameter()
   var start = LiteralParameter()
   var next = ExpressionParameter()
+  var emit: EmitParameter?
   var maxDistinct = 10_000_000
+  /// Whether rows of its input are taken back; set when it is bound.
+  private(set) var takesBack = false
 
   static let changesValue = true
+  var sendsLater: Bool { emit != nil }
 
   static let spec = ComponentSpec<Aggregate>(
     "aggregate",
-    summary: "Computes figures of all events, or folds them into one value, and sends it at the end.",
+    summary: "Computes figures of all events, or folds them into one value, and sends it at the end or as it changes.",
     details: """
       **Figures**: an expression over aggregates, or a mapping of such: `{ n: count(), users: \
       countDistinct(event.user), top: max(event.price) }`. An aggregate may have a condition as its last argument, \
@@ -30,6 +34,11 @@ struct Aggregate: FusableOperator, TimedOperator {
       event for which an expression fails, or that makes a sum overflow, goes to the errors output and counts in no \
       figure. Figures of windows are the parameter `aggregate` of `window`.
 
+      **When they are sent**: by default at the end. With `emit: update` each time they change, with `emit: { update: 1s }` at most once a second, with `emit: { early: 10s }` \
+      that long after a change, and at the end in any case. Each row says which it is: `meta.pane` is `early` or `on-time`, `meta.replaces` whether it takes the place of an \
+      earlier one. Where rows of the input are taken back (`meta.retracts`), `count`, `sum` and `avg` take them back; when all are, so is what was sent. See \
+      [results that change](../../event-time.md#results-that-change).
+
       **A fold**: `next` sees `running`, `event` and `index` as in `scan`. Without any event the start value is \
       sent. A mapping with a key `next` or `figures` is a list of parameters; write `figures: { next: ... }` for a \
       figure of that name. An error of the signal is passed on alone.
@@ -40,6 +49,7 @@ struct Aggregate: FusableOperator, TimedOperator {
       .init(
         "next", \.next, variables: [("running", .dyn), ("index", .int)],
         "The new value of a fold."),
+      .init("emit", \.emit, applies: .with("figures"), "When the figures are sent."),
       .init(
         "maxDistinct", \.maxDistinct, range: 1...100_000_000,
         applies: .with("figures"),
@@ -56,6 +66,14 @@ struct Aggregate: FusableOperator, TimedOperator {
       .marble(
         "figures of nothing", "aggregate: { n: count(), sum: sum(event), top: max(event) }", in: "--|",
         out: "--(a|)", values: ["a": "{n: 0, sum: 0, top: null}"]),
+      .marble(
+        "as it changes", "aggregate: { figures: sum(event), emit: update }", in: "1-3-4|", out: "1-4-8|"),
+      .marble(
+        "at most once in a while", "aggregate: { figures: sum(event), emit: { update: 3ms } }", in: "1-3-4-----|",
+        out: "1--4--8---|"),
+      .marble(
+        "now and then, and at the end", "aggregate: { figures: sum(event), emit: { early: 3ms } }", in: "1-3-----4|",
+        out: "---4-----(8|)"),
       .marble("a sum", "aggregate: { start: 0, next: running + event }", in: "1-2-3|", out: "-----(6|)"),
       .marble("of nothing", "aggregate: { start: 0, next: running + event }", in: "--|", out: "--(0|)"),
       .marble(
@@ -80,6 +98,10 @@ struct Aggregate: FusableOperator, TimedOperator {
       .init(
         .gathering, "have figures of each customer or channel",
         "groupBy: { key: event.channel, chain: [ { aggregate: { n: count(), top: max(event.price) } } ] }"),
+      .init(
+        .gathering, "know each customer's total as it changes",
+        "groupBy: { key: event.customer, chain: [ { aggregate: { figures: sum(event.price), emit: { update: 1s } } } ] }"
+      ),
       .init(.gathering, "have one total at the end", "aggregate: sum(event.bytes)"),
       .init(.gathering, "fold a whole file into one object", "aggregate: { start: {}, next: \"running\" }"),
     ],
@@ -107,23 +129,50 @@ struct Aggregate: FusableOperator, TimedOperator {
 
   var timing: Timing { .ends }
 
+  mutating func bind(_ binder: inout Binder) {
+    takesBack = binder.inputs.first?.changes == .pairs && understands(.pairs)
+    if takesBack { figures.checkTakingBack(&binder) }
+  }
+
+  func changes(_ input: Changes) -> Changes { emit.changes() }
+  func understands(_ input: Changes) -> Bool { input == .pairs && figures.isGiven }
+
   func makeStep() -> FusedStep {
-    if let form = FiguresForm(figures, firstVariable: 0, limit: maxDistinct) { return FiguresStep(Figures(form)) }
-    return Step(start.value, next.required)
+    guard let form = FiguresForm(figures, firstVariable: 0, limit: maxDistinct) else {
+      return Step(start.value, next.required)
+    }
+    return makeStep(Figures(form))
   }
 
   func makeStep(beside first: FusedStep) -> FusedStep {
     guard figures.isGiven else { return makeStep() }
-    return FiguresStep(Figures(unsafeDowncast(first, to: FiguresStep.self).figures.form))
+    return makeStep(
+      Figures(
+        emit == nil
+          ? unsafeDowncast(first, to: FiguresStep.self).figures.form
+          : unsafeDowncast(first, to: ChangingStep.self).figures.form))
+  }
+
+  private func makeStep(_ figures: Figures) -> FusedStep {
+    emit == nil
+      ? FiguresStep(figures, takesBack: takesBack)
+      : ChangingStep(figures, Emission(emit), takesBack: takesBack)
   }
 
   final class FiguresStep: FusedStep {
     let figures: Figures
+    private let takesBack: Bool
 
-    init(_ figures: Figures) { self.figures = figures }
+    init(_ figures: Figures, takesBack: Bool) {
+      self.figures = figures
+      self.takesBack = takesBack
+    }
 
     override func apply(_ event: inout Event, _ frame: EventFrame, _ run: FusedRun) -> StepVerdict {
-      guard let refusal = figures.form.evaluate(frame) ?? figures.add(frame, at: 0) else {
+      guard
+        let refusal = figures.form.evaluate(frame)
+          ?? (takesBack && event.retracts ? figures.takeBack(frame) : figures.add(frame, at: 0))
+      else {
         countKept()
         return .keep
       }

@@ -131,9 +131,9 @@ final class Figures {
     sets = form.sets.map { _ in DistinctValues() }
   }
 
-  /// Counts the event that the form has evaluated: either all figures count it, or none does. `at`: its position in the
-  /// order of `first` and `last`.
-  func add(_ frame: EventFrame, at: Int64) -> FiguresForm.Refusal? {
+  /// Why the event that the form has evaluated cannot be counted; nil: it can.
+  @inline(__always)
+  func refusal(_ frame: EventFrame) -> FiguresForm.Refusal? {
     let context = Context(state: frame.evaluation)
     for (index, call) in form.calls.enumerated() where call.argument >= 0 && form.counts(call) {
       let value = form.values[call.argument]
@@ -168,6 +168,14 @@ final class Figures {
       case .count, .first, .last: break
       }
     }
+    return nil
+  }
+
+  /// Counts the event that the form has evaluated: either all figures count it, or none does. `at`: its position in the
+  /// order of `first` and `last`.
+  func add(_ frame: EventFrame, at: Int64) -> FiguresForm.Refusal? {
+    if let refusal = refusal(frame) { return refusal }
+    let context = Context(state: frame.evaluation)
     events += 1
     for (index, call) in form.calls.enumerated() where form.counts(call) {
       if call.function == .count {
@@ -200,6 +208,36 @@ final class Figures {
       var bits: UInt32 = 0
       for call in form.calls where call.set == index && form.counts(call) { bits |= call.bit }
       if bits != 0 { changing(index) { $0.insert(value, bits, form.buffer, context) } }
+    }
+    return nil
+  }
+
+  /// Takes back an event that was counted, and that the form has evaluated again.
+  func takeBack(_ frame: EventFrame) -> FiguresForm.Refusal? {
+    let context = Context(state: frame.evaluation)
+    for (index, call) in form.calls.enumerated() where form.counts(call) {
+      guard call.argument >= 0 else { continue }
+      let value = form.values[call.argument]
+      if value.is(.null) { continue }
+      guard call.function.takesBack else {
+        return .refused(.unexpectedValue, "'\(call.function.rawValue)' cannot take a value back")
+      }
+      guard cells[index].count > 0, value.isNumber || value.is(.duration) else {
+        return .refused(.unexpectedValue, "a value is taken back that was not counted")
+      }
+      let taken = call.function == .avg && value.isNumber || value.is(.double) ? .double(value.asNumber) : value
+      let next = context.arithmetic(.subtract, cells[index].value.value, taken, mixes: true)
+      guard !next.isError else { return .refused(.unexpectedValue, "a sum is beyond 64 bits") }
+      form.next[index] = next
+    }
+    events -= 1
+    for (index, call) in form.calls.enumerated() where form.counts(call) {
+      if call.argument >= 0, call.function != .count {
+        if form.values[call.argument].is(.null) { continue }
+        // Without a value, nothing is left of the rounding of doubles.
+        cells[index].value.assign(cells[index].count == 1 ? .null : form.next[index])
+      }
+      cells[index].count &-= 1
     }
     return nil
   }

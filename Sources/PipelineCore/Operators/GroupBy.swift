@@ -1,5 +1,5 @@
 /// `groupBy`: a separate chain for each key.
-struct GroupBy: OperatorComponent, TimedOperator {
+struct GroupBy: OperatorComponent, TimedOperator, ChangingOperator {
   var key = ExpressionParameter()
   var chain = ChainParameter()
   var idle: TimeSpan?
@@ -57,6 +57,10 @@ struct GroupBy: OperatorComponent, TimedOperator {
     seeAlso: ["scan", "distinctUntilChanged"])
 
   func outputType(_ inputs: [EventType]) -> EventType { chain.plan?.type ?? inputs.first ?? .dyn }
+
+  func changes(_ input: Changes) -> Changes { chain.plan.map(\.type.changes) ?? input }
+  /// The steps of the chain say it.
+  func understands(_ input: Changes) -> Bool { true }
 
   /// The chains keep event time where they are fused, so that their steps can share one clock.
   var timing: Timing {

@@ -1,5 +1,5 @@
 /// `window`: lists of events that belong together by time or by number.
-struct Window: FusableOperator, TimedOperator {
+struct Window: FusableOperator, TimedOperator, ChangingOperator {
   var every: TimeSpan?
   var length: TimeSpan?
   var count: Int?
@@ -15,6 +15,10 @@ struct Window: FusableOperator, TimedOperator {
   var idle: TimeSpan?
   var to = MappingParameter()
   var aggregate = FiguresParameter()
+  var emit: EmitParameter?
+  var allowedLateness: TimeSpan?
+  /// Whether rows of its input are taken back; set when it is bound.
+  private(set) var takesBack = false
   var empty = false
   var bound = 100_000
 
@@ -55,6 +59,8 @@ struct Window: FusableOperator, TimedOperator {
       Events are then not kept: a window takes the memory of its figures. Sliding windows are composed of parts as \
       long as the common divisor, so 5 minutes every minute keep five sets of figures.
 
+      **When results are sent**: by default when the window closes. With `emit: { early: 10s }` also before, that long after a change; with `emit: update` each time the       result changes, with `{ update: 1s }` at most once a second. With `allowedLateness`, a window by event time takes late events for that long after it has       closed, and each sends a correction (with `update`, at most once in that time). Each row says which it is: `meta.pane` is `early`, `on-time` or `late`, and `meta.replaces` whether a       row of the same window was sent before, whose place it takes. See [results that change](../../event-time.md#results-that-change).
+
       The event is the list, or the result of `to` for `events`, `start` and `end` (by number and by session: the \
       times of the first and the last event). Completion sends the open windows, also those that overlap, the \
       earliest first; of windows that slide by the clock only the next, because later ones would repeat a part of it. An \
@@ -85,6 +91,10 @@ struct Window: FusableOperator, TimedOperator {
       .init(
         "aggregate", \.aggregate, variables: [("start", .timestamp), ("end", .timestamp)],
         "The figures to send in place of the list."),
+      .init("emit", \.emit, "When results are sent."),
+      .init(
+        "allowedLateness", \.allowedLateness, range: 1...(1 << 60),
+        "By event time: for how long after its end a window takes late events, which correct what was sent."),
       .init("empty", \.empty, applies: .with("every"), "Send windows without events too."),
       .init(
         "max", \.bound, range: 1...10_000_000,
@@ -123,6 +133,14 @@ struct Window: FusableOperator, TimedOperator {
       .marble(
         "a pause of exactly the gap", "window: { gap: 10s, inclusive: true, time: timestamp(event) }", in: "-abc-|",
         out: "---p-(q|)", values: ["a": "3", "b": "13", "c": "24", "p": "[3, 13]", "q": "[24]"]),
+      .marble(
+        "each change, and a late event",
+        "window: { every: 10s, time: timestamp(event), allowedLateness: 1m, aggregate: sum(event), emit: update }",
+        in: "-abcd-|", out: "-pqrs-|",
+        values: ["a": "3", "b": "4", "c": "12", "d": "6", "p": "3", "q": "7", "r": "12", "s": "13"]),
+      .marble(
+        "before the end", "window: { every: 9ms, to: size(events), emit: { early: 2ms } }", in: "-a-b---c-|",
+        out: "---2-----(3|)"),
     ],
     edges: EdgeCases(
       empty: "Completes too; with `empty: true`, empty windows are sent until then.",
@@ -185,6 +203,12 @@ struct Window: FusableOperator, TimedOperator {
         conflict("'\(name)' of 'window' cannot be combined with 'time'", "Remove one of them")
       }
     }
+    if count != nil || maxLength != nil || empty {
+      let other = count != nil ? "count" : maxLength != nil ? "maxLength" : "empty"
+      for (name, isGiven) in [("emit", emit != nil), ("allowedLateness", allowedLateness != nil)] where isGiven {
+        conflict("'\(name)' of 'window' cannot go with '\(other)'", "Remove one of them")
+      }
+    }
     if aggregate.isGiven, to.isGiven {
       conflict(
         "'aggregate' and 'to' of 'window' exclude each other",
@@ -197,6 +221,25 @@ struct Window: FusableOperator, TimedOperator {
   }
 
   mutating func bind(_ binder: inout Binder) {
+    bindTime(&binder)
+    takesBack = binder.inputs.first?.changes == .pairs && understands(.pairs)
+    if takesBack { aggregate.checkTakingBack(&binder) }
+    guard !goesByEvents, count == nil else { return }
+    let slides = length.map { $0 != every } ?? false
+    for (name, isWrong) in [("allowedLateness", allowedLateness != nil), ("emit", emit != nil && slides)] where isWrong
+    {
+      binder.diagnostics.report(
+        Diagnostic(
+          .conflictingParameters,
+          name == "emit"
+            ? "'emit' cannot go with a window that slides by the clock" : "'allowedLateness' needs event time",
+          at: binder.location, help: "Give the events a time: 'time: event.at' beside the source or in 'window'"))
+    }
+  }
+
+  private var goesByEvents: Bool { time.isGiven || followsStream }
+
+  private mutating func bindTime(_ binder: inout Binder) {
     guard !time.isGiven, !byClock, count == nil, let input = binder.inputs.first else { return }
     followsStream = input.isTimed
     if followsStream {
@@ -223,9 +266,22 @@ struct Window: FusableOperator, TimedOperator {
 
   func makeStep() -> FusedStep { makeStep(Form(self)) }
 
-  func makeStep(beside first: FusedStep) -> FusedStep { makeStep(unsafeDowncast(first, to: Step.self).form) }
+  func makeStep(beside first: FusedStep) -> FusedStep {
+    makeStep(hasPanes ? unsafeDowncast(first, to: PaneStep.self).form : unsafeDowncast(first, to: Step.self).form)
+  }
+
+  func changes(_ input: Changes) -> Changes { emit.changes(corrected: allowedLateness != nil) }
+
+  func understands(_ input: Changes) -> Bool {
+    input == .pairs && count == nil && maxLength == nil && !empty && aggregate.isGiven && gap == nil
+      && (goesByEvents || length.map { $0 == every } ?? true)
+  }
+
+  /// Whether its windows are sent more than once, or lose events again.
+  private var hasPanes: Bool { emit != nil || allowedLateness != nil || takesBack }
 
   private func makeStep(_ form: Form) -> FusedStep {
+    if hasPanes { return PaneStep(form, byClock: !goesByEvents) }
     if time.isGiven || followsStream { return EventTimeStep(form) }
     if count != nil { return CountStep(form) }
     return gap != nil ? SessionStep(form) : TimeStep(form)

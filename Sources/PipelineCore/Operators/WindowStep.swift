@@ -22,6 +22,9 @@ extension Window {
     let bound: Int
     /// Whether the result depends only on the number of events, so that their values are not kept.
     let countsOnly: Bool
+    let emission: Emission
+    let allowedLateness: Int64
+    let takesBack: Bool
 
     init(_ parameters: Window) {
       every = parameters.every?.nanoseconds ?? 1
@@ -41,6 +44,9 @@ extension Window {
         parameters.count == nil ? Self.divisor(every, length) : Self.divisor(Int64(count), Int64(step))
       sendsEmpty = parameters.empty
       bound = parameters.bound
+      emission = Emission(parameters.emit)
+      allowedLateness = parameters.allowedLateness?.nanoseconds ?? 0
+      takesBack = parameters.takesBack
       countsOnly = parameters.to.isGiven && parameters.to.readsOnlySize(of: "events")
     }
 
@@ -57,12 +63,6 @@ extension Window {
 
   /// The base class of all kinds of windows.
   class Step: LateStep {
-    /// The contents of a window to be sent.
-    struct Content {
-      var list = Value.null
-      var figures: Figures?
-    }
-
     /// An event and the time that decides its window, or the figures of several events of one slice.
     struct Kept {
       /// In nanoseconds: on the monotonic clock, or of event time since 1970.
@@ -199,40 +199,18 @@ extension Window {
 
     /// Sends a window. The state must be consistent before the call.
     final func send(_ content: Content, from start: Int64, to end: Int64) {
-      if form.builder == nil, content.figures == nil {
-        send(content.list)
-        return
-      }
-      let frame = frame
-      let nothing = Event(.null, key: chain.key)
-      _ = frame.load(nothing)
-      var failing: Unmanaged<Program>?
-      var value = Value.null
-      if let figures = content.figures {
-        frame.set(0, .timestamp(wallTime: start))
-        frame.set(1, .timestamp(wallTime: end))
-        run.arena.keep(figures)
-        value = figures.form.build(figures, frame, &failing)
-      } else if let builder = form.builder {
-        frame.set(0, content.list)
-        frame.set(1, .timestamp(wallTime: start))
-        frame.set(2, .timestamp(wallTime: end))
-        value = builder.build(frame, &failing)
-      }
-      if value.isError, let failing {
-        if failed(nothing, value, failing.takeUnretainedValue(), frame, run) == .pass {
-          send(.null)
-        } else {
-          countMade()
-        }
-        return
-      }
-      send(value.is(.optional) ? value.wrapped ?? .null : value)
+      if let row = row(content, form, from: start, to: end) { send(row) }
     }
 
     override var isFresh: Bool { kept.isEmpty }
 
     override func stopped() { removeFirst(kept.count) }
+  }
+
+  /// The contents of a window to be sent.
+  struct Content {
+    var list = Value.null
+    var figures: Figures?
   }
 
   /// Windows by number.
@@ -545,5 +523,34 @@ extension Window {
       latest = try state.read()
       began = try state.read()
     }
+  }
+}
+
+extension LateStep {
+  /// The value of a window to be sent; nil: its expression failed, and it was given up.
+  final func row(_ content: Window.Content, _ form: Window.Form, from start: Int64, to end: Int64) -> Value? {
+    if form.builder == nil, content.figures == nil { return content.list }
+    let frame = frame
+    let nothing = Event(.null, key: chain.key)
+    _ = frame.load(nothing)
+    var failing: Unmanaged<Program>?
+    var value = Value.null
+    if let figures = content.figures {
+      frame.set(0, .timestamp(wallTime: start))
+      frame.set(1, .timestamp(wallTime: end))
+      run.arena.keep(figures)
+      value = figures.form.build(figures, frame, &failing)
+    } else if let builder = form.builder {
+      frame.set(0, content.list)
+      frame.set(1, .timestamp(wallTime: start))
+      frame.set(2, .timestamp(wallTime: end))
+      value = builder.build(frame, &failing)
+    }
+    if value.isError, let failing {
+      if failed(nothing, value, failing.takeUnretainedValue(), frame, run) == .pass { return .null }
+      countMade()
+      return nil
+    }
+    return value.is(.optional) ? value.wrapped ?? .null : value
   }
 }

@@ -8,6 +8,8 @@ public struct EventType: Sendable, Equatable {
   package var text: TextOrigin?
   /// Whether the events have event time.
   package var time = Time.none
+  /// Whether later events change what earlier ones said.
+  package var changes = Changes.none
 
   /// Where the event time of a signal comes from.
   package enum Time: Sendable, Equatable {
@@ -51,6 +53,7 @@ extension EventType {
     let inputs = inputs.map { input in
       var input = input
       input.time = .none
+      input.changes = .none
       return input
     }
     if let first = inputs.first, inputs.allSatisfy({ $0 == first }) { return first }

@@ -4,6 +4,9 @@ enum AggregateFunction: String, CaseIterable {
 
   /// The syntax, for messages.
   var form: String { self == .count ? "count(CONDITION)" : "\(rawValue)(VALUE, CONDITION)" }
+
+  /// Whether a value that was counted can be taken back without the others.
+  var takesBack: Bool { self == .count || self == .sum || self == .avg }
 }
 
 /// Expressions over aggregates of many events, or a mapping of these: `{ n: count(), top: max(event.price) }`.
@@ -32,6 +35,17 @@ package struct FiguresParameter: ParameterValue {
 
   package var isGiven: Bool { around.isGiven }
   package var type: ExpressionType { around.type }
+
+  /// Reports aggregates that cannot take back a value, of a step whose input takes rows back.
+  package func checkTakingBack(_ binder: inout Binder) {
+    for call in calls where !call.function.takesBack {
+      binder.diagnostics.report(
+        Diagnostic(
+          .cannotTakeBack, "'\(call.name)' cannot take a value back, and rows of its input are taken back",
+          at: location ?? binder.location,
+          help: "Use count, sum or avg, or let the input send results at the end only"))
+    }
+  }
 
   package static func shape(range: ClosedRange<Int64>?) -> ParameterShape { .mapping }
 

@@ -8,10 +8,23 @@ package final class DatabaseWriter: @unchecked Sendable {
     package var path = ""
     /// Has a parameter for each value of a row: `?1`, `?2` and so on.
     package var sql = ""
+    /// Deletes a row, by the values of its key; nil: rows are never deleted.
+    package var deletion: String?
     /// Statements that create the tables; nil: the file and its tables must exist.
     package var create: String?
     package var busyTimeout = TimeSpan.seconds(5)
     package init() {}
+  }
+
+  /// A row to be written, or one to be deleted.
+  package struct Row: Sendable {
+    /// Of a deletion, those of its key.
+    package var values: [DatabaseValue]
+    package var isDeletion: Bool
+    package init(_ values: [DatabaseValue], isDeletion: Bool = false) {
+      self.values = values
+      self.isDeletion = isDeletion
+    }
   }
 
   /// The outcome of a group.
@@ -28,6 +41,7 @@ package final class DatabaseWriter: @unchecked Sendable {
   private let limits: DatabaseLimits
   private var database: Database?
   private var statement: Statement?
+  private var deletion: Statement?
 
   package init(_ options: Options) {
     self.options = options
@@ -51,6 +65,7 @@ package final class DatabaseWriter: @unchecked Sendable {
       guard let statement = try database.prepareOne(options.sql) else {
         return .impossible("'\(options.sql)' is not a single statement")
       }
+      deletion = try options.deletion.flatMap { sql throws(DatabaseError) in try database.prepareOne(sql) }
       (self.database, self.statement) = (database, statement)
       return nil
     } catch {
@@ -68,10 +83,11 @@ package final class DatabaseWriter: @unchecked Sendable {
 
   package func close() {
     statement = nil
+    deletion = nil
     database = nil
   }
 
-  package func write(_ rows: [[DatabaseValue]]) -> Outcome {
+  package func write(_ rows: [Row]) -> Outcome {
     if let fault = open() { return fault }
     var refused: [(row: Int, reason: String)] = []
     do throws(DatabaseError) {
@@ -92,7 +108,7 @@ package final class DatabaseWriter: @unchecked Sendable {
 
   /// False: nothing has been written, and the rows must be written one by one.
   private func writeTogether(
-    _ rows: [[DatabaseValue]], _ refused: inout [(row: Int, reason: String)]
+    _ rows: [Row], _ refused: inout [(row: Int, reason: String)]
   ) throws(DatabaseError) -> Bool {
     guard let database else { return false }
     try database.execute("BEGIN IMMEDIATE")
@@ -116,7 +132,7 @@ package final class DatabaseWriter: @unchecked Sendable {
   }
 
   private func writeAlone(
-    _ row: [DatabaseValue], _ index: Int, _ refused: inout [(row: Int, reason: String)]
+    _ row: Row, _ index: Int, _ refused: inout [(row: Int, reason: String)]
   ) throws(DatabaseError) {
     guard let database else { return }
     try database.execute("BEGIN IMMEDIATE")
@@ -130,9 +146,9 @@ package final class DatabaseWriter: @unchecked Sendable {
     }
   }
 
-  private func run(_ row: [DatabaseValue]) throws(DatabaseError) {
-    guard let statement else { return }
-    for (index, value) in row.enumerated() { statement.bind(Int32(index + 1), value) }
+  private func run(_ row: Row) throws(DatabaseError) {
+    guard let statement = row.isDeletion ? deletion : statement else { return }
+    for (index, value) in row.values.enumerated() { statement.bind(Int32(index + 1), value) }
     try statement.run()
   }
 }

@@ -223,6 +223,9 @@ struct DescribedWord {
       details: """
         'id' names the event, and is the same when the event is read again after a crash or delivered again. Events that are \
         made by time or of several have none. A member that is not known is missing.
+
+        A row of a step whose results change says which one it is: 'pane' is 'early', 'on-time' or 'late'; 'replaces' is true if it takes the place of \
+        the row with the same key that was sent before, and 'retracts' if it is that row again, to be taken back.
         """,
       example: "set: { id: meta.id }"),
     .init(

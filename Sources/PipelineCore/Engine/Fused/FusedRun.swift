@@ -389,8 +389,10 @@ public class FusedRun: OperatorNode {
   // MARK: Steps that send later
 
   /// Passes a value of a step through the steps downstream of it.
-  final func send(_ value: Value, from step: LateStep, at index: Int, _ chain: FusedChain) {
-    var event = Event(value, key: chain.key)
+  final func send(
+    _ value: Value, as origin: Unmanaged<Origin> = Event.none, from step: LateStep, at index: Int, _ chain: FusedChain
+  ) {
+    var event = Event(value, key: chain.key, from: origin, position: -1)
     steps[index].counters.pointee.made &+= 1
     let outer = current
     let ended = withUnsafeMutablePointer(to: &event) { go(on: $0, from: index + 1, chain.steps) }

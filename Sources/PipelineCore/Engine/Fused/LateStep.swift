@@ -50,6 +50,8 @@ class LateStep: FusedStep, TimerTarget {
   private var link: Unmanaged<FusedChain>?
   private var runLink: Unmanaged<FusedRun>?
   fileprivate final var index = 0
+  /// Its index in the run.
+  final var position: Int { index }
   /// The chain has ended or was cancelled: nothing more is sent, and no timer may be set.
   private(set) final var isStopped = false
   /// The step restored its state from another process.
@@ -211,16 +213,26 @@ final class EventClock {
     isAdvancing = false
   }
 
+  /// The token of a step that waits for the watermark itself: a pause of the stream does not wake it.
+  static let patientToken = -1
+
   /// Nothing is waited for now: wakes all steps in order. The watermark stays where the last one waited for, because more may come.
   @inline(never)
   private func wakeThrough() {
     if isAdvancing { return }
     isAdvancing = true
+    var patient: [any TimerTarget] = []
     while let next = waiting.next, let due = waiting.popDue(next) {
+      if due.token == Self.patientToken, next.nanoseconds > watermark {
+        patient.append(due.target)
+        continue
+      }
       watermark = max(watermark, next.nanoseconds)
       due.target.woke(due.token)
     }
     isAdvancing = false
+    // They ask again.
+    for target in patient { target.woke(Self.patientToken) }
   }
 
   /// Restores the watermark. Wakes no step.

@@ -1,0 +1,38 @@
+extension Compilation {
+  /// What becomes of the rows that a step sends, given that rows of its input may change. Warns of a step that would take each change for a
+  /// further event.
+  func changes(behind component: any OperatorComponent, _ inputs: [EventType], _ node: ComponentNode) -> Changes {
+    let input = inputs.map(\.changes).max() ?? .none
+    let changing = component as? any ChangingOperator
+    if input != .none, changing.map({ !$0.understands(input) }) ?? Self.mistakes(component, input) {
+      let keyword = node.keyword.value
+      diagnostics.report(
+        Diagnostic(
+          .changesMistaken,
+          input == .pairs
+            ? "'\(keyword)' takes rows that are taken back for further events"
+            : component is Filter || component is Ignore
+              ? "'\(keyword)' may drop a row that replaces one which it has passed, so the earlier one stays"
+              : "'\(keyword)' takes rows that replace earlier ones for further events",
+          at: node.keyword.location,
+          help: input == .pairs
+            ? "Send results at the end only, or put '\(keyword)' upstream of the step whose results change"
+            : "Let the step whose results change send pairs: 'emit: { ..., pairs: true }'"))
+    }
+    if let changing { return changing.changes(input) }
+    return Self.passes(component, input) ? input : .none
+  }
+
+  /// Whether a step's result is wrong where rows change.
+  private static func mistakes(_ component: any OperatorComponent, _ input: Changes) -> Bool {
+    component is Scan || component is CountEvents || component is Join || component is Collect
+      || input == .rows && (component is Filter || component is Ignore)
+  }
+
+  /// Whether a step sends each row that it gets as one row, or, of rows that are taken back, drops both.
+  private static func passes(_ component: any OperatorComponent, _ input: Changes) -> Bool {
+    if let fusable = component as? any FusableDeclaration { return type(of: fusable).isPure || component is Log }
+    return component is Do || component is Delay || component is DeliverOn || component is Merge || component is Concat
+      || component is SubscribeOn || component is Timeout || component is Finally
+  }
+}

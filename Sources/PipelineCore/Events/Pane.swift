@@ -1,0 +1,64 @@
+/// Which of the results of a window, an aggregate or a key a row is, in Beam's words: `meta.pane`.
+package enum Pane: Int, CaseIterable {
+  /// More may follow: the window is open.
+  case early
+  /// The result of a window that has closed, or of a signal that has ended.
+  case onTime
+  /// The window had closed before: a correction.
+  case late
+
+  fileprivate var word: Value {
+    switch self {
+    case .early: .literal("early")
+    case .onTime: .literal("on-time")
+    case .late: .literal("late")
+    }
+  }
+}
+
+/// What a row does to the rows that were sent before it.
+package enum RowChange: Int, CaseIterable {
+  /// It is one more.
+  case adds
+  /// It takes the place of the row with the same key: `meta.replaces`.
+  case replaces
+  /// It takes back a row: it is that row again, and `meta.retracts` is true.
+  case retracts
+}
+
+extension Origin {
+  /// The origin of rows that say which result they are. One for each kind of row: an event needs no field for it.
+  static func row(_ pane: Pane, _ change: RowChange) -> Unmanaged<Origin> {
+    .passUnretained(rows[pane.rawValue * RowChange.allCases.count + change.rawValue])
+  }
+
+  private static let rows = Pane.allCases.flatMap { pane in
+    RowChange.allCases.map { change in
+      let members: [Entry] = [
+        Entry(key: .literal("pane"), value: pane.word),
+        Entry(key: .literal("replaces"), value: .bool(change == .replaces)),
+        Entry(key: .literal("retracts"), value: .bool(change == .retracts)),
+      ]
+      return members.withUnsafeBufferPointer { members in
+        Origin(
+          source: "",
+          fields: OwnedValue(Value(kind: .map, pointer: members.baseAddress, length: members.count)))
+      }
+    }
+  }
+
+  /// Whether its events are rows that are taken back.
+  package var retracts: Bool {
+    let fields = fields.value
+    guard fields.is(.map) else { return false }
+    for entry in fields.entries where entry.key.is(.string) && entry.key.length == 8 {
+      if entry.key.rawBytes.elementsEqual("retracts".utf8) { return entry.value.is(.bool) && entry.value.asBool }
+    }
+    return false
+  }
+}
+
+extension Event {
+  /// Whether it takes back a row that was sent before: `meta.retracts`.
+  package var retracts: Bool { origin._withUnsafeGuaranteedRef { $0.retracts } }
+}

@@ -1,0 +1,183 @@
+/// `latest`: the newest event of each key, as it changes.
+struct Latest: FusableOperator, ChangingOperator {
+  var by = ExpressionParameter()
+  var pairs = false
+  var maxKeys = 10_000
+  var idle: TimeSpan?
+  /// Whether rows of its input are taken back; set when it is bound.
+  private(set) var takesBack = false
+
+  static let changesValue = true
+  var sendsLater: Bool { true }
+
+  static let spec = ComponentSpec<Latest>(
+    "latest",
+    summary: "Sends the newest event of each key, each time it changes.",
+    details: """
+      An event takes the place of the one before with the same key, unless it is older by its event time, or equal to it: then it is dropped. `meta.replaces` says whether \
+      there was one. With `pairs`, that one is sent again first, with `meta.retracts`, for what cannot replace rows by a key. A sink with a key, such as \
+      `sqlite` with `mode: upsert`, then has one row for each key. Where rows of the input are taken back, the newest one of a key is taken back, too. \
+      See [results that change](../../event-time.md#results-that-change).
+
+      A key that has had no event for `idle` is forgotten, and its row stays where it was sent to. An event that would need more than `maxKeys` keys goes to the errors output.
+      """,
+    parameters: [
+      .init("by", \.by, primary: true, required: true, "The key: a text, number, boolean, null or a list of these."),
+      .init("pairs", \.pairs, "Take back an event before another takes its place."),
+      .init("maxKeys", \.maxKeys, range: 1...10_000_000, "The largest number of keys."),
+      .init("idle", \.idle, range: 1...(1 << 60), "How long a key may have no events."),
+    ],
+    examples: [
+      .marble(
+        "by a field", "latest: event.id", in: "a-b-c-a-|", out: "a-b-c-a-|",
+        values: ["a": "{id: 1, n: 1}", "b": "{id: 2, n: 1}", "c": "{id: 1, n: 2}"]),
+      .marble("the same again", "latest: event % 10", in: "1-1-2-1-|", out: "1---2---|"),
+      .marble(
+        "in pairs", "latest: { by: event % 10, pairs: true }", in: "a-b-|", out: "a-(ab)-|",
+        values: ["a": "1", "b": "11"]),
+    ],
+    memory: "The newest event of each key, at most `maxKeys`; with `idle`, one timer each.",
+    persistence: .state(version: 1),
+    lateness: .always("a key that was idle for too long is forgotten") { latest, _ in
+      latest.idle == nil ? "it keeps no time without 'idle'" : nil
+    },
+    knownAs: ["SQL ROW_NUMBER() ... = 1", "Flink deduplication (keep last row)", "ksqlDB LATEST_BY_OFFSET"],
+    useCases: [
+      .init(.gathering, "keep the last state of each device", "latest: event.device"),
+      .init(.gathering, "keep the last bid of each bidder in each auction", "latest: '[event.bidder, event.auction]'"),
+    ],
+    seeAlso: ["topN", "groupBy", "aggregate"])
+
+  mutating func bind(_ binder: inout Binder) { takesBack = binder.inputs.first?.changes == .pairs }
+
+  func changes(_ input: Changes) -> Changes { pairs || input == .pairs ? .pairs : .rows }
+  func understands(_ input: Changes) -> Bool { true }
+
+  func makeStep() -> FusedStep { Step(self) }
+
+  final class Step: LateStep {
+    private struct Kept {
+      var event: OwnedValue
+      /// Its event time.
+      var time: Int64
+      /// When the last event of its key came.
+      var last: Instant
+      /// Set only with `idle`.
+      var timer = Wake.none
+    }
+
+    private let parameters: Latest
+    private let program: Program
+    private let pairs: Bool
+    private let known = KeyTable()
+    /// By the number of the key.
+    private var kept: [Kept?] = []
+    private var bytes = 0
+    private let buffer = OutputBuffer()
+
+    init(_ parameters: Latest) {
+      self.parameters = parameters
+      program = parameters.by.required
+      pairs = parameters.changes(parameters.takesBack ? .pairs : .none) == .pairs
+      super.init()
+    }
+
+    override var isFresh: Bool { known.count == 0 }
+
+    override func apply(_ event: inout Event, _ frame: EventFrame, _ run: FusedRun) -> StepVerdict {
+      if let failure = KeyText.failureToWrite(program, frame, to: buffer) {
+        return failed(event, failure, program, frame, run)
+      }
+      let hash = known.hash(buffer.bytes)
+      let found = known.find(buffer.bytes, hash)
+      let time = run.executor.eventTime
+      if parameters.takesBack, event.retracts {
+        guard let number = found, let old = kept[number], frame.areEqual(old.event.value, event.value) else {
+          return .drop
+        }
+        forget(number)
+        old.event.keep(in: run.arena)
+        send(old.event.value, .early, .retracts)
+        return .keep
+      }
+      guard let number = found else {
+        guard known.count < parameters.maxKeys else {
+          return refused(
+            event, .limitReached, "latest has \(Printable.count(known.count, "key")), its limit `maxKeys`", run)
+        }
+        insert(Kept(event: OwnedValue(event.value), time: time, last: now), at: known.insert(buffer.bytes, hash))
+        send(event.value, .early, .adds)
+        return .keep
+      }
+      guard let old = kept[number] else { return .drop }
+      kept[number]?.last = now
+      if time < old.time || frame.areEqual(old.event.value, event.value) {
+        if time > old.time { kept[number]?.time = time }
+        return .drop
+      }
+      let new = OwnedValue(event.value)
+      kept[number]?.event = new
+      kept[number]?.time = time
+      bytes += new.byteCount - old.event.byteCount
+      countKept()
+      if pairs {
+        old.event.keep(in: run.arena)
+        send(old.event.value, .early, .retracts)
+      }
+      send(event.value, .early, pairs ? .adds : .replaces)
+      return .keep
+    }
+
+    private func insert(_ new: Kept, at number: Int) {
+      while kept.count <= number { kept.append(nil) }
+      kept[number] = new
+      if let idle = parameters.idle { kept[number]?.timer = wake(at: new.last + idle, number) }
+      bytes += new.event.byteCount
+      countKept()
+    }
+
+    private func forget(_ number: Int) {
+      guard var old = kept[number] else { return }
+      cancelWake(&old.timer)
+      bytes -= old.event.byteCount
+      kept[number] = nil
+      known.remove(number)
+      countKept()
+    }
+
+    private func countKept() { keptSize.set(keys: known.count, bytes: known.textBytes + bytes) }
+
+    /// The timer is not moved for each event; when it fires too early, it is set again.
+    override func timeCame(_ token: Int) {
+      guard let idle = parameters.idle, token < kept.count, let entry = kept[token] else { return }
+      kept[token]?.timer = .none
+      if entry.last + idle > now { kept[token]?.timer = wake(at: entry.last + idle, token) } else { forget(token) }
+    }
+
+    override func stopped() {
+      for number in kept.indices where kept[number] != nil { forget(number) }
+    }
+
+    override func save(_ state: inout StateWriter) {
+      state.write(each: kept.indices.filter { kept[$0] != nil }) { state, number in
+        guard let entry = kept[number] else { return }
+        state.append(counted: known.text(number))
+        state.write(entry.event)
+        state.write(entry.time)
+        state.write(entry.last)
+      }
+    }
+
+    override func restore(_ state: inout StateReader) throws(StateFault) {
+      for _ in 0..<(try state.count()) {
+        let text = try state.counted()
+        let number = text.withUnsafeBytes { text -> Int? in
+          let hash = known.hash(text)
+          return known.find(text, hash) == nil ? known.insert(text, hash) : nil
+        }
+        guard let number else { throw StateFault("a key is there twice") }
+        insert(Kept(event: try state.read(), time: try state.read(), last: try state.read()), at: number)
+      }
+    }
+  }
+}
