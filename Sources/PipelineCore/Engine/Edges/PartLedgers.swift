@@ -5,6 +5,7 @@
 ///
 /// - ``revoke(_:)``: somebody else goes on where this source ends. Nothing more is taken from the part, but what turns have taken is still
 ///   under way: its acknowledged position advances, and is what may be committed, until ``settled(_:)`` is true or ``lose(_:)`` gives up.
+///   ``PartRevocations`` waits for that, and gives the part back in a bounded time.
 /// - ``lose(_:)``: somebody else may have begun already. Nothing of it is committed any more, whatever is acknowledged later.
 ///
 /// An acknowledgement counts for the epoch in which its piece began, so a late one never moves the position of a part that was assigned anew.
@@ -12,7 +13,7 @@
 package final class PartLedgers<Position: Sendable> {
   /// One assignment of a part.
   package struct Epoch: Hashable, Sendable {
-    fileprivate let number: Int
+    let number: Int
   }
 
   private struct Part {
@@ -63,6 +64,12 @@ package final class PartLedgers<Position: Sendable> {
     guard let name = parts[epoch]?.name else { return }
     parts[epoch]?.isRevoked = true
     if current[name] == epoch { current[name] = nil }
+  }
+
+  /// The name and the ledger of a revoked part that is not lost.
+  func revoked(_ epoch: Epoch) -> (name: String, ledger: PositionLedger<Position>)? {
+    guard let part = parts[epoch], part.isRevoked else { return nil }
+    return (part.name, part.ledger)
   }
 
   /// Whether everything that was taken from the part has been acknowledged; a lost part is settled.
