@@ -12,7 +12,7 @@ package struct DeadLetterDocument {
   package let source: String?
   /// The file, URL or peer that the event came from; nil: unknown.
   package let path: String?
-  /// The position there; nil: unknown.
+  /// The position in that input; nil: unknown.
   package let offset: Int64?
   /// The event as JSON text.
   package let event: [UInt8]

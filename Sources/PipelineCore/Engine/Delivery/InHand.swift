@@ -20,7 +20,7 @@ package final class InHand: @unchecked Sendable {
   private static let magic: UInt64 = 0x0131_444E_4148_5852
   private static let most = 64
 
-  /// An event of an input that can be read again.
+  /// The position of an event in an input that can be read again.
   package struct Place: Equatable, Sendable {
     /// Hashes of the step's name and of the input's path.
     var source: UInt64
