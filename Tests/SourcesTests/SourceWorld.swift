@@ -351,11 +351,13 @@ final class SourceWorld {
             try SourceFlood.thread {
               guard let client = try? RawWebSocket(port), client.head.contains("101") else { return }
               // All frames at once, whose mask is zero.
-              client.connection.send(
-                numbers.flatMap { number in
-                  let text = Array("\(number)".utf8)
-                  return [0x81, 0x80 | UInt8(text.count), 0, 0, 0, 0] + text
-                })
+              var frames: [UInt8] = []
+              for number in numbers {
+                let text = Array("\(number)".utf8)
+                frames += [0x81, 0x80 | UInt8(text.count), 0, 0, 0, 0]
+                frames += text
+              }
+              client.connection.send(frames)
               _ = client.closeCode
             }
           }
