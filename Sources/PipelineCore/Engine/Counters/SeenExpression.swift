@@ -29,14 +29,14 @@ package struct SeenExpression: Sendable {
   ///   - location: Only the expression that contains this location. Nil, or a location in no expression: all expressions of the step.
   ///   - time: What `now` was, in nanoseconds since 1970.
   static func of(
-    _ plan: Plan, _ step: StepID, _ place: SourceLocation?, _ event: Event, outer: Value?, time: Int64
+    _ plan: Plan, _ step: StepID, _ within: SourceLocation?, _ event: Event, outer: Value?, time: Int64
   ) -> [SeenExpression] {
     let all = plan.expressions.filter { $0.step == step }.map(\.checked)
     let containing = all.filter { checked in
-      place.map { place in
+      within.map { within in
         let whole = checked.text.location(0, checked.text.text.count)
-        return whole.text.name == place.text.name && whole.offset <= place.offset
-          && place.offset + place.length <= whole.offset + whole.length
+        return whole.text.name == within.text.name && whole.offset <= within.offset
+          && within.offset + within.length <= whole.offset + whole.length
       } ?? false
     }
     return (containing.isEmpty ? all : containing).map { SeenExpression($0, plan, event, outer: outer, time: time) }
