@@ -133,8 +133,8 @@ package struct FigureTable<Subject>: Sendable {
     for figure in all {
       if let key = figure.key, let read = figure.read { members.append((key, figure.isShown, read)) }
     }
-    func place(_ key: String) -> Int { order.firstIndex(of: key) ?? order.count }
-    members = members.enumerated().sorted { (place($0.element.key), $0.offset) < (place($1.element.key), $1.offset) }
+    func rank(_ key: String) -> Int { order.firstIndex(of: key) ?? order.count }
+    members = members.enumerated().sorted { (rank($0.element.key), $0.offset) < (rank($1.element.key), $1.offset) }
       .map(\.element)
     for metric in all.compactMap(\.metric) {
       if let known = families.firstIndex(where: { $0.family.name == metric.family.name }) {

@@ -15,7 +15,7 @@ final class LoopMember: @unchecked Sendable {
   var used = TimeSpan.zero
   /// The ranking that contains it, and its index there; -1: it is in none.
   fileprivate var ranking: UInt8 = 0
-  fileprivate var place = -1
+  fileprivate var index = -1
 
   init(_ executor: Executor, owner: AnyObject) {
     self.executor = executor
@@ -41,7 +41,7 @@ struct LoopRanking {
 
   var first: Entry? { heap.first }
 
-  func has(_ member: LoopMember) -> Bool { member.place >= 0 && member.ranking == identity }
+  func has(_ member: LoopMember) -> Bool { member.index >= 0 && member.ranking == identity }
 
   /// Adds a member that is in no ranking.
   mutating func insert(_ member: LoopMember, by key: Int64) {
@@ -52,46 +52,46 @@ struct LoopRanking {
   }
 
   mutating func remove(_ member: LoopMember) {
-    let place = member.place
-    member.place = -1
+    let index = member.index
+    member.index = -1
     let last = heap.removeLast()
-    guard place < heap.count else { return }
-    heap[place] = last
-    last.member.place = place
-    siftUp(place)
-    siftDown(last.member.place)
+    guard index < heap.count else { return }
+    heap[index] = last
+    last.member.index = index
+    siftUp(index)
+    siftDown(last.member.index)
   }
 
   private static func precedes(_ one: Entry, _ other: Entry) -> Bool {
     one.key != other.key ? one.key < other.key : one.sequence < other.sequence
   }
 
-  private mutating func put(_ entry: Entry, at place: Int) {
-    heap[place] = entry
-    entry.member.place = place
+  private mutating func put(_ entry: Entry, at index: Int) {
+    heap[index] = entry
+    entry.member.index = index
   }
 
   private mutating func siftUp(_ start: Int) {
     let entry = heap[start]
-    var place = start
-    while place > 0, case let parent = (place - 1) / 2, Self.precedes(entry, heap[parent]) {
-      put(heap[parent], at: place)
-      place = parent
+    var index = start
+    while index > 0, case let parent = (index - 1) / 2, Self.precedes(entry, heap[parent]) {
+      put(heap[parent], at: index)
+      index = parent
     }
-    put(entry, at: place)
+    put(entry, at: index)
   }
 
   private mutating func siftDown(_ start: Int) {
     let entry = heap[start]
-    var place = start
+    var index = start
     while true {
-      var child = 2 * place + 1
+      var child = 2 * index + 1
       guard child < heap.count else { break }
       if child + 1 < heap.count, Self.precedes(heap[child + 1], heap[child]) { child += 1 }
       guard Self.precedes(heap[child], entry) else { break }
-      put(heap[child], at: place)
-      place = child
+      put(heap[child], at: index)
+      index = child
     }
-    put(entry, at: place)
+    put(entry, at: index)
   }
 }

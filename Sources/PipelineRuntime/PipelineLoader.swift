@@ -181,12 +181,12 @@ package struct PipelineLoader {
   private static func schemas(beside path: String, _ used: UsedValues) -> SchemaFiles {
     let directory = path.lastIndex(of: "/").map { String(path[...$0]) } ?? ""
     return SchemaFiles { name in
-      let place = name.hasPrefix("/") ? name : directory + name
-      used.note(file: place)
+      let candidate = name.hasPrefix("/") ? name : directory + name
+      used.note(file: candidate)
       do throws(PosixError) {
-        let text = try read(place)
-        _ = used.note(place, .found(text.bytes))
-        return .found(name: place, bytes: text.bytes)
+        let text = try read(candidate)
+        _ = used.note(candidate, .found(text.bytes))
+        return .found(name: candidate, bytes: text.bytes)
       } catch {
         return .refused("cannot be read: \(PosixError.text(error.code))")
       }
@@ -198,18 +198,18 @@ package struct PipelineLoader {
   private static func included(_ used: UsedValues) -> IncludedFiles {
     IncludedFiles { path, including in
       let directory = including.lastIndex(of: "/").map { String(including[...$0]) } ?? ""
-      let place = directory + path
-      used.note(file: place)
+      let candidate = directory + path
+      used.note(file: candidate)
       guard let folder = realPath(directory.isEmpty ? "." : directory) else {
         return .refused("cannot be read: \(PosixError.text(errno))")
       }
-      guard let target = realPath(place) else { return .refused("cannot be read: \(PosixError.text(errno))") }
+      guard let target = realPath(candidate) else { return .refused("cannot be read: \(PosixError.text(errno))") }
       guard target.hasPrefix(folder.hasSuffix("/") ? folder : folder + "/") else {
         return .refused("is a link that leaves the directory of the file")
       }
       do throws(PosixError) {
         let text = try read(target)
-        _ = used.note(place, .found(text.bytes))
+        _ = used.note(candidate, .found(text.bytes))
         // A file has one name, however its path is written.
         let name = directory + target.dropFirst(folder.hasSuffix("/") ? folder.count : folder.count + 1)
         return .found(name: name, bytes: text.bytes)
@@ -277,21 +277,21 @@ package struct PipelineLoader {
 
   /// Secrets are files: first systemd's credentials, then the given directories, then /run/secrets.
   private static func secret(_ name: String, _ inputs: Inputs, _ used: UsedValues) -> Interpolation.Lookup {
-    var places: [(directory: String, isPrivate: Bool)] = []
+    var searched: [(directory: String, isPrivate: Bool)] = []
     if let credentials = ProcessEnvironment["CREDENTIALS_DIRECTORY"], !credentials.isEmpty {
-      places.append((credentials, true))
+      searched.append((credentials, true))
     }
-    places += inputs.secretDirectories.map { ($0, false) }
+    searched += inputs.secretDirectories.map { ($0, false) }
     // Container runtimes mount this directory for one container only, with modes of their own.
-    places.append(("/run/secrets", true))
-    for place in places {
-      let path = "\(place.directory)/\(name)"
+    searched.append(("/run/secrets", true))
+    for candidate in searched {
+      let path = "\(candidate.directory)/\(name)"
       used.note(file: path)
       do throws(PosixError) {
         let file = try FileDescriptor.openForReading(path)
         // Checks the open file, so that the file checked is the file read, whatever has its path by now.
         var status = stat()
-        if !place.isPrivate, fstat(file.number, &status) == 0 {
+        if !candidate.isPrivate, fstat(file.number, &status) == 0 {
           if status.st_mode & 0o007 != 0 {
             return .refused("can be read by every user of the machine; use chmod o= on its file")
           }

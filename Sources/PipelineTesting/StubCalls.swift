@@ -136,7 +136,7 @@ final class StubCalls<Call: StubbedCall>: TimerTarget, RunningStubs, @unchecked 
   }
   // MARK: The verdict
 
-  func unanswered(at place: SourceLocation) -> [Diagnostic] {
+  func unanswered(at location: SourceLocation) -> [Diagnostic] {
     var reported: Set<String> = []
     return exchanges.filter {
       $0.stub == nil && reported.insert($0.call.unanswered(.zero)).inserted
@@ -148,7 +148,7 @@ final class StubCalls<Call: StubbedCall>: TimerTarget, RunningStubs, @unchecked 
       return Diagnostic(
         .requestWithoutStub,
         exchange.call.unanswered(TimeSpan(nanoseconds: exchange.at.nanoseconds)),
-        at: nearest?.location ?? place,
+        at: nearest?.location ?? location,
         help: nearest.map { "The nearest stub is for \(Call.shown($0))" } ?? Call.form.first)
     }
   }

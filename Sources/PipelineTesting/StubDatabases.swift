@@ -75,12 +75,12 @@ extension DatabaseRows {
   /// The rows as the query would receive them, with its key.
   fileprivate func answering(_ query: DatabaseQuery) -> Result<DatabaseRows, DatabaseFailure> {
     guard !query.key.isEmpty, !rows.isEmpty else { return .success(self) }
-    let places = query.key.map { columns.firstIndex(of: $0) }
-    if let index = places.firstIndex(of: nil) {
+    let keyColumns = query.key.map { columns.firstIndex(of: $0) }
+    if let index = keyColumns.firstIndex(of: nil) {
       return .failure(DatabaseFailure(.refused, "the rows have no column '\(query.key[index])', which 'key' names"))
     }
     var answer = self
-    answer.keys = rows.map { row in places.map { row[$0!] } }
+    answer.keys = rows.map { row in keyColumns.map { row[$0!] } }
     return .success(answer)
   }
 }

@@ -70,7 +70,7 @@ final class StubDocker: RunningStubs, @unchecked Sendable {
   func attach(_ executor: Executor) { self.executor = executor }
   func forgetOrphans() {}
   func stop() {}
-  func unanswered(at place: SourceLocation) -> [Diagnostic] { [] }
+  func unanswered(at location: SourceLocation) -> [Diagnostic] { [] }
 
   // MARK: Requests
 

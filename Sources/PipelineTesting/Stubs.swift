@@ -37,7 +37,7 @@ protocol RunningStubs: AnyObject {
   /// Drops all calls without an answer.
   func stop()
   /// What no stub answers, each once. `place`: that of the test's stubs.
-  func unanswered(at place: SourceLocation) -> [Diagnostic]
+  func unanswered(at location: SourceLocation) -> [Diagnostic]
 }
 
 /// A kind of calls to an outside service, with all that is particular to its stubs.

@@ -247,20 +247,20 @@ class StreamSink: RunningSink {
 
   override func savePlace(_ state: inout StateWriter) {
     let saved = savedMark ?? mark
-    let place = state.positions == .taken ? writer?.place(after: saved) : nil
-    state.write(place)
+    let position = state.positions == .taken ? writer?.position(after: saved) : nil
+    state.write(position)
     state.write(saved > 0 ? encoder.memory : encoderMemory)
-    guard place == nil, !hasReportedSharing, writer?.isShared == true else { return }
+    guard position == nil, !hasReportedSharing, writer?.isShared == true else { return }
     hasReportedSharing = true
     log(.warning, "others write to \(target.name), too: after a crash, lines may be repeated")
   }
 
   override func restorePlace(_ state: inout StateReader) throws(StateFault) {
-    let place = try state.read(FilePosition?.self)
+    let position = try state.read(FilePosition?.self)
     let memory = try state.read([String].self)
     // Another path is another file.
-    guard case .append(let path, _) = target, let place, place.path == path else { return }
-    options.resume = place
+    guard case .append(let path, _) = target, let position, position.path == path else { return }
+    options.resume = position
     options.cutsBack = outputComesAgain
     encoderMemory = memory
   }
@@ -279,7 +279,7 @@ class StreamSink: RunningSink {
       return
     }
     // A renamed file has a successor, which begins anew.
-    guard writer.resumption == .kept || writer.place(after: 0)?.offset == options.resume?.offset,
+    guard writer.resumption == .kept || writer.position(after: 0)?.offset == options.resume?.offset,
       encoder.goOn(after: memory)
     else { return }
     encoderMemory = memory

@@ -475,9 +475,9 @@ final class TemplatedFileSink: RunningSink, TimerTarget {
       state.write(target.file.path)
       state.write(target.file.number)
       state.write(count)
-      let place = target.file.place(after: count) ?? (isOld ? target.restored?.file.position : nil)
+      let position = target.file.position(after: count) ?? (isOld ? target.restored?.file.position : nil)
       // A file that was rotated meanwhile has no output after the position.
-      state.write(target.file.isRotatedAway && count == target.handedOver ? nil : place)
+      state.write(target.file.isRotatedAway && count == target.handedOver ? nil : position)
       state.write(isOld || count == 0 ? target.restored?.memory ?? [] : target.encoder.memory)
     }
   }

@@ -284,10 +284,10 @@ extension File {
     let finished = try state.read([String].self)
     let waiting = try state.read([String].self)
     let current = try state.read(FilePosition?.self)
-    let place = try state.read(DecodingPosition.self)
+    let decodingPosition = try state.read(DecodingPosition.self)
     var positions = finished.map { SavedPosition(path: $0, offset: nil) }
     if let current {
-      positions.append(SavedPosition(path: current.path, inode: current.inode, offset: place.offset))
+      positions.append(SavedPosition(path: current.path, inode: current.inode, offset: decodingPosition.offset))
     }
     return positions + waiting.reversed().map { SavedPosition(path: $0, offset: 0) }
   }

@@ -43,7 +43,7 @@ extension File {
       var decoder: (any EventDecoder)?
       var origin: Origin?
       /// The positions that have been sent and those that are acknowledged.
-      let places: PositionLedger<Place>
+      let ledger: PositionLedger<ReadPosition>
       /// The position up to which it has been decoded.
       var reached: FilePosition
       /// Whether any part of it has been received.
@@ -57,7 +57,7 @@ extension File {
       /// The name under which the file was found; it may have been renamed since.
       let name: String
 
-      struct Place {
+      struct ReadPosition {
         var position: FilePosition
         var memory: [UInt8]
       }
@@ -69,11 +69,11 @@ extension File {
         name = position.path
         part = InputPart(position.fileName, title: position.path)
         reached = position
-        places = PositionLedger(Place(position: position, memory: memory))
+        ledger = PositionLedger(ReadPosition(position: position, memory: memory))
       }
 
       /// Resets the ledger to the position of the file; call it before the file's next event.
-      func begin() { places.reset(to: Place(position: position, memory: decoder?.memory ?? memory)) }
+      func begin() { ledger.reset(to: ReadPosition(position: position, memory: decoder?.memory ?? memory)) }
     }
 
     init(_ parameters: File, _ nodeContext: NodeContext, _ downstream: Downstream) {
@@ -149,24 +149,24 @@ extension File {
         input.position = position
         input.reached = position
         // Unacknowledged events may have to be sent again, so the ledger keeps its position.
-        if input.places.outstanding == 0 { input.begin() }
+        if input.ledger.outstanding == 0 { input.begin() }
       } else {
         inputs[FileKey(position)] = makeInput(position)
       }
     }
 
     /// The position after the last row of the file that has been sent.
-    private func taken(of input: Input) -> Input.Place {
+    private func taken(of input: Input) -> Input.ReadPosition {
       var position = input.position
       if let begun, begun.input === input, let unsentOffset {
         position = begun.block.position(at: unsentOffset, behind: input.position.tail)
       }
-      return Input.Place(position: position, memory: input.decoder?.memory ?? input.memory)
+      return Input.ReadPosition(position: position, memory: input.decoder?.memory ?? input.memory)
     }
 
     override func beginPiece() {
       guard let piece else { return }
-      beginPiece(of: piece.places) { [self] in taken(of: piece) }
+      beginPiece(of: piece.ledger) { [self] in taken(of: piece) }
     }
 
     /// The file goes on in another one, before its next event: with its unacknowledged events and its decoder, which belongs to the content.
@@ -179,7 +179,7 @@ extension File {
       input.position = copy
       input.reached = copy
       input.origin = nil
-      if input.places.outstanding == 0 { input.begin() }
+      if input.ledger.outstanding == 0 { input.begin() }
       inputs[FileKey(copy)] = input
       latest = nil
     }
@@ -359,7 +359,7 @@ extension File {
           cancelWake(&input.timer)
           piece = input
           take(Slab(capacity: 0), offset: position.offset, isLast: true, by: decoder, origin: origin)
-          leaving.removeAll { $0.places.outstanding == 0 }
+          leaving.removeAll { $0.ledger.outstanding == 0 }
           leaving.append(input)
         }
         if let part = input?.part {
@@ -446,18 +446,18 @@ extension File {
 
     override func save(_ state: inout StateWriter) {
       state.write(parameters.paths.map(\.text))
-      leaving.removeAll { $0.places.outstanding == 0 }
+      leaving.removeAll { $0.ledger.outstanding == 0 }
       let isAcknowledged = state.positions == .acknowledged
-      let places = inReadingOrder(isAcknowledged ? leaving + inputs.values : Array(inputs.values)).map { input in
-        isAcknowledged ? input.places.acknowledged : taken(of: input)
+      let positions = inReadingOrder(isAcknowledged ? leaving + inputs.values : Array(inputs.values)).map { input in
+        isAcknowledged ? input.ledger.acknowledged : taken(of: input)
       }
-      state.write(each: places) { state, place in
-        state.write(place.position)
-        state.write(place.memory)
+      state.write(each: positions) { state, one in
+        state.write(one.position)
+        state.write(one.memory)
       }
       state.write(parameters.decoding.dependence)
-      state.write(each: places) { state, place in state.write(place.position.target) }
-      state.write(each: places) { state, place in state.write(place.position.tail) }
+      state.write(each: positions) { state, one in state.write(one.position.target) }
+      state.write(each: positions) { state, one in state.write(one.position.tail) }
     }
 
     override func restore(_ state: inout StateReader) throws(StateFault) {
@@ -481,8 +481,8 @@ extension File {
         }
       }
       for input in saved {
-        let place = DecodingPosition(offset: input.position.offset, memory: input.memory)
-        if !parameters.decoding.goesOn(at: place, dependence) {
+        let decodingPosition = DecodingPosition(offset: input.position.offset, memory: input.memory)
+        if !parameters.decoding.goesOn(at: decodingPosition, dependence) {
           execution.services.log(
             .warning, execution.plan.steps[nodeContext.step.number].label,
             """

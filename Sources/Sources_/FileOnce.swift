@@ -14,17 +14,17 @@ extension File {
     /// The file being read, with the position up to which its events have been sent.
     private var current: FilePosition?
     private var currentFile: FileDescriptor?
-    private var place = DecodingPosition()
+    private var decodingPosition = DecodingPosition()
 
     /// The position up to which the files have been sent.
-    private struct Place {
+    private struct ReadPosition {
       /// The number of files that have been sent completely.
       var finished = 0
       /// The next file, and the position in it.
       var current: FilePosition?
-      var place = DecodingPosition()
+      var decodingPosition = DecodingPosition()
     }
-    private lazy var places = PositionLedger(taken)
+    private lazy var ledger = PositionLedger(taken)
     private var fileOrigin = Origin.none
     /// The files that have not been read to their end.
     private var parts: [String: InputPart] = [:]
@@ -39,7 +39,7 @@ extension File {
     override var readFiles: [PipelineStatistics.ReadFile] {
       let open = current.map {
         PipelineStatistics.ReadFile(
-          path: $0.path, device: $0.device, inode: $0.inode, offset: unsentOffset ?? place.offset)
+          path: $0.path, device: $0.device, inode: $0.inode, offset: unsentOffset ?? decodingPosition.offset)
       }
       return [open].compactMap { $0 } + waiting.suffix(PipelineStatistics.mostFiles).map { .init(path: $0, offset: 0) }
     }
@@ -104,7 +104,7 @@ extension File {
 
     /// Reads the waiting files. If an earlier execution has read a part of a file and that is still the same file,
     /// reading continues there first.
-    private func read(goingOn resumption: (position: FilePosition, place: DecodingPosition)? = nil) {
+    private func read(goingOn resumption: (position: FilePosition, decodingPosition: DecodingPosition)? = nil) {
       if let fault {
         finish(failing: fault)
         return
@@ -125,23 +125,23 @@ extension File {
       let node = Weak(self)
       do throws(PosixError) {
         var first: FileDescriptor?
-        place = DecodingPosition()
+        decodingPosition = DecodingPosition()
         if let resumption {
           let file = try reopen(resumption.position)
           let status = try file.status()
           let isCompressed = options.decompresses.format(of: file) != nil
           let isSame = file.isFile(of: resumption.position, status)
           var position = resumption.position
-          position.offset = resumption.place.offset
+          position.offset = resumption.decodingPosition.offset
           if isSame, isCompressed || position.offset <= status.size, file.endsAs(position) {
-            place = resumption.place
+            decodingPosition = resumption.decodingPosition
           } else if !isSame, position.tail?.isOfCompressed == isCompressed, file.startsAs(position),
             file.holdsContent(of: position, status, savedAt: savedAt)
           {
-            place = resumption.place
+            decodingPosition = resumption.decodingPosition
             log(
               .info,
-              "\(file.name) is another file than before, with the same content up to byte \(place.offset): it is read on there"
+              "\(file.name) is another file than before, with the same content up to byte \(decodingPosition.offset): it is read on there"
             )
           } else {
             log(
@@ -152,13 +152,13 @@ extension File {
           opened(.init(of: file, status, resumption.position.path, isCompressed: isCompressed), file)
           first = file
         }
-        options.offset = place.offset
+        options.offset = decodingPosition.offset
         for path in [current?.path].compactMap({ $0 }) + waiting.reversed() { partOpened(part(path), isBehind: true) }
-        places.reset(to: taken)
+        ledger.reset(to: taken)
         let reader = try BlockReader(first: first, paths: waiting.reversed(), options: options)
         self.reader = reader
         try reader.start(
-          by: decoder, decoding: parameters.decoding, knowing: place.memory, threads: decodingThreads,
+          by: decoder, decoding: parameters.decoding, knowing: decodingPosition.memory, threads: decodingThreads,
           into: inputQueue, placement: placement
         ) { pieces in node.object?.take(pieces[...]) }
       } catch {
@@ -188,13 +188,14 @@ extension File {
     }
 
     /// The position after the last row that has been sent.
-    private var taken: Place {
-      Place(
+    private var taken: ReadPosition {
+      ReadPosition(
         finished: finished.count, current: current,
-        place: DecodingPosition(offset: unsentOffset ?? place.offset, memory: place.memory))
+        decodingPosition: DecodingPosition(
+          offset: unsentOffset ?? decodingPosition.offset, memory: decodingPosition.memory))
     }
 
-    override func beginPiece() { beginPiece(of: places) { [self] in taken } }
+    override func beginPiece() { beginPiece(of: ledger) { [self] in taken } }
 
     private func part(_ path: String) -> InputPart {
       if let known = parts[path] { return known }
@@ -215,14 +216,14 @@ extension File {
     override func begin(_ piece: DecodedPiece) -> Origin {
       if let file = piece.opened {
         opened(file, piece.file)
-        place = DecodingPosition()
+        decodingPosition = DecodingPosition()
         if waiting.last == file.path { waiting.removeLast() }
       }
       return fileOrigin
     }
 
     override func took(_ piece: DecodedPiece) {
-      if let behind = piece.place { place = behind }
+      if let behind = piece.position { decodingPosition = behind }
     }
 
     override func end(_ piece: DecodedPiece) {
@@ -244,14 +245,14 @@ extension File {
     }
 
     override func save(_ state: inout StateWriter) {
-      let upTo = state.positions == .acknowledged ? places.acknowledged : taken
+      let upTo = state.positions == .acknowledged ? ledger.acknowledged : taken
       let files = finished + (current.map { [$0.path] } ?? []) + waiting.reversed()
       state.write(Array(files.prefix(upTo.finished)))
       state.write(Array(files.dropFirst(upTo.finished + (upTo.current == nil ? 0 : 1)).reversed()))
       state.write(upTo.current)
-      state.write(upTo.place)
+      state.write(upTo.decodingPosition)
       state.write(parameters.decoding.dependence)
-      state.write(upTo.current.flatMap { $0.tail ?? tail(of: $0, before: upTo.place.offset) })
+      state.write(upTo.current.flatMap { $0.tail ?? tail(of: $0, before: upTo.decodingPosition.offset) })
     }
 
     /// The last bytes before an offset. A file that has been read to the end is opened again until its events are
@@ -266,19 +267,19 @@ extension File {
       finished = try state.read()
       waiting = try state.read()
       current = try state.read()
-      place = try state.read()
+      decodingPosition = try state.read()
       let dependence = try state.read(String.self)
       // States of older versions end here.
       if !state.isAtEnd { current?.tail = try state.read(FileTail?.self) }
       savedAt = executor.wallTime &- state.elapsed.nanoseconds
-      if !parameters.decoding.goesOn(at: place, dependence) {
+      if !parameters.decoding.goesOn(at: decodingPosition, dependence) {
         execution.services.log(
           .warning, execution.plan.steps[nodeContext.step.number].label,
           """
           'decode' has changed and needs the start of the file; \(current?.path ?? "it") is read again from its \
           start
           """)
-        place = DecodingPosition()
+        decodingPosition = DecodingPosition()
         current?.tail = nil
       }
       if state.hasOtherParameters {
@@ -295,7 +296,7 @@ extension File {
     override var hasPosition: Bool { current != nil || !finished.isEmpty || !waiting.isEmpty }
 
     override func resume() {
-      read(goingOn: current.map { ($0, place) })
+      read(goingOn: current.map { ($0, decodingPosition) })
     }
   }
 }

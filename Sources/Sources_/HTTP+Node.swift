@@ -18,12 +18,12 @@ extension HTTP {
       var url: String
       /// The URL for messages and events, without secrets.
       var shownURL: String
-      var page: PollPlace.Page?
+      var page: PollPosition.Page?
     }
 
     /// The call that follows a response.
     private struct Next {
-      var place: PollPlace
+      var position: PollPosition
       /// Why no page follows; nil if one does or none is expected.
       var failure: SignalFailure?
       var origin: Origin
@@ -76,7 +76,7 @@ extension HTTP {
         if parameters.conditional { validators(of: request.url)?.add(to: &request) }
         let executor = executor
         let node = Weak(self)
-        let asked = Asked(url: request.url, shownURL: request.shownURL, page: place.page)
+        let asked = Asked(url: request.url, shownURL: request.shownURL, page: position.page)
         return execution.services.http.send(request) { result in
           let answer = Answer(result)
           executor.post {
@@ -88,7 +88,7 @@ extension HTTP {
 
     /// Adds the cursor and the page number to the URL.
     private func turnToPage(_ request: inout HTTPRequest) {
-      if case .url(let url)? = place.page {
+      if case .url(let url)? = position.page {
         // The server may have put a secret of the file into its link.
         if request.maskedURL != nil, let end = PageAddress.Origin(url)?.end {
           request.maskedURL = String(decoding: url.utf8.prefix(end), as: UTF8.self) + "/\(LocatedText.mask)"
@@ -97,11 +97,11 @@ extension HTTP {
         return
       }
       var added: [(name: String, value: String)] = []
-      if let cursor = parameters.cursor, let value = place.cursor ?? cursor.start {
+      if let cursor = parameters.cursor, let value = position.cursor ?? cursor.start {
         added.append((cursor.parameter, value))
       }
       if let pages = parameters.pages {
-        switch place.page {
+        switch position.page {
         case .cursor(let value): added.append((pages.parameter ?? "", value))
         case .number(let number): added.append((pages.page ?? "", String(number)))
         default: if let page = pages.page { added.append((page, String(pages.from))) }
@@ -153,7 +153,8 @@ extension HTTP {
         response.body = []
         sendBody(body, decoding(of: response), origin)
       case .success(let response)
-      where response.status == 304 && parameters.conditional && (place.page == nil || validators(of: asked.url) != nil):
+      where response.status == 304 && parameters.conditional
+        && (position.page == nil || validators(of: asked.url) != nil):
         pause(after: response)
         next = behindUnchanged(asked)
         end()
@@ -161,20 +162,20 @@ extension HTTP {
       }
     }
 
-    private func validators(of url: String) -> PollPlace.Validators? {
+    private func validators(of url: String) -> PollPosition.Validators? {
       guard parameters.conditional else { return nil }
-      return parameters.pages == nil ? place.validators : place.knownPage(at: url)?.validators
+      return parameters.pages == nil ? position.validators : position.knownPage(at: url)?.validators
     }
 
     /// The call after a page that has not changed: later pages may have.
     private func behindUnchanged(_ asked: Asked) -> Next? {
-      guard parameters.pages != nil, let known = place.knownPage(at: asked.url) else { return nil }
-      var place = place
-      place.pages += 1
-      place.add(known)
-      place.page = known.next
-      if place.page == nil { place.finishPages() }
-      return Next(place: place, origin: makeOrigin(nil, asked))
+      guard parameters.pages != nil, let known = position.knownPage(at: asked.url) else { return nil }
+      var position = position
+      position.pages += 1
+      position.add(known)
+      position.page = known.next
+      if position.page == nil { position.finishPages() }
+      return Next(position: position, origin: makeOrigin(nil, asked))
     }
 
     private func pause(after response: HTTPResponse) {
@@ -190,22 +191,22 @@ extension HTTP {
       pause(after: response)
       var message = "\(parameters.method.rawValue) \(Self.shown(asked.shownURL)) answered \(response.status)"
       let isForGood = (400..<500).contains(response.status) && ![408, 425, 429].contains(response.status)
-      if isForGood, place.page != nil, parameters.every != nil, !hasPause {
-        place.restartPages()
+      if isForGood, position.page != nil, parameters.every != nil, !hasPause {
+        position.restartPages()
         message += "; the next poll begins at the first page"
       }
       pollIsOver()
       let reason = SignalFailure(
         .source, message, at: nodeContext.location, details: [.init("status", Int64(response.status))])
       failed(.pollFailed, reason, response.body, from: makeOrigin(response, asked))
-      endFailed(continues: place.page != nil)
+      endFailed(continues: position.page != nil)
     }
 
     private func makeOrigin(_ response: HTTPResponse?, _ asked: Asked) -> Origin {
       var fields = OwnedValue()
       if let response {
         let status = (key: Value.literal("status"), value: Value.int(response.status))
-        let page = (key: Value.literal("page"), value: Value.int(place.pages + 1))
+        let page = (key: Value.literal("page"), value: Value.int(position.pages + 1))
         fields = OwnedValue(arena.map(parameters.pages == nil ? [status] : [status, page]))
       }
       return Origin(
@@ -230,9 +231,9 @@ extension HTTP {
     override func answerSent() {
       guard let next else { return pollIsOver() }
       self.next = nil
-      place = next.place
+      position = next.position
       pagesOfPoll += 1
-      goesOn = place.page != nil
+      goesOn = position.page != nil
       if let failure = next.failure {
         pollIsOver()
         failed(.pollFailed, failure, from: next.origin)
@@ -249,48 +250,50 @@ extension HTTP {
     /// The call that follows a page; nil if there is none and no position is kept.
     private func follow(_ response: HTTPResponse, _ asked: Asked, _ origin: Origin) -> Next? {
       guard parameters.pages != nil || parameters.cursor != nil || parameters.conditional else { return nil }
-      let validators = parameters.conditional ? PollPlace.Validators(response, of: asked.url) : nil
-      var place = place
-      place.pages += 1
-      if place.page == nil {
-        place.pages = 1
-        place.newValidators = validators
+      let validators = parameters.conditional ? PollPosition.Validators(response, of: asked.url) : nil
+      var position = position
+      position.pages += 1
+      if position.page == nil {
+        position.pages = 1
+        position.newValidators = validators
       }
       // Without a body, neither a cursor nor a next page can be read.
       guard parameters.pages != nil || parameters.cursor != nil, !response.body.isEmpty else {
-        if parameters.pages != nil, let validators { place.add(.init(validators: validators)) }
-        place.finishPages()
-        return Next(place: place, origin: origin)
+        if parameters.pages != nil, let validators { position.add(.init(validators: validators)) }
+        position.finishPages()
+        return Next(position: position, origin: origin)
       }
       let failure = response.body.withUnsafeBytes { body -> SignalFailure? in
         do throws(SignalFailure) {
-          load(response, body, place)
-          if let cursor = try newCursor() { place.newCursor = cursor }
-          place.page = try nextPage(place, asked)
-          if parameters.pages != nil, let validators { place.add(.init(validators: validators, next: place.page)) }
+          load(response, body, position)
+          if let cursor = try newCursor() { position.newCursor = cursor }
+          position.page = try nextPage(position, asked)
+          if parameters.pages != nil, let validators {
+            position.add(.init(validators: validators, next: position.page))
+          }
           return nil
         } catch {
           return error
         }
       }
       if failure != nil {
-        place = self.place
-        place.restartPages()
-      } else if place.page == nil {
-        place.finishPages()
+        position = self.position
+        position.restartPages()
+      } else if position.page == nil {
+        position.finishPages()
       }
-      return Next(place: place, failure: failure, origin: origin)
+      return Next(position: position, failure: failure, origin: origin)
     }
 
     /// Sets the variables of expressions about a response.
-    private func load(_ response: HTTPResponse, _ body: UnsafeRawBufferPointer, _ place: PollPlace) {
+    private func load(_ response: HTTPResponse, _ body: UnsafeRawBufferPointer, _ position: PollPosition) {
       frame.loadNothing()
       let isJSON = parameters.decode.options.format == .json
       let document =
         isJSON ? execution.json.parse(body, into: arena) : arena.string(String(decoding: body, as: UTF8.self))
-      frame.set(0, ResponseVariable.value(response, body: document, page: place.pages, in: arena))
+      frame.set(0, ResponseVariable.value(response, body: document, page: position.pages, in: arena))
       frame.set(1, PageAddress.next(response.headers).map { arena.string($0) } ?? .null)
-      let cursor = place.newCursor ?? place.cursor ?? parameters.cursor?.start
+      let cursor = position.newCursor ?? position.cursor ?? parameters.cursor?.start
       frame.set(2, cursor.map { arena.string($0) } ?? .null)
     }
 
@@ -299,7 +302,7 @@ extension HTTP {
       return try text(cursor.from, "from", "cursor")
     }
 
-    private func nextPage(_ place: PollPlace, _ asked: Asked) throws(SignalFailure) -> PollPlace.Page? {
+    private func nextPage(_ position: PollPosition, _ asked: Asked) throws(SignalFailure) -> PollPosition.Page? {
       guard let pages = parameters.pages else { return nil }
       if let until = pages.until.program {
         switch until.evaluateBool(frame.frame) {
@@ -371,8 +374,8 @@ extension HTTP {
     override func save(_ state: inout StateWriter) {
       super.save(&state)
       state.write(cursorKey)
-      savePlace(&state)
-      savedPlace(state).savePages(to: &state)
+      savePosition(&state)
+      savedPosition(state).savePages(to: &state)
     }
 
     override func restore(_ state: inout StateReader) throws(StateFault) {
@@ -380,16 +383,16 @@ extension HTTP {
       var key: String?
       if state.version > 1 {
         key = try state.read()
-        try restorePlace(&state)
+        try restorePosition(&state)
       }
       if state.version > 2 {
-        var known = place
+        var known = position
         try known.restorePages(from: &state)
         goOn(from: known)
       }
       guard state.hasOtherParameters else { return }
-      var kept = PollPlace()
-      if key != nil, key == cursorKey { kept.cursor = place.cursor }
+      var kept = PollPosition()
+      if key != nil, key == cursorKey { kept.cursor = position.cursor }
       beginAnew(from: kept)
     }
   }

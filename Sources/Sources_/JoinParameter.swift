@@ -82,9 +82,9 @@ package struct JoinParameter: RecordParameter {
       options.join?.key = by
       _ = try options.decoder()
     } catch {
-      let place = node[error.option] ?? node
+      let optionNode = node[error.option] ?? node
       let location =
-        error.offset.flatMap { at in place.scalar.map { $0.text.location(at, at + 1) } } ?? place.location
+        error.offset.flatMap { at in optionNode.scalar.map { $0.text.location(at, at + 1) } } ?? optionNode.location
       context.badValue(at: location, error.message, help: error.help)
     }
   }

@@ -27,13 +27,13 @@ package struct JournaldSource: SourceComponent {
 
   /// Where the first run starts: `-1h`, `boot`, a time, a cursor.
   struct Since: ParameterValue {
-    enum Place: Sendable, Equatable {
+    enum Position: Sendable, Equatable {
       case beginning, end, boot
       case ago(TimeSpan)
       case time(Int64)
       case cursor(String)
     }
-    var place = Place.beginning
+    var position = Position.beginning
     static func shape(range: ClosedRange<Int64>?) -> ParameterShape {
       .oneOf([
         .choice([
@@ -52,18 +52,18 @@ package struct JournaldSource: SourceComponent {
       if scalar.isPlaceholder { return Since() }
       switch text {
       case "beginning": return Since()
-      case "end": return Since(place: .end)
-      case "boot": return Since(place: .boot)
+      case "end": return Since(position: .end)
+      case "boot": return Since(position: .boot)
       default: break
       }
-      if text.hasPrefix("s=") || text.contains(";i=") { return Since(place: .cursor(text)) }
-      if let time = TimeText.nanoseconds(rfc3339: text), time >= 0 { return Since(place: .time(time)) }
+      if text.hasPrefix("s=") || text.contains(";i=") { return Since(position: .cursor(text)) }
+      if let time = TimeText.nanoseconds(rfc3339: text), time >= 0 { return Since(position: .time(time)) }
       let located = scalar.text
       let signs = located.text.first == UInt8(ascii: "-") ? 1 : 0
       let positive = LocatedText(
         text: Array(located.text.dropFirst(signs)), source: located.source,
         offsets: Array(located.offsets.dropFirst(signs)))
-      if case .success(let span) = Units.duration(positive) { return Since(place: .ago(span)) }
+      if case .success(let span) = Units.duration(positive) { return Since(position: .ago(span)) }
       context.badValue(
         node, "'\(context.parameter)' of '\(context.component)' cannot be '\(node.shown)'", .unknownChoice,
         help:
@@ -158,7 +158,7 @@ package struct JournaldSource: SourceComponent {
           help: "Use 'since', or a 'filter' step")
       }
     }
-    if follow == false, since.place == .end {
+    if follow == false, since.position == .end {
       context.badValue(
         at: context.location(of: "since"), "'since: end' without 'follow' reads nothing", .conflictingParameters,
         help: "Leave one of them out")
@@ -189,7 +189,7 @@ package struct JournaldSource: SourceComponent {
   package var once: (any SourceComponent)? {
     var once = self
     once.follow = false
-    if once.since.place == .end { once.since.place = .beginning }
+    if once.since.position == .end { once.since.position = .beginning }
     return once
   }
 
@@ -248,7 +248,7 @@ package struct JournaldSource: SourceComponent {
 
     override func begin() {
       let start: JournalReader.Start =
-        switch parameters.since.place {
+        switch parameters.since.position {
         case .beginning: .beginning
         case .end: .end
         case .boot: .boot

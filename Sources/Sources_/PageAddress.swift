@@ -36,29 +36,29 @@ enum PageAddress {
     if text.contains(where: { $0 <= 0x20 || $0 == 0x7F }) {
       return .failure(Refusal("contains a space or control character"))
     }
-    guard let place = Origin(base) else { return .failure(Refusal("has no URL to start from")) }
+    guard let origin = Origin(base) else { return .failure(Refusal("has no URL to start from")) }
     let bytes = Array(base.utf8)
     let end = bytes.firstIndex { $0 == UInt8(ascii: "?") || $0 == UInt8(ascii: "#") } ?? bytes.count
-    let path = bytes[place.end..<end]
+    let path = bytes[origin.end..<end]
     let url: [UInt8]
     if hasScheme(text) {
       url = text
     } else if text.starts(with: "//".utf8) {
-      url = Array("\(place.scheme):".utf8) + text
+      url = Array("\(origin.scheme):".utf8) + text
     } else if text.first == UInt8(ascii: "/") {
-      url = Array(bytes[..<place.end]) + text
+      url = Array(bytes[..<origin.end]) + text
     } else if text.first == UInt8(ascii: "?") {
       url = Array(bytes[..<end]) + text
     } else {
       if let slash = path.lastIndex(of: UInt8(ascii: "/")) {
         url = Array(bytes[...slash]) + text
       } else {
-        url = Array(bytes[..<place.end]) + [UInt8(ascii: "/")] + text
+        url = Array(bytes[..<origin.end]) + [UInt8(ascii: "/")] + text
       }
     }
     let result = String(decoding: url, as: UTF8.self)
     guard let other = Origin(result) else { return .failure(Refusal("is not an http or https URL")) }
-    guard other == place else {
+    guard other == origin else {
       return .failure(
         Refusal("leads to another place, \(Printable.cut("\(other.scheme)://\(other.host):\(other.port)"))"))
     }

@@ -131,7 +131,7 @@ class StreamSource: BlockSource {
   override func end(_ piece: DecodedPiece) {
     if let longLine = piece.longLine { rejectLong(longLine, maxLine, streamOrigin) }
     guard !isClosed else { return }
-    if let place = piece.place { decodingPosition = place }
+    if let position = piece.position { decodingPosition = position }
     switch piece.end {
     case nil: break
     case .failed(let error): finish(failing: SignalFailure(.source, error.message, at: nodeContext.location))
@@ -165,8 +165,8 @@ class StreamSource: BlockSource {
     guard token == Self.joinToken else { return }
     joinTimer = .none
     guard isBatchDone else { return awaitMore() }
-    guard let (rows, place) = decoding?.endDueEvents(at: now.nanoseconds) else { return awaitMore() }
-    take([DecodedPiece(rows: rows, place: place)])
+    guard let (rows, position) = decoding?.endDueEvents(at: now.nanoseconds) else { return awaitMore() }
+    take([DecodedPiece(rows: rows, position: position)])
   }
 
   // MARK: The end

@@ -28,12 +28,12 @@ class PolledSource: DecodingSource {
   /// Whether the restored state was saved with other parameters.
   private var isRenewed = false
   /// The position after the last event that has been sent, for sources with positions within a response.
-  var placeOfTurn: PollPlace { place }
+  var positionOfTurn: PollPosition { position }
 
   /// The positions of the responses that have been sent.
-  private let answers = PositionLedger(PollPlace())
+  private let answers = PositionLedger(PollPosition())
   /// The position after the last response that has been sent completely.
-  final var place = PollPlace()
+  final var position = PollPosition()
   /// Set while the server asks for no calls.
   private var pause = Wake.none
   /// Whether a call must be made as soon as the pause ends.
@@ -58,7 +58,7 @@ class PolledSource: DecodingSource {
   /// Starts a call, which ends in a turn with ``take()``. Nil if no call could be made, which has been reported.
   func ask() -> (any Cancellable)? { nil }
 
-  /// Called when all events of a response have been sent: the time to move ``place``.
+  /// Called when all events of a response have been sent: the time to move ``position``.
   func answerSent() {}
 
   /// Whether another call follows the response that was just sent, without waiting for the next period.
@@ -219,7 +219,7 @@ class PolledSource: DecodingSource {
     if token == Self.pauseEnds || token == Self.goesOn { woke(token) } else { wait() }
   }
 
-  override func beginPiece() { beginPiece(of: answers) { [self] in placeOfTurn } }
+  override func beginPiece() { beginPiece(of: answers) { [self] in positionOfTurn } }
 
   // MARK: State
 
@@ -238,37 +238,37 @@ class PolledSource: DecodingSource {
   }
 
   /// Saves the position of a source whose calls depend on earlier responses, and the pause that the server asked for.
-  final func savePlace(_ state: inout StateWriter) {
+  final func savePosition(_ state: inout StateWriter) {
     state.write(pause)
     state.write(isDue)
-    state.write(savedPlace(state))
+    state.write(savedPosition(state))
   }
 
-  final func savedPlace(_ state: borrowing StateWriter) -> PollPlace {
-    state.positions == .acknowledged ? answers.acknowledged : placeOfTurn
+  final func savedPosition(_ state: borrowing StateWriter) -> PollPosition {
+    state.positions == .acknowledged ? answers.acknowledged : positionOfTurn
   }
 
   /// Restores what `savePlace` saved.
-  final func restorePlace(_ state: inout StateReader) throws(StateFault) {
+  final func restorePosition(_ state: inout StateReader) throws(StateFault) {
     pause = try state.read()
     isDue = try state.read()
     goOn(from: try state.read())
   }
 
-  final func goOn(from place: PollPlace) {
-    self.place = place
-    answers.reset(to: place)
+  final func goOn(from position: PollPosition) {
+    self.position = position
+    answers.reset(to: position)
   }
 
   /// The restored schedule belongs to other parameters: the source starts again at this position.
-  final func beginAnew(from place: PollPlace) {
+  final func beginAnew(from position: PollPosition) {
     cancelWake(&timer)
     cancelWake(&pause)
     cancelWake(&next)
     isDue = false
     isRenewed = true
-    self.place = place
-    answers.reset(to: place)
+    self.position = position
+    answers.reset(to: position)
   }
 
   override func resume() {

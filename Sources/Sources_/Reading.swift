@@ -57,8 +57,8 @@ extension DecoderOptions {
   var dependence: String { needsBeginning ? "\(self)" : "" }
 
   /// Whether a decoder can continue at a position that was saved with that `dependence`.
-  func goesOn(at place: DecodingPosition, _ dependence: String) -> Bool {
-    !needsBeginning || place.offset == 0 || self.dependence == dependence
+  func goesOn(at position: DecodingPosition, _ dependence: String) -> Bool {
+    !needsBeginning || position.offset == 0 || self.dependence == dependence
   }
 
   /// Which threads read and decode a stream, in words.
@@ -83,7 +83,7 @@ struct DecodedPiece: Sendable {
   var encoded: Batch?
   var longLine: LongLine?
   /// The position at which another reader would continue after the piece; nil if it has not changed.
-  var place: DecodingPosition?
+  var position: DecodingPosition?
   /// Set in the last piece.
   var end: BlockReader.End?
   /// Set if the end is `stopped`: the decoder of the stream, with the incomplete event.
@@ -192,7 +192,7 @@ extension BlockDecoding {
     case .block(let block):
       let endsEvent = block.longLine != nil && joinsLines
       let rows = decode(block.slab, offset: block.offset, isLast: endsEvent, isPassedOn: isPassedOn)
-      return DecodedPiece(rows: rows, longLine: block.longLine, place: position(behind: block.endOffset))
+      return DecodedPiece(rows: rows, longLine: block.longLine, position: position(behind: block.endOffset))
     case .opened(let start, let file):
       reset()
       return DecodedPiece(opened: start, file: file)
@@ -210,7 +210,7 @@ extension BlockDecoding {
   func end(_ rest: BlockReader.Rest) -> [DecodedPiece] {
     let (blocks, end) = rest.blocks
     let pieces = blocks.map { decode(.block($0)) }
-    return pieces + [DecodedPiece(rows: finish(end), place: position(behind: end), end: .stopped(offset: end))]
+    return pieces + [DecodedPiece(rows: finish(end), position: position(behind: end), end: .stopped(offset: end))]
   }
 
   /// Decodes the rows that the end of the input completes.

@@ -253,7 +253,7 @@ package struct SQLiteSource: SourceComponent {
       query.busyTimeout = parameters.busyTimeout
       frame.loadNothing()
       do throws(SignalFailure) {
-        if let cursor = place.cursor { query.after = CursorText.decode(cursor) } else { query.after = try start() }
+        if let cursor = position.cursor { query.after = CursorText.decode(cursor) } else { query.after = try start() }
         for entry in parameters.bind.entries { query.parameters.append((entry.name, try value(of: entry.value))) }
       } catch {
         refused(.expressionFailed, poll: .queryFailed, error)
@@ -329,21 +329,21 @@ package struct SQLiteSource: SourceComponent {
     override var hasMore: Bool { goesOn }
 
     override func answerSent() {
-      if let last = keys.last { place.cursor = CursorText.text(last) }
+      if let last = keys.last { position.cursor = CursorText.text(last) }
       keys = []
     }
 
-    override var placeOfTurn: PollPlace {
+    override var positionOfTurn: PollPosition {
       guard let unsentOffset, unsentOffset > 0, Int(unsentOffset) <= keys.count else {
-        return unsentOffset == nil && !keys.isEmpty ? place(behind: keys.count - 1) : place
+        return unsentOffset == nil && !keys.isEmpty ? position(behind: keys.count - 1) : position
       }
-      return place(behind: Int(unsentOffset) - 1)
+      return position(behind: Int(unsentOffset) - 1)
     }
 
-    private func place(behind row: Int) -> PollPlace {
-      var place = place
-      place.cursor = CursorText.text(keys[row])
-      return place
+    private func position(behind row: Int) -> PollPosition {
+      var position = position
+      position.cursor = CursorText.text(keys[row])
+      return position
     }
 
     /// The key under which the position is saved.
@@ -354,16 +354,16 @@ package struct SQLiteSource: SourceComponent {
     override func save(_ state: inout StateWriter) {
       super.save(&state)
       state.write(positionKey)
-      savePlace(&state)
+      savePosition(&state)
     }
 
     override func restore(_ state: inout StateReader) throws(StateFault) {
       try super.restore(&state)
       let key: String = try state.read()
-      try restorePlace(&state)
-      if let cursor = place.cursor, CursorText.decode(cursor) == nil { throw StateFault("its key is none") }
+      try restorePosition(&state)
+      if let cursor = position.cursor, CursorText.decode(cursor) == nil { throw StateFault("its key is none") }
       guard state.hasOtherParameters else { return }
-      beginAnew(from: key == positionKey ? place : PollPlace())
+      beginAnew(from: key == positionKey ? position : PollPosition())
     }
   }
 }

@@ -272,9 +272,9 @@ package struct SSE: SourceComponent {
     // MARK: State
 
     /// The id of the last message of which all events have been sent.
-    private var place: String? { isBatchDone ? lastID : previousID }
+    private var position: String? { isBatchDone ? lastID : previousID }
 
-    override func beginPiece() { beginPiece(of: ledger) { [self] in place } }
+    override func beginPiece() { beginPiece(of: ledger) { [self] in position } }
     override var hasPosition: Bool { lastID != nil }
 
     /// The URL without its query; ids that were saved for another URL are not used.
@@ -287,7 +287,7 @@ package struct SSE: SourceComponent {
 
     override func save(_ state: inout StateWriter) {
       state.write(key)
-      state.write(state.positions == .acknowledged ? ledger.acknowledged : place)
+      state.write(state.positions == .acknowledged ? ledger.acknowledged : position)
     }
 
     override func restore(_ state: inout StateReader) throws(StateFault) {

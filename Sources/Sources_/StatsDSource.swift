@@ -3,7 +3,7 @@ import Transport
 
 /// `statsd`: receives StatsD metrics.
 package struct StatsDSource: SourceComponent, ReceivingSource {
-  var address = SyslogSource.Place()
+  var address = SyslogSource.Address()
   var transport = SyslogSource.Carrier.udp
   var mode = SocketMode(bits: 0o666)
   var maxMessage = ByteSize(64 << 10)

@@ -162,10 +162,10 @@ package struct Stdin: SourceComponent {
     }
 
     override func restore(_ state: inout StateReader) throws(StateFault) {
-      let place = try state.read(DecodingPosition.self)
+      let position = try state.read(DecodingPosition.self)
       let dependence = try state.read(String.self)
-      if parameters.decoding.goesOn(at: place, dependence) {
-        decodingPosition = place
+      if parameters.decoding.goesOn(at: position, dependence) {
+        decodingPosition = position
       } else {
         lacksBeginning = true
       }

@@ -12,18 +12,18 @@ package struct SyslogSource: SourceComponent, ReceivingSource {
   }
 
   /// HOST:PORT, a port, `systemd:NAME`, or the path of a Unix socket.
-  struct Place: ParameterValue {
+  struct Address: ParameterValue {
     var address = ReceivingAddress()
     var path: String?
     static func shape(range: ClosedRange<Int64>?) -> ParameterShape { ReceivingAddress.shape(range: range) }
     var defaultText: String? { nil }
-    static func decode(_ node: YAMLNode, _ context: inout DecodingContext) -> Place? {
-      if let text = node.string, text.hasPrefix("/") || text.hasPrefix("@") { return Place(path: text) }
-      return ReceivingAddress.decode(node, &context).map { Place(address: $0) }
+    static func decode(_ node: YAMLNode, _ context: inout DecodingContext) -> Address? {
+      if let text = node.string, text.hasPrefix("/") || text.hasPrefix("@") { return Address(path: text) }
+      return ReceivingAddress.decode(node, &context).map { Address(address: $0) }
     }
   }
 
-  var address = Place()
+  var address = Address()
   var transport = Carrier.udp
   var mode = SocketMode(bits: 0o666)
   var strict = false

@@ -218,7 +218,7 @@ package final class DiskStore: PipelineStore {
     private let room: StoreRoom?
     private let caches: StoreCaches
     /// The directory in which the file was opened.
-    let directory: StoreFile.Place?
+    let directory: StoreFile.FileIdentity?
     var hasReportedMove = false
     /// Whether it was reported that readers keep the log from being moved into the file.
     private var isLogHeld = false

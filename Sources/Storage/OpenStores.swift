@@ -8,26 +8,28 @@ enum OpenStores {
     var writers = 0
     var readers: [AnyObject] = []
   }
-  private static let all = Guarded<[StoreFile.Place: Entry]>([:])
+  private static let all = Guarded<[StoreFile.FileIdentity: Entry]>([:])
 
-  static func open(_ place: StoreFile.Place) { all.withLock { $0[place, default: Entry()].writers += 1 } }
+  static func open(_ fileIdentity: StoreFile.FileIdentity) {
+    all.withLock { $0[fileIdentity, default: Entry()].writers += 1 }
+  }
 
-  static func close(_ place: StoreFile.Place) {
+  static func close(_ fileIdentity: StoreFile.FileIdentity) {
     // The readers must be closed outside of the lock.
     let readers = all.withLock { entries -> [AnyObject] in
-      entries[place]?.writers -= 1
-      guard let entry = entries[place], entry.writers <= 0 else { return [] }
-      entries[place] = nil
+      entries[fileIdentity]?.writers -= 1
+      guard let entry = entries[fileIdentity], entry.writers <= 0 else { return [] }
+      entries[fileIdentity] = nil
       return entry.readers
     }
     withExtendedLifetime(readers) {}
   }
 
   /// Closes a reader's descriptors: at once, or after the writer of this process has closed its own.
-  static func leave(_ reader: AnyObject, of place: StoreFile.Place?) {
-    guard let place else { return }
+  static func leave(_ reader: AnyObject, of fileIdentity: StoreFile.FileIdentity?) {
+    guard let fileIdentity else { return }
     all.withLock { entries in
-      if entries[place] != nil { entries[place]?.readers.append(reader) }
+      if entries[fileIdentity] != nil { entries[fileIdentity]?.readers.append(reader) }
     }
   }
 }
@@ -36,16 +38,16 @@ enum OpenStores {
 /// connection closes.
 final class StoreHold {
   private var gate: ReaderGate?
-  private let place: StoreFile.Place?
+  private let fileIdentity: StoreFile.FileIdentity?
 
   init(_ gate: ReaderGate) {
     self.gate = gate
-    place = gate.place
-    if let place { OpenStores.open(place) }
+    fileIdentity = gate.fileIdentity
+    if let fileIdentity { OpenStores.open(fileIdentity) }
   }
 
   deinit {
     gate = nil
-    if let place { OpenStores.close(place) }
+    if let fileIdentity { OpenStores.close(fileIdentity) }
   }
 }

@@ -16,7 +16,7 @@ final class StoreFile {
   /// The checksums of the parts of the state that are on the disk.
   private var sums: [Int64] = []
   /// Identifies the file.
-  private var place: Place?
+  private var fileIdentity: FileIdentity?
   /// The size of all dead letters in bytes; nil if it has not been counted yet.
   private var deadLetterBytes: Int64?
   private let gate: ReaderGate
@@ -88,28 +88,28 @@ final class StoreFile {
     let statement = try database.prepare("SELECT sum FROM state ORDER BY part")
     while try statement.step() { sums.append(statement.number(0)) }
     isMarked = try database.meta("is_clean") != 1
-    place = Self.place(path)
+    fileIdentity = Self.fileIdentity(path)
   }
 
   /// Identifies a file or a directory, whatever its name.
-  struct Place: Hashable, Sendable {
+  struct FileIdentity: Hashable, Sendable {
     var device: UInt64
     var inode: UInt64
   }
 
-  private static func place(_ path: String) -> Place? {
-    FileDescriptor.Status(path: path).map { Place(device: $0.device, inode: $0.inode) }
+  private static func fileIdentity(_ path: String) -> FileIdentity? {
+    FileDescriptor.Status(path: path).map { FileIdentity(device: $0.device, inode: $0.inode) }
   }
 
   /// Identifies the directory that now has the name of this path's directory; nil if there is none.
-  static func directory(of path: String) -> Place? {
-    place(path.lastIndex(of: "/").map { String(path[..<$0]) } ?? ".")
+  static func directory(of path: String) -> FileIdentity? {
+    fileIdentity(path.lastIndex(of: "/").map { String(path[..<$0]) } ?? ".")
   }
 
   /// Whether the file still has its name: false if it was removed or replaced after it was opened.
   var isInPlace: Bool {
-    guard let place, let now = Self.place(path) else { return place == nil }
-    return place == now
+    guard let fileIdentity, let now = Self.fileIdentity(path) else { return fileIdentity == nil }
+    return fileIdentity == now
   }
 
   /// Writes a copy of the open file's contents, even if another file has its name.
@@ -376,10 +376,10 @@ final class ReaderGate {
   deinit { Glibc.close(number) }
 
   /// Identifies the open file; nil if it cannot be identified.
-  var place: StoreFile.Place? {
+  var fileIdentity: StoreFile.FileIdentity? {
     var status = stat()
     guard fstat(number, &status) == 0 else { return nil }
-    return StoreFile.Place(device: UInt64(status.st_dev), inode: UInt64(status.st_ino))
+    return StoreFile.FileIdentity(device: UInt64(status.st_dev), inode: UInt64(status.st_ino))
   }
 
   private func take(_ operation: Int32, within limit: TimeSpan) -> Bool {

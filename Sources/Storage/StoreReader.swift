@@ -38,7 +38,7 @@ package final class StoreReader {
         throw DatabaseError(code: DatabaseError.notADatabase, message: refusal)
       }
     } catch {
-      if let left { OpenStores.leave(left.reader, of: left.gate.place) }
+      if let left { OpenStores.leave(left.reader, of: left.gate.fileIdentity) }
       throw StoreRefusal("\(path) cannot be read: \(Self.clause(error))")
     }
   }
@@ -46,7 +46,7 @@ package final class StoreReader {
   deinit {
     // From now on the log may be moved into the file. The descriptors may have to stay open.
     gate.open()
-    OpenStores.leave(database, of: gate.place)
+    OpenStores.leave(database, of: gate.fileIdentity)
   }
 
   private static func clause(_ error: DatabaseError) -> String {

@@ -30,8 +30,8 @@ struct MarblePicture {
   /// `head`: SVG above the signals, which may use the styles.
   func svg(head: String = "", headHeight: Int = 0, headWidth: Int = 0) -> String {
     let instants = self.instants()
-    let places = place(instants)
-    let last = places.last?.x ?? 0
+    let columns = columns(at: instants)
+    let last = columns.last?.x ?? 0
     let steps = rows.compactMap { row -> String? in if case .step(let text) = row { text } else { nil } }
     let widest = steps.flatMap(Self.wrapped).map { Int(Double($0.utf8.count) * Self.character) + 60 }.max() ?? 0
     let labels = rows.compactMap { row -> Int? in
@@ -60,14 +60,14 @@ struct MarblePicture {
         let tallest = stacks.values.map { self.height($0) }.max() ?? 0
         let height = max(42, tallest + 16)
         let axis = y + height / 2
-        body += signal(name, marbles, stacks, marked, places, (left, axis, stop), &palette)
+        body += signal(name, marbles, stacks, marked, columns, (left, axis, stop), &palette)
         lines.append((y + 4, y + height - 4))
         y += height
       }
     }
-    body = head + guides(places, left, lines.first?.top ?? 0, y) + body
+    body = head + guides(columns, left, lines.first?.top ?? 0, y) + body
     y += 4
-    body += scale(places, left, y, stop)
+    body += scale(columns, left, y, stop)
     y += 34
     for line in legend() {
       body += "<circle class=\"c\(palette.color(line.letter))\" cx=\"\(left + 5)\" cy=\"\(y + 2)\" r=\"5\"/>"
@@ -79,7 +79,7 @@ struct MarblePicture {
 
   // MARK: Positions
 
-  private struct Place {
+  private struct Column {
     var at: TimeSpan
     var x: Int
     /// Time was left out before it.
@@ -98,13 +98,13 @@ struct MarblePicture {
   }
 
   /// The positions of instants on the time axis, linear except for long pauses and wide values.
-  private func place(_ instants: [TimeSpan]) -> [Place] {
+  private func columns(at instants: [TimeSpan]) -> [Column] {
     let tick = max(1, instants.reduce(Int64(0)) { Self.divisor($0, $1.nanoseconds) })
     let stacks = rows.compactMap { row -> [TimeSpan: [Item]]? in
       if case .signal(_, let marbles, _) = row { self.stacks(marbles) } else { nil }
     }
     var edges = stacks.map { _ in Int.min / 2 }
-    var places: [Place] = []
+    var columns: [Column] = []
     var x = 0
     var before = TimeSpan.zero
     for instant in instants {
@@ -117,18 +117,18 @@ struct MarblePicture {
         let half = (items.map(\.width).max() ?? 0) / 2
         x = max(x, edges[line] + half + 4)
       }
-      if places.isEmpty {
+      if columns.isEmpty {
         x = stacks.compactMap { $0[instant]?.map(\.width).max() }.reduce(Self.radius) { max($0, $1 / 2) } + 6
       }
       for (line, stack) in stacks.enumerated() {
         guard let items = stack[instant] else { continue }
         edges[line] = x + (items.map(\.width).max() ?? 0) / 2
       }
-      places.append(
-        Place(at: instant, x: x, isCut: isCut, gapStart: start, isBusy: stacks.contains { $0[instant] != nil }))
+      columns.append(
+        Column(at: instant, x: x, isCut: isCut, gapStart: start, isBusy: stacks.contains { $0[instant] != nil }))
       before = instant
     }
-    return places
+    return columns
   }
 
   private static func divisor(_ a: Int64, _ b: Int64) -> Int64 { b == 0 ? a : divisor(b, a % b) }
@@ -215,28 +215,28 @@ struct MarblePicture {
   }
 
   private func signal(
-    _ name: String, _ marbles: Marbles, _ stacks: [TimeSpan: [Item]], _ marked: Set<Int>, _ places: [Place],
+    _ name: String, _ marbles: Marbles, _ stacks: [TimeSpan: [Item]], _ marked: Set<Int>, _ columns: [Column],
     _ line: (left: Int, axis: Int, stop: Int), _ palette: inout Palette
   ) -> String {
     let (left, axis, stop) = line
     var text = label("n", left - 12, axis + 4, name, anchor: "end")
     let end = marbles.entries.last { $0.moment == .complete || $0.moment == .error || $0.moment == .cancel }
     let begin = marbles.entries.first { $0.moment == .subscribe }
-    let from = left + (begin.flatMap { begin in places.first { $0.at == begin.at } }?.x ?? 0)
-    if let end, let place = places.first(where: { $0.at == end.at }) {
-      text += stroke("l", from, axis, left + place.x, axis)
+    let from = left + (begin.flatMap { begin in columns.first { $0.at == begin.at } }?.x ?? 0)
+    if let end, let column = columns.first(where: { $0.at == end.at }) {
+      text += stroke("l", from, axis, left + column.x, axis)
     } else {
       text += stroke("l", from, axis, stop - 2, axis)
       text += "<path class=\"a\" d=\"M\(stop - 9) \(axis - 5)l8 5-8 5\"/>"
     }
-    for place in places where place.isCut {
-      let middle = left + (place.gapStart + place.x) / 2
+    for column in columns where column.isCut {
+      let middle = left + (column.gapStart + column.x) / 2
       text += "<path class=\"a\" d=\"M\(middle - 6) \(axis + 6)l4-12M\(middle + 2) \(axis + 6)l4-12\"/>"
     }
     var rims = ""
-    for place in places {
-      guard let items = stacks[place.at] else { continue }
-      let x = left + place.x
+    for column in columns {
+      guard let items = stacks[column.at] else { continue }
+      let x = left + column.x
       if items.contains(where: { $0.moment == .complete }) {
         let half = max(height(items) / 2, Self.radius + 4)
         text += stroke("e", x, axis - half, x, axis + half)
@@ -272,25 +272,25 @@ struct MarblePicture {
   }
 
   /// A faint line through all signals at each instant.
-  private func guides(_ places: [Place], _ left: Int, _ top: Int, _ bottom: Int) -> String {
-    let path = places.filter(\.isBusy).map { "M\(left + $0.x) \(top)V\(bottom + 6)" }.joined()
+  private func guides(_ columns: [Column], _ left: Int, _ top: Int, _ bottom: Int) -> String {
+    let path = columns.filter(\.isBusy).map { "M\(left + $0.x) \(top)V\(bottom + 6)" }.joined()
     return path.isEmpty ? "" : "<path class=\"u\" d=\"\(path)\"/>"
   }
 
   /// The times under the signals; some are left out where they would overlap.
-  private func scale(_ places: [Place], _ left: Int, _ y: Int, _ stop: Int) -> String {
+  private func scale(_ columns: [Column], _ left: Int, _ y: Int, _ stop: Int) -> String {
     var text = stroke("t", left, y, stop, y)
     // A common unit, if there is one, at the end.
     let units: [(name: String, length: Int64)] = [
       ("h", 3_600_000_000_000), ("min", 60_000_000_000), ("s", 1_000_000_000), ("ms", 1_000_000), ("us", 1_000),
     ]
-    let unit = units.first { unit in places.allSatisfy { $0.at.nanoseconds % unit.length == 0 } }
+    let unit = units.first { unit in columns.allSatisfy { $0.at.nanoseconds % unit.length == 0 } }
     if let unit { text += label("s", stop, y + 18, unit.name, anchor: "end") }
     var edge = Int.min
-    for place in places {
-      let x = left + place.x
+    for column in columns {
+      let x = left + column.x
       text += stroke("t", x, y, x, y + 5)
-      let name = unit.map { "\(place.at.nanoseconds / $0.length)" } ?? (place.at == .zero ? "0" : "\(place.at)")
+      let name = unit.map { "\(column.at.nanoseconds / $0.length)" } ?? (column.at == .zero ? "0" : "\(column.at)")
       let half = Int(Double(name.utf8.count) * 3.1) + 1
       guard x - half > edge + 5 else { continue }
       text += label("s", x, y + 18, name, anchor: "middle")
@@ -300,9 +300,9 @@ struct MarblePicture {
   }
 
   private func label(_ style: String, _ x: Int, _ y: Int, _ text: String, anchor: String = "") -> String {
-    let place = anchor.isEmpty ? "" : " text-anchor=\"\(anchor)\""
+    let alignment = anchor.isEmpty ? "" : " text-anchor=\"\(anchor)\""
     let space = text.hasPrefix(" ") || text.contains("  ") ? " xml:space=\"preserve\"" : ""
-    return "<text class=\"\(style)\" x=\"\(x)\" y=\"\(y)\"\(place)\(space)>\(Self.escaped(text))</text>"
+    return "<text class=\"\(style)\" x=\"\(x)\" y=\"\(y)\"\(alignment)\(space)>\(Self.escaped(text))</text>"
   }
 
   private func rectangle(_ style: String, _ x: Int, _ y: Int, _ width: Int, _ height: Int, _ round: Int) -> String {

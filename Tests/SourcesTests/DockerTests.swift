@@ -12,133 +12,7 @@ import Transport
 @Suite(.serialized) struct DockerTests {
   let scratch = Scratch()
 
-  // MARK: The server
-
-  /// Containers and their logs, as they are at the moment.
-  private final class Daemon: Sendable {
-    struct Container: Sendable {
-      var name: String
-      var isRunning = true
-      var hasTerminal = false
-      /// With their times, in nanoseconds.
-      var lines: [(time: Int64, isError: Bool, text: String)] = []
-      /// In place of 200.
-      var status = 200
-    }
-
-    struct State: Sendable {
-      var containers: [String: Container] = [:]
-      var events: [String] = []
-      var requests: [String] = []
-      var isOver = false
-    }
-
-    private let state = Guarded(State())
-
-    func change(_ body: (inout State) -> Void) {
-      state.withLock(body)
-      state.notify()
-    }
-
-    var requests: [String] { state.withLock(\.requests) }
-
-    static func frame(_ isError: Bool, _ text: String) -> [UInt8] {
-      let length = UInt32(text.utf8.count)
-      return [isError ? 2 : 1, 0, 0, 0] + withUnsafeBytes(of: length.bigEndian) { Array($0) } + Array(text.utf8)
-    }
-
-    static func time(_ nanoseconds: Int64) -> String {
-      let formatter = ISO8601DateFormatter()
-      let whole = formatter.string(from: Date(timeIntervalSince1970: TimeInterval(nanoseconds / 1_000_000_000)))
-      let rest = String(nanoseconds % 1_000_000_000)
-      return whole.dropLast() + "." + String(repeating: "0", count: 9 - rest.count) + rest + "Z"
-    }
-
-    private static func nanoseconds(_ path: String) -> Int64 {
-      guard let range = path.range(of: "since=") else { return 0 }
-      let parts = path[range.upperBound...].prefix { $0 != "&" }.split(separator: ".")
-      return (Int64(parts[0]) ?? 0) * 1_000_000_000 + (parts.count > 1 ? Int64(parts[1]) ?? 0 : 0)
-    }
-
-    private static func chunk(_ bytes: [UInt8]) -> [UInt8] {
-      Array((String(bytes.count, radix: 16) + "\r\n").utf8) + bytes + Array("\r\n".utf8)
-    }
-
-    private static let streamed = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
-
-    @Sendable func serve(_ connection: Connection) {
-      while let (head, _) = connection.message(hasBody: false) {
-        let path = String(head.split(separator: " ")[1])
-        change { $0.requests.append(path) }
-        let parts = path.split(separator: "?")[0].split(separator: "/").map(String.init)
-        if parts == ["events"] { return stream(connection) { self.state.withLock(\.events) } }
-        if parts == ["containers", "json"] {
-          let all = state.withLock(\.containers).map { id, container in
-            #"{"Id":"\#(id)","Names":["/\#(container.name)"],"State":"\#(container.isRunning ? "running" : "exited")"}"#
-          }
-          answer(connection, 200, "[\(all.joined(separator: ","))]")
-          continue
-        }
-        guard parts.count == 3, parts[0] == "containers", let container = state.withLock({ $0.containers[parts[1]] })
-        else {
-          answer(connection, 404, #"{"message":"No such container"}"#)
-          continue
-        }
-        if parts[2] == "json" {
-          answer(
-            connection, 200,
-            #"{"Id":"\#(parts[1])","Name":"/\#(container.name)","Config":{"Image":"shop:1","Tty":\#(container.hasTerminal),"Labels":{"env":"prod"}}}"#
-          )
-        } else if container.status != 200 {
-          answer(connection, container.status, "{}")
-        } else {
-          return logs(connection, parts[1], since: Self.nanoseconds(path), container.hasTerminal)
-        }
-      }
-    }
-
-    private func answer(_ connection: Connection, _ status: Int, _ body: String) {
-      connection.send("HTTP/1.1 \(status) OK\r\nContent-Length: \(body.utf8.count)\r\n\r\n\(body)")
-    }
-
-    private func stream(_ connection: Connection, _ lines: () -> [String]) {
-      connection.send(Self.streamed)
-      var sent = 0
-      while true {
-        let wanted: (inout State) -> [String]? = { state in
-          state.isOver || state.events.count > sent ? Array(state.events[min(sent, state.events.count)...]) : nil
-        }
-        guard let more = state.wait(until: nil, wanted), !more.isEmpty else { return }
-        sent += more.count
-        guard connection.send(Self.chunk(Array((more.joined(separator: "\n") + "\n").utf8))) else { return }
-      }
-    }
-
-    private func logs(_ connection: Connection, _ id: String, since: Int64, _ hasTerminal: Bool) {
-      connection.send(Self.streamed)
-      var sent = 0
-      while true {
-        let wanted: (inout State) -> (lines: [(time: Int64, isError: Bool, text: String)], isEnd: Bool)? = { state in
-          guard let container = state.containers[id] else { return ([], true) }
-          let rest = Array(container.lines.dropFirst(sent))
-          return rest.isEmpty && container.isRunning && !state.isOver ? nil : (rest, rest.isEmpty)
-        }
-        guard let (lines, isEnd) = state.wait(until: nil, wanted) else { return }
-        sent += lines.count
-        for line in lines where line.time >= since {
-          let text = "\(Self.time(line.time)) \(line.text)"
-          let bytes = hasTerminal ? Array((text.dropLast() + "\r\n").utf8) : Self.frame(line.isError, text)
-          guard connection.send(Self.chunk(bytes)) else { return }
-        }
-        if isEnd {
-          connection.send("0\r\n\r\n")
-          return
-        }
-      }
-    }
-  }
-
-  private func start(_ daemon: Daemon) throws -> ScriptedServer {
+  private func start(_ daemon: DockerDaemon) throws -> ScriptedServer {
     try ScriptedServer(path: scratch("docker.sock"), daemon.serve)
   }
 
@@ -158,7 +32,7 @@ import Transport
   // MARK: Tests
 
   @Test func readsLogsOfAllContainers() throws {
-    let daemon = Daemon()
+    let daemon = DockerDaemon()
     let (a, b) = (Self.now - 5 * Self.second + 1, Self.now - 4 * Self.second)
     daemon.change {
       $0.containers["aa"] = .init(name: "web-1", lines: [(a, false, "one\n"), (b, true, "two \"ä\"\n")])
@@ -170,7 +44,7 @@ import Transport
     let server = try start(daemon)
     let running = try pipeline("since: 1h, containers: ['web-*', tty-1]")
     running.run { running.events.count >= 4 && running.log.contains { $0.contains("'web-2' cannot be read") } }
-    let time = Daemon.time
+    let time = DockerDaemon.time
     func line(_ id: String, _ name: String, _ stream: String, _ message: String, _ at: Int64) -> String {
       let fraction = at % Self.second == 0 ? String(time(at).dropLast(11)) + "Z" : time(at)
       return
@@ -199,7 +73,7 @@ import Transport
 
   /// Behind a restart, and behind a lost connection, each line comes once.
   @Test func continuesBehindTheLastLine() throws {
-    let daemon = Daemon()
+    let daemon = DockerDaemon()
     daemon.change {
       $0.containers["aa"] = .init(name: "a", lines: [(Self.now, false, "1\n"), (Self.now + 1, false, "2\n")])
     }
@@ -229,7 +103,7 @@ import Transport
   }
 
   @Test func sendsDockersEvents() throws {
-    let daemon = Daemon()
+    let daemon = DockerDaemon()
     func event(_ number: Int64, _ action: String) -> String {
       #"{"Type":"container","Action":"\#(action)","Actor":{"ID":"aa","Attributes":{"name":"web","exitCode":"1"}},"scope":"local","time":\#(Self.now / Self.second),"timeNano":\#(Self.now + number)}"#
     }
@@ -254,7 +128,7 @@ import Transport
   @Test func waitsForTheSocket() throws {
     let running = try pipeline("since: 1h")
     running.run { running.log.contains { $0.contains("connecting again") } }
-    let daemon = Daemon()
+    let daemon = DockerDaemon()
     daemon.change { $0.containers["aa"] = .init(name: "a", lines: [(Self.now, false, "1\n")]) }
     let server = try start(daemon)
     running.run { running.events.count == 1 }
@@ -279,8 +153,10 @@ import Transport
     let time: Int64 = 1_767_323_045_000_000_006
     // Docker has cut the first line in two parts.
     let bytes =
-      Daemon.frame(false, stamp + "aa") + Daemon.frame(true, stamp + "x\n") + Daemon.frame(false, stamp + "bb\n")
-      + Daemon.frame(false, stamp + String(repeating: "y", count: 120) + "\n") + Daemon.frame(false, stamp + "open")
+      DockerDaemon.frame(false, stamp + "aa") + DockerDaemon.frame(true, stamp + "x\n")
+      + DockerDaemon.frame(false, stamp + "bb\n")
+      + DockerDaemon.frame(false, stamp + String(repeating: "y", count: 120) + "\n")
+      + DockerDaemon.frame(false, stamp + "open")
     let wanted: [DockerLines.Line] = [
       .init(isError: true, time: time, text: Array("x".utf8)),
       .init(isError: false, time: time, text: Array("aabb".utf8)),

@@ -39,69 +39,13 @@ import Testing
   struct Case: CustomTestStringConvertible {
     var name: String
     var signal: String
-    /// The sources of the catalogue that it uses.
-    var sources: [String] = ["interval"]
     var testDescription: String { name }
   }
 
-  static let cases = [
-    Case(name: "interval", signal: "{ from: { interval: 1ms } }"),
-    Case(name: "interval by a schedule", signal: "{ from: { interval: { cron: '* * * * *' } } }"),
-    Case(
-      name: "values", signal: "{ from: { values: { list: [1, 2, 3, 4, 5, 6, 7, 8], every: 1s } } }", sources: ["values"]
-    ),
-    Case(name: "http", signal: "{ from: { http: { url: 'http://h.example/', every: 1s } } }", sources: ["http"]),
-    Case(
-      name: "http, page after page",
-      signal:
-        "{ from: { http: { url: 'http://h.example/', every: 1h, immediate: true, pages: { page: offset, from: 0, step: 1, until: 'size(response.body) == 0' } } } }",
-      sources: ["http"]),
-    Case(
-      name: "an inner interval",
-      signal: "{ from: { values: [1] }, chain: [ { flattenMap: { signal: { from: { interval: 1ms } } } } ] }",
-      sources: ["values", "interval"]),
-    Case(
-      name: "the newest inner interval",
-      signal: "{ from: { values: [1] }, chain: [ { switchToLatest: { from: { interval: 1ms } } } ] }"),
-    Case(
-      name: "inner polls",
-      signal:
-        "{ from: { values: [1] }, chain: [ { flattenMap: { signal: { from: { http: { url: 'http://h.example/', every: 1s } } } } } ] }"
-    ),
-    Case(name: "repeat", signal: "{ from: { values: [1] }, chain: [ repeat ] }"),
-    Case(name: "repeat after a pause", signal: "{ from: { values: [1] }, chain: [ { repeat: { delay: 1ms } } ] }"),
-    Case(
-      name: "retry",
-      signal:
-        "{ from: { values: [1, 0] }, chain: [ { map: 1 / int(event), onError: fail }, { retry: { count: 1000000 } } ] }"
-    ),
-    Case(name: "sample", signal: "{ from: { interval: 1s }, chain: [ { sample: 1ms } ] }"),
-    Case(
-      name: "absence", signal: "{ from: { never: {} }, chain: [ { absence: { after: 1s, repeat: true } } ] }",
-      sources: ["never"]),
-    Case(name: "empty windows", signal: "{ from: { never: {} }, chain: [ { window: { every: 1s, empty: true } } ] }"),
-    Case(name: "delay", signal: "{ from: { interval: 1ms }, chain: [ { delay: 5s } ] }"),
-    Case(name: "bufferWithTime", signal: "{ from: { interval: 1ms }, chain: [ { bufferWithTime: 10ms } ] }"),
-    Case(
-      name: "groups",
-      signal:
-        "{ from: { interval: 1ms }, chain: [ { groupBy: { key: event.tick % 3, chain: [ { window: 10ms }, { delay: 1ms } ] } } ] }"
-    ),
-  ]
-
-  /// Sources that threads or peers feed: their batches wait in the executor (``InputQueue``).
-  static let fed: Set<String> = [
-    "directory", "docker", "exec", "file", "host", "httpServer", "journald", "sqlite", "sse", "statsd", "stdin",
-    "syslog",
-    "tcp", "udp", "unix", "webSocket",
-  ]
-  /// Sources that send nothing, or one end.
-  static let silent: Set<String> = ["empty", "never", "error"]
-
-  @Test func everySourceIsHere() {
-    let here = Set(Self.cases.flatMap(\.sources)).union(Self.fed).union(Self.silent)
-    let missing = Catalogue.sources.components.map(\.name).filter { !here.contains($0) }
-    #expect(missing == [], "say how a full sink holds them")
+  /// Those of the table of all sources whose events come by time.
+  static let cases = SourceWorld.names.flatMap { name -> [Case] in
+    guard case .byTime(let signals) = SourceWorld().entry(name)?.held else { return [] }
+    return signals.map { Case(name: "\(name): \($0.name)", signal: $0.signal) }
   }
 
   @Test(arguments: cases)

@@ -9,47 +9,6 @@ import Testing
 @Suite struct PositionTests {
   let scratch = Scratch()
 
-  /// A sink that acknowledges what it took in a turn when a test says so.
-  private struct GatedSink: SinkComponent {
-    static let spec = ComponentSpec<GatedSink>("gated", summary: "Waits.")
-    let held = Held()
-
-    final class Held: @unchecked Sendable {
-      /// What came in each turn.
-      var turns: [(texts: [String], receipt: Receipt, isAcknowledged: Bool)] = []
-      var all: [String] { turns.flatMap(\.texts) }
-      var count: Int { turns.reduce(0) { $0 + $1.texts.count } }
-
-      func acknowledge(_ index: Int) {
-        guard !turns[index].isAcknowledged else { return }
-        turns[index].isAcknowledged = true
-        turns[index].receipt.acknowledgeAll()
-      }
-    }
-
-    func makeSink(_ nodeContext: NodeContext) -> RunningSink { Node(held, nodeContext) }
-
-    final class Node: RunningSink {
-      private let held: Held
-      private var taken: [String] = []
-      private var isFinishing = false
-      init(_ held: Held, _ nodeContext: NodeContext) {
-        self.held = held
-        super.init(nodeContext)
-      }
-      override func receive(_ event: Event) { taken.append(OwnedValue(event.value).json) }
-      override func turnEnded() {
-        if !taken.isEmpty { held.turns.append((taken, take(taken.count, bytes: 0), false)) }
-        taken = []
-      }
-      override func finish() {
-        turnEnded()
-        for index in held.turns.indices { held.acknowledge(index) }
-        drained()
-      }
-    }
-  }
-
   private func pipeline(
     _ yaml: String, _ sink: GatedSink, events: Int = .max, blockBytes: Int = 64, restoring state: [UInt8]? = nil
   ) throws -> RealPipeline {

@@ -105,9 +105,9 @@ import Testing
       guard blocks % 4 == 1 else { continue }
       let full = file.saves(count)
       if !full.isEmpty { writer.compress(full, of: file) }
-      let place = file.place(after: count)
+      let position = file.position(after: count)
       saved = Saved(
-        file: SavedFile(path: "log", number: file.number, count: count, position: blocks % 8 == 1 ? place : nil),
+        file: SavedFile(path: "log", number: file.number, count: count, position: blocks % 8 == 1 ? position : nil),
         last: file.number, marks: marks, rows: next)
     }
     writer.close()

@@ -289,9 +289,9 @@ import Testing
     #expect(results.wait(1) == [nil])
   }
 
-  private func reopened(_ place: FilePosition?) throws -> FileWriter {
+  private func reopened(_ position: FilePosition?) throws -> FileWriter {
     var options = FileWriter.Options()
-    options.resume = place
+    options.resume = position
     return try FileWriter(.append(path: directory("out")), options: options)
   }
 
@@ -299,25 +299,25 @@ import Testing
   @Test func knowsWhereItsBytesEnded() throws {
     directory.append("torn", to: "out")
     let writer = try FileWriter(.append(path: directory("out")))
-    #expect(writer.place(after: 0)?.offset == 4)
+    #expect(writer.position(after: 0)?.offset == 4)
     add("one\n", to: writer)
-    #expect(writer.place(after: 4)?.offset == 9, "the line feed behind the torn line counts")
-    let first = writer.place(after: 4)
+    #expect(writer.position(after: 4)?.offset == 9, "the line feed behind the torn line counts")
+    let first = writer.position(after: 4)
     rename(directory("out"), directory("out.1"))
     add("two\n", to: writer)
     add("three\n", to: writer)
     #expect(writer.added == 14)
-    #expect(writer.place(after: 4) != first, "what comes next is in the new file")
-    #expect(writer.place(after: 8)?.offset == 4)
-    #expect(writer.place(after: 14)?.offset == 10)
+    #expect(writer.position(after: 4) != first, "what comes next is in the new file")
+    #expect(writer.position(after: 8)?.offset == 4)
+    #expect(writer.position(after: 14)?.offset == 10)
     truncate(directory("out"), 0)
     add("four\n", to: writer)
-    #expect(writer.place(after: 14)?.offset == 0)
-    #expect(writer.place(after: 19)?.offset == 5)
+    #expect(writer.position(after: 14)?.offset == 0)
+    #expect(writer.position(after: 19)?.offset == 5)
     #expect(!writer.isShared)
     directory.append("other\n", to: "out")
     add("five\n", to: writer)
-    #expect(writer.place(after: 24) == nil)
+    #expect(writer.position(after: 24) == nil)
     #expect(writer.isShared)
     writer.close()
     #expect(directory.read("out") == "four\nother\nfive\n")
@@ -326,22 +326,22 @@ import Testing
   @Test func cutsBackToAPlace() throws {
     let first = try FileWriter(.append(path: directory("out")))
     add("one\n", to: first)
-    let place = first.place(after: 4)
+    let position = first.position(after: 4)
     add("two\n", to: first)
     first.close()
-    let second = try reopened(place)
+    let second = try reopened(position)
     #expect(second.resumption == .cut(path: directory("out"), bytes: 4))
     add("2\n", to: second)
     second.close()
     #expect(directory.read("out") == "one\n2\n")
-    #expect(try reopened(second.place(after: 2)).resumption == .exact)
+    #expect(try reopened(second.position(after: 2)).resumption == .exact)
     // Renamed, it is still the same file, and its successor is left alone.
     rename(directory("out"), directory("out.1"))
-    #expect(try reopened(place).resumption == .cut(path: directory("out.1"), bytes: 2))
+    #expect(try reopened(position).resumption == .cut(path: directory("out.1"), bytes: 2))
     #expect(directory.read("out.1") == "one\n")
     directory.append("x", to: "out.1")
     directory.append("y\n", to: "out")
-    guard case .lost = try reopened(place).resumption else {
+    guard case .lost = try reopened(position).resumption else {
       Issue.record("a file that stands there already may have been written to")
       return
     }

@@ -207,8 +207,8 @@ extension ComponentSpec {
     let decoded = Decoded(make())
     let infos = parameters.map(\.info)
     let before = context.diagnostics.all.count
-    let arguments = GivenArguments(name, infos, ownsKeys: C.isPrimary) { [parameters] place, node, context in
-      parameters[place].decode(node, &decoded.component, &context)
+    let arguments = GivenArguments(name, infos, ownsKeys: C.isPrimary) { [parameters] parameterIndex, node, context in
+      parameters[parameterIndex].decode(node, &decoded.component, &context)
     }
     arguments.decode(node, &context)
     if context.isSound(since: before) { decoded.component.validate(&context) }
@@ -305,17 +305,17 @@ private final class GivenArguments {
   private func beside(_ context: inout DecodingContext) {
     for option in context.beside {
       let key = option.key.value
-      let place = parameters.firstIndex { $0.name == key }
-      guard let place, parameters[place].isBeside else {
+      let parameterIndex = parameters.firstIndex { $0.name == key }
+      guard let parameterIndex, parameters[parameterIndex].isBeside else {
         context.diagnostics.report(
           Diagnostic(
             .misplacedKey, "'\(key)' cannot be combined with '\(name)'", at: option.key.location,
-            help: place != nil
+            help: parameterIndex != nil
               ? "It is a parameter: write '\(name): { \(key): ... }'" : "'\(name)' has no such parameter: remove it"))
         continue
       }
       given.insert(key)
-      decodeValue(place, option.value, &context)
+      decodeValue(parameterIndex, option.value, &context)
     }
   }
 
@@ -323,12 +323,13 @@ private final class GivenArguments {
     for entry in entries {
       let renamed = parameters.firstIndex { $0.formerName == entry.name }
       if let renamed { context.renamed(entry, to: parameters[renamed].name) }
-      guard let place = renamed ?? parameters.firstIndex(where: { $0.name == entry.name && !$0.isBeside }) else {
+      guard let parameterIndex = renamed ?? parameters.firstIndex(where: { $0.name == entry.name && !$0.isBeside })
+      else {
         context.unknownParameter(entry, "'\(name)'", among: parameters.map(\.name))
         continue
       }
-      given.insert(parameters[place].name)
-      decodeValue(place, entry.value, &context)
+      given.insert(parameters[parameterIndex].name)
+      decodeValue(parameterIndex, entry.value, &context)
     }
   }
 }

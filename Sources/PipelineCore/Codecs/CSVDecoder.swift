@@ -254,8 +254,8 @@ final class CSVDecoder: EventDecoder {
         let reason: RejectReason = tooLong ? .tooLong(limit: options.rowLimit) : .quote(at: nextQuote - at)
         refuse(text.part(at, lineEnd), offset &+ Int64(at), reason, rows)
         at = lineEnd + 1
-      case .malformed(let place):
-        refuse(text.part(at, lineEnd), offset &+ Int64(at), .quote(at: place - at), rows)
+      case .malformed(let quote):
+        refuse(text.part(at, lineEnd), offset &+ Int64(at), .quote(at: quote - at), rows)
         at = lineEnd + 1
       }
     }

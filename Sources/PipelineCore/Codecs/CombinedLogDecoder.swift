@@ -50,19 +50,19 @@ final class CombinedLogDecoder: EventDecoder {
     let first = offset == 0 ? text.byteOrderMarkLength : 0
     let valid = UTF8Text.isValid(text)
     text.forEachLine(from: first) { line, at in
-      let place = offset &+ Int64(at)
+      let lineOffset = offset &+ Int64(at)
       var line = line
       if !valid {
-        guard let admitted = invalidUTF8.admit(line, offset: place, arena, rows) else { return }
+        guard let admitted = invalidUTF8.admit(line, offset: lineOffset, arena, rows) else { return }
         line = admitted
       }
       let entries = arena.entries(12)
       if let reason = read(line, entries) {
-        rows.reject(line, offset: place, reason)
+        rows.reject(line, offset: lineOffset, reason)
         return
       }
       let count = entries[11].value.isAbsent ? 11 : 12
-      rows.append(Value(kind: .map, pointer: entries.baseAddress, length: count), offset: place)
+      rows.append(Value(kind: .map, pointer: entries.baseAddress, length: count), offset: lineOffset)
     }
   }
 

@@ -149,7 +149,7 @@ package enum ControlEscaping {
   private static func scalar(_ bytes: UnsafeRawBufferPointer, _ at: Int, _ length: Int) -> UInt32 {
     var scalar = UInt32(bytes[at])
     if length > 1 { scalar &= 0x7F >> UInt32(length) }
-    for place in 1..<max(length, 1) { scalar = scalar << 6 | UInt32(bytes[at + place] & 0x3F) }
+    for index in 1..<max(length, 1) { scalar = scalar << 6 | UInt32(bytes[at + index] & 0x3F) }
     return scalar
   }
 }

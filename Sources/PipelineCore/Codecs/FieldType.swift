@@ -106,11 +106,11 @@ enum TimestampText {
     var nanoseconds: Int64 = 0
     if text[at] == UInt8(ascii: ".") {
       at += 1
-      var place: Int64 = 100_000_000
+      var unit: Int64 = 100_000_000
       let first = at
       while at < text.count, text[at] &- 0x30 < 10 {
-        nanoseconds += Int64(text[at] &- 0x30) * place
-        place /= 10
+        nanoseconds += Int64(text[at] &- 0x30) * unit
+        unit /= 10
         at += 1
       }
       if at == first { return nil }

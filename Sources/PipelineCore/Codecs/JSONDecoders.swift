@@ -31,15 +31,15 @@ final class JSONLinesDecoder: EventDecoder {
     }
     let base = text.baseAddress.map { $0 + first }
     for line in found {
-      let place = offset &+ Int64(first) &+ Int64(line.line)
+      let lineOffset = offset &+ Int64(first) &+ Int64(line.line)
       if line.token != RowBatch.Row.none, let base {
         let kind: Value.Kind = base.load(fromByteOffset: Int(line.start), as: UInt8.self) == 0x7B ? .jsonMap : .jsonList
         let value = Value(kind: kind, pointer: base + Int(line.start), length: Int(line.end &- line.start))
-        rows.append(value, offset: place, token: line.token)
+        rows.append(value, offset: lineOffset, token: line.token)
       } else {
         var stop = first &+ Int(line.stop)
         if stop > first &+ Int(line.line), text[stop &- 1] == 0x0D { stop &-= 1 }
-        append(text.part(first &+ Int(line.line), stop), offset: place, arena, rows)
+        append(text.part(first &+ Int(line.line), stop), offset: lineOffset, arena, rows)
       }
     }
   }

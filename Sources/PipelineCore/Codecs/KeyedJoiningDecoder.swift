@@ -205,7 +205,7 @@ final class KeyedJoiningDecoder: EventDecoder {
   ///   - start: The position of the line in the text, including a byte order mark.
   ///   - place: The range of the line in the text, without that mark and with the line feed.
   private func add(
-    _ line: UnsafeRawBufferPointer, at offset: Int64, start: Int64, _ place: Range<Int64>, _ arena: Arena,
+    _ line: UnsafeRawBufferPointer, at offset: Int64, start: Int64, _ lineRange: Range<Int64>, _ arena: Arena,
     _ rows: RowBatch
   ) {
     var name = line.part(0, 0)
@@ -222,7 +222,7 @@ final class KeyedJoiningDecoder: EventDecoder {
         (name, text, isPiece) = (found.stream, found.message, found.isPiece)
       } catch {
         let group = Group([], first: offset, start: start)
-        group.lines = [place]
+        group.lines = [lineRange]
         group.fault = error
         group.isComplete = true
         waiting.append(group)
@@ -255,7 +255,7 @@ final class KeyedJoiningDecoder: EventDecoder {
       open[key] = group
       waiting.append(group)
     }
-    group.lines.append(place)
+    group.lines.append(lineRange)
     group.latest = offset
     group.bytes += line.count
     group.isMidLine = isPiece
@@ -344,12 +344,12 @@ final class KeyedJoiningDecoder: EventDecoder {
     }
   }
 
-  private func bytes(_ place: Range<Int64>, _ source: Source, _ body: (UnsafeRawBufferPointer) -> Void) {
-    if place.lowerBound >= source.textStart {
-      body(source.slab.bytes.part(source.index(place.lowerBound), source.index(place.upperBound)))
+  private func bytes(_ lineRange: Range<Int64>, _ source: Source, _ body: (UnsafeRawBufferPointer) -> Void) {
+    if lineRange.lowerBound >= source.textStart {
+      body(source.slab.bytes.part(source.index(lineRange.lowerBound), source.index(lineRange.upperBound)))
     } else {
       held.withUnsafeBytes {
-        body($0.part(Int(place.lowerBound &- heldStart), Int(place.upperBound &- heldStart)))
+        body($0.part(Int(lineRange.lowerBound &- heldStart), Int(lineRange.upperBound &- heldStart)))
       }
     }
   }
@@ -363,8 +363,8 @@ final class KeyedJoiningDecoder: EventDecoder {
     }
     if let container {
       var lines: [ContainerLines.Line] = []
-      for place in group.lines {
-        bytes(place, source) { text in
+      for lineRange in group.lines {
+        bytes(lineRange, source) { text in
           // These lines were valid when they arrived.
           if let line = try? container.read(arena.copy(text.withoutLineEnd), parser, arena) { lines.append(line) }
         }

@@ -33,15 +33,15 @@ final class LogfmtDecoder: EventDecoder {
     let first = offset == 0 ? text.byteOrderMarkLength : 0
     text.forEachRow(from: first, isOne: isOneRow) { line, at in
       if line.isBlank { return }
-      let place = offset &+ Int64(at)
-      guard let line = invalidUTF8.admit(line, offset: place, arena, rows) else { return }
+      let lineOffset = offset &+ Int64(at)
+      guard let line = invalidUTF8.admit(line, offset: lineOffset, arena, rows) else { return }
       if let reason = read(line, arena) {
-        rows.reject(line, offset: place, reason)
+        rows.reject(line, offset: lineOffset, reason)
       } else {
         let members = members.elements
         let entries = arena.entries(members.count)
         _ = entries.update(fromContentsOf: members)
-        rows.append(Value(kind: .map, pointer: entries.baseAddress, length: entries.count), offset: place)
+        rows.append(Value(kind: .map, pointer: entries.baseAddress, length: entries.count), offset: lineOffset)
       }
     }
   }

@@ -25,10 +25,12 @@ final class PrometheusDecoder: EventDecoder {
     (family, type, unit) = (text.part(0, 0), "untyped", text.part(0, 0))
     text.forEachLine { line, at in
       guard !line.isBlank else { return }
-      let place = offset &+ Int64(first &+ at)
-      if let at = UTF8Text.firstError(line) { return rows.reject(line, offset: place, .invalidUTF8(at: at)) }
+      let lineOffset = offset &+ Int64(first &+ at)
+      if let at = UTF8Text.firstError(line) { return rows.reject(line, offset: lineOffset, .invalidUTF8(at: at)) }
       if line[0] == UInt8(ascii: "#") { return readComment(line) }
-      do throws(RejectReason) { try read(line, place, arena, rows) } catch { rows.reject(line, offset: place, error) }
+      do throws(RejectReason) { try read(line, lineOffset, arena, rows) } catch {
+        rows.reject(line, offset: lineOffset, error)
+      }
     }
     // The names point into the slab, which may be freed now.
     (family, unit) = (UnsafeRawBufferPointer(start: nil, count: 0), UnsafeRawBufferPointer(start: nil, count: 0))

@@ -115,10 +115,10 @@ final class RegexDecoder: EventDecoder {
     let text = slab.bytes.part(range.lowerBound, range.upperBound)
     let first = offset == 0 ? text.byteOrderMarkLength : 0
     text.forEachRow(from: first, isOne: isOneRow) { line, at in
-      let place = offset &+ Int64(at)
-      guard let line = invalidUTF8.admit(line, offset: place, arena, rows) else { return }
+      let lineOffset = offset &+ Int64(at)
+      guard let line = invalidUTF8.admit(line, offset: lineOffset, arena, rows) else { return }
       guard pattern.find(line, from: 0, into: pairs) else {
-        rows.reject(line, offset: place, .noMatch)
+        rows.reject(line, offset: lineOffset, .noMatch)
         return
       }
       let entries = arena.entries(groups.count)
@@ -127,14 +127,14 @@ final class RegexDecoder: EventDecoder {
         if pairs[2 * group.number] >= 0 {
           let part = line.part(pairs[2 * group.number], pairs[2 * group.number + 1])
           guard let read = group.type.read(part) else {
-            rows.reject(line, offset: place, .type(group.type, field: names.name(index)))
+            rows.reject(line, offset: lineOffset, .type(group.type, field: names.name(index)))
             return
           }
           value = read
         }
         entries[index] = Entry(key: names.keys[index], value: value)
       }
-      rows.append(Value(kind: .map, pointer: entries.baseAddress, length: entries.count), offset: place)
+      rows.append(Value(kind: .map, pointer: entries.baseAddress, length: entries.count), offset: lineOffset)
     }
   }
 }

@@ -23,12 +23,12 @@ final class StatsDDecoder: EventDecoder {
   ) {
     slab.bytes.part(range.lowerBound, range.upperBound).forEachLine { line, at in
       guard !line.isBlank else { return }
-      let place = offset &+ Int64(at)
-      guard let text = invalidUTF8.admit(line, offset: place, arena, rows) else { return }
+      let lineOffset = offset &+ Int64(at)
+      guard let text = invalidUTF8.admit(line, offset: lineOffset, arena, rows) else { return }
       do throws(RejectReason) {
-        try readAll(text, place, arena, rows)
+        try readAll(text, lineOffset, arena, rows)
       } catch {
-        rows.reject(line, offset: place, error)
+        rows.reject(line, offset: lineOffset, error)
       }
     }
   }

@@ -22,7 +22,7 @@ extension SyslogDecoder.Message {
 
   private mutating func skipSpaces() { while at < text.count, text[at] == 0x20 { at += 1 } }
 
-  private func isDigit(_ place: Int) -> Bool { place < text.count && text[place] &- 0x30 < 10 }
+  private func isDigit(_ index: Int) -> Bool { index < text.count && text[index] &- 0x30 < 10 }
 
   /// Reads `<189>`; a message without a priority is a notice of the facility `user` (RFC 3164, 4.3.3).
   private mutating func readPriority() throws(RejectReason) {
@@ -178,41 +178,41 @@ extension SyslogDecoder.Message {
     guard start + 3 < text.count, Self.months.contains(where: { text.part(start, start + 3).equals($0) }),
       text[start + 3] == 0x20
     else { return nil }
-    var place = start + 4
-    if place < text.count, text[place] == 0x20 { place += 1 }
+    var index = start + 4
+    if index < text.count, text[index] == 0x20 { index += 1 }
     func digits(_ most: Int) -> Int? {
       var value = 0
-      let first = place
-      while isDigit(place), place - first < most {
-        value = value * 10 + Int(text[place] - 0x30)
-        place += 1
+      let first = index
+      while isDigit(index), index - first < most {
+        value = value * 10 + Int(text[index] - 0x30)
+        index += 1
       }
-      return place > first ? value : nil
+      return index > first ? value : nil
     }
     func take(_ byte: UInt8) -> Bool {
-      guard place < text.count, text[place] == byte else { return false }
-      place += 1
+      guard index < text.count, text[index] == byte else { return false }
+      index += 1
       return true
     }
     guard let day = digits(2), (1...31).contains(day), take(0x20) else { return nil }
-    if isDigit(place), isDigit(place + 1), isDigit(place + 2), isDigit(place + 3), place + 4 < text.count,
-      text[place + 4] == 0x20
+    if isDigit(index), isDigit(index + 1), isDigit(index + 2), isDigit(index + 3), index + 4 < text.count,
+      text[index + 4] == 0x20
     {
-      place += 5
+      index += 5
     }
     guard let hour = digits(2), hour < 24, take(UInt8(ascii: ":")), let minute = digits(2), minute < 60,
       take(UInt8(ascii: ":")),
       let second = digits(2), second <= 60
     else { return nil }
-    if place + 1 < text.count, text[place] == UInt8(ascii: "."), isDigit(place + 1) {
-      place += 1
+    if index + 1 < text.count, text[index] == UInt8(ascii: "."), isDigit(index + 1) {
+      index += 1
       _ = digits(9)
     }
-    var end = place
+    var end = index
     // A zone; without the colon the word would be the name of a host.
-    var zone = place + 1
-    while zone < text.count, text[place] == 0x20, (0x41...0x5A).contains(text[zone]), zone - place <= 5 { zone += 1 }
-    if zone > place + 2, zone < text.count, text[zone] == UInt8(ascii: ":") { end = zone }
+    var zone = index + 1
+    while zone < text.count, text[index] == 0x20, (0x41...0x5A).contains(text[zone]), zone - index <= 5 { zone += 1 }
+    if zone > index + 2, zone < text.count, text[zone] == UInt8(ascii: ":") { end = zone }
     let next = end < text.count && text[end] == UInt8(ascii: ":") ? end + 1 : end
     guard next == text.count || text[next] == 0x20 else { return nil }
     return (start, end, next)

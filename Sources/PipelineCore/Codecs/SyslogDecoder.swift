@@ -293,8 +293,8 @@ final class SyslogDecoder: EventDecoder {
       return (1...31).contains(day) && hour < 24 && minute < 60 && second <= 60
     }
 
-    private func number(_ date: UnsafeRawBufferPointer, _ place: Int, isPadded: Bool = false) -> Int? {
-      let (tens, ones) = (date[place], date[place + 1])
+    private func number(_ date: UnsafeRawBufferPointer, _ digit: Int, isPadded: Bool = false) -> Int? {
+      let (tens, ones) = (date[digit], date[digit + 1])
       guard ones &- 0x30 < 10, tens &- 0x30 < 10 || isPadded && tens == 0x20 else { return nil }
       return (tens == 0x20 ? 0 : Int(tens - 0x30) * 10) + Int(ones - 0x30)
     }

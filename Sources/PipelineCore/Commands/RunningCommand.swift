@@ -117,8 +117,8 @@ extension Command {
     }
 
     func attach(_ listener: CommandOutput.Node) {
-      let place = listeners.firstIndex { $0.serial > listener.serial }
-      listeners.insert(listener, at: place ?? listeners.count)
+      let next = listeners.firstIndex { $0.serial > listener.serial }
+      listeners.insert(listener, at: next ?? listeners.count)
     }
     func detach(_ listener: CommandOutput.Node) { listeners.removeAll { $0 === listener } }
 

@@ -15,7 +15,7 @@ extension Compilation {
   func command(_ at: Int, _ context: SignalContext) -> SignalPlan? {
     let parts = entries[at].name.value.split(separator: ".", maxSplits: 1).map(String.init)
     guard let command = file.commands.first(where: { $0.name.value == parts[0] }),
-      let place = index[parts[0]]
+      let commandIndex = index[parts[0]]
     else { return nil }
     var context = context
     context.owner = parts[0]
@@ -27,12 +27,12 @@ extension Compilation {
       case nil: return nil
       }
     }
-    guard let plan = named(place, from: nil) else { return nil }
+    guard let plan = named(commandIndex, from: nil) else { return nil }
     let node = ComponentNode(keyword: Located(parts[1], at: command.name.location), location: command.name.location)
     let step = addStep(node, context)
-    let output = CommandOutput(kind: kind, command: place, type: plan.type)
+    let output = CommandOutput(kind: kind, command: commandIndex, type: plan.type)
     return SignalPlan(
-      OperatorWork(output, makeSegment()), inputs: [commandSignal(place, context)], step: step,
+      OperatorWork(output, makeSegment()), inputs: [commandSignal(commandIndex, context)], step: step,
       type: output.outputType([]))
   }
 

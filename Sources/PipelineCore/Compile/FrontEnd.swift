@@ -141,15 +141,15 @@ package struct FrontEnd: Sendable {
     var tried = 0
     for index in result.diagnostics.indices {
       let diagnostic = result.diagnostics[index]
-      guard diagnostic.code == .unknownComponent, diagnostic.fixIts.count == 1, let place = diagnostic.location,
-        place.text.name == source.name, place.offset + place.length <= source.bytes.count
+      guard diagnostic.code == .unknownComponent, diagnostic.fixIts.count == 1, let location = diagnostic.location,
+        location.text.name == source.name, location.offset + location.length <= source.bytes.count
       else { continue }
-      let word = String(decoding: source.bytes[place.offset..<place.offset + place.length], as: UTF8.self)
+      let word = String(decoding: source.bytes[location.offset..<location.offset + location.length], as: UTF8.self)
       let replacement = diagnostic.fixIts[0].replacement
       if Suggestion.otherName(word) == nil, Suggestion.isMisspelt(word, replacement) { continue }
       tried += 1
       var bytes = source.bytes
-      bytes.replaceSubrange(place.offset..<place.offset + place.length, with: replacement.utf8)
+      bytes.replaceSubrange(location.offset..<location.offset + location.length, with: replacement.utf8)
       if tried > Self.triedFixes
         || errors(compileOnce(SourceText(name: source.name, bytes: bytes)).diagnostics) >= errors(result.diagnostics)
       {

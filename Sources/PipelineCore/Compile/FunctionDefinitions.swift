@@ -197,14 +197,14 @@ private struct FunctionDefinitions {
     var type = checker.check(expanded.tree.root)
     let isSound = checker.diagnostics.allSatisfy { $0.severity != .error }
     if isSound, let returns = definition.returns, !checker.inference.isAssignable(type, returns),
-      let place = definition.node.node.returns?.location
+      let declared = definition.node.node.returns?.location
     {
       let found = checker.inference.resolve(type, final: true)
       diagnostics.report(
         Diagnostic(
           .expressionWrongType,
           "'\(name)' returns \(returns.withArticle), but its value is \(found.withArticle)",
-          at: expanded.text.location, notes: [.init("the type is declared here", at: place)],
+          at: expanded.text.location, notes: [.init("the type is declared here", at: declared)],
           help: ExpressionSyntax.conversion(found, returns)))
       return
     }

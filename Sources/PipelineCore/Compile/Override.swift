@@ -71,7 +71,7 @@ struct Override {
   /// The file with the value inserted; nil, with a diagnostic, if the path leads nowhere.
   func apply(to root: YAMLNode, _ catalogue: Catalogue, into diagnostics: inout Diagnostics) -> YAMLNode? {
     do throws(Diagnostic) {
-      return try replace(in: root, 0, Place(), catalogue)
+      return try replace(in: root, 0, Container(), catalogue)
     } catch {
       diagnostics.report(error)
       return nil
@@ -79,7 +79,7 @@ struct Override {
   }
 
   /// What is known of a value on the path.
-  private struct Place {
+  private struct Container {
     /// The value as messages name it: `the file`, `'sources.typed'`.
     var name = "the file"
     /// The parameters that the value may have; nil if it is neither a component's value nor a parameter with fields.
@@ -89,24 +89,25 @@ struct Override {
   }
 
   private func replace(
-    in node: YAMLNode, _ depth: Int, _ place: Place, _ catalogue: Catalogue
+    in node: YAMLNode, _ depth: Int, _ container: Container, _ catalogue: Catalogue
   ) throws(Diagnostic) -> YAMLNode {
     guard depth < path.count else { return value }
     var result = node
     if case .sequence(var items) = node.content {
-      let index = try index(path[depth], in: items, place)
-      items[index] = try replace(in: items[index], depth + 1, inner(depth, place, catalogue, isItem: true), catalogue)
+      let index = try index(path[depth], in: items, container)
+      items[index] = try replace(
+        in: items[index], depth + 1, inner(depth, container, catalogue, isItem: true), catalogue)
       result.content = .sequence(items)
       return result
     }
-    var entries = try entries(of: node, path[depth], place)
-    let inner = inner(depth, place, catalogue)
+    var entries = try entries(of: node, path[depth], container)
+    let inner = inner(depth, container, catalogue)
     if let at = entries.firstIndex(where: { $0.name == path[depth].name }) {
       entries[at].value = try replace(in: entries[at].value, depth + 1, inner, catalogue)
     } else {
       let isLast = depth == path.count - 1
-      guard isLast || place.fields?.contains(where: { $0.name == path[depth].name }) == true else {
-        throw unknown(path[depth], among: entries.map(\.name), place)
+      guard isLast || container.fields?.contains(where: { $0.name == path[depth].name }) == true else {
+        throw unknown(path[depth], among: entries.map(\.name), container)
       }
       let empty = YAMLNode(.mapping([]), at: path[depth].location)
       entries.append(YAMLEntry(key: key(path[depth]), value: try replace(in: empty, depth + 1, inner, catalogue)))
@@ -127,13 +128,13 @@ struct Override {
   }
 
   /// What is known of the value of the part at `depth`.
-  private func inner(_ depth: Int, _ place: Place, _ catalogue: Catalogue, isItem: Bool = false) -> Place {
+  private func inner(_ depth: Int, _ container: Container, _ catalogue: Catalogue, isItem: Bool = false) -> Container {
     let name = path[depth].name
-    var inner = Place(name: "'\(path[...depth].map(\.name).joined(separator: "."))'")
+    var inner = Container(name: "'\(path[...depth].map(\.name).joined(separator: "."))'")
     inner.isItem = isItem
-    if let field = place.fields?.first(where: { $0.name == name }) {
+    if let field = container.fields?.first(where: { $0.name == name }) {
       inner.fields = field.shape.fields
-    } else if place.fields == nil, !isItem {
+    } else if container.fields == nil, !isItem {
       // Sources, signals, commands and sinks may have the names of components.
       let isName = depth == 1 && ["sources", "signals", "commands", "sinks"].contains(path[0].name)
       let kinds: [ComponentKind] = [.operator, .source, .sink, .combination, .command]
@@ -142,41 +143,42 @@ struct Override {
     return inner
   }
 
-  private func index(_ part: Part, in items: [YAMLNode], _ place: Place) throws(Diagnostic) -> Int {
+  private func index(_ part: Part, in items: [YAMLNode], _ container: Container) throws(Diagnostic) -> Int {
     if let index = Int(part.name), items.indices.contains(index) { return index }
     let range =
       items.isEmpty ? "it is empty" : items.count == 1 ? "its only item is 0" : "its items are 0 to \(items.count - 1)"
     throw Diagnostic(
-      .overridePath, "\(place.name) is a list, and has no item '\(Printable.cut(part.name))'", at: part.location,
+      .overridePath, "\(container.name) is a list, and has no item '\(Printable.cut(part.name))'", at: part.location,
       help: "Name an item by its index: \(range)")
   }
 
   /// The entries of a mapping, or of a short form written as a mapping.
-  private func entries(of node: YAMLNode, _ part: Part, _ place: Place) throws(Diagnostic) -> [YAMLEntry] {
+  private func entries(of node: YAMLNode, _ part: Part, _ container: Container) throws(Diagnostic) -> [YAMLEntry] {
     if let entries = node.entries { return entries }
     if node.isNull { return [] }
-    if place.isItem, let word = node.string, word == part.name {
+    if container.isItem, let word = node.string, word == part.name {
       return [YAMLEntry(key: key(part), value: YAMLNode(.mapping([]), at: node.location))]
     }
-    if let fields = place.fields, let primary = fields.first(where: \.isPrimary) {
+    if let fields = container.fields, let primary = fields.first(where: \.isPrimary) {
       if primary.name == part.name { return [] }
       let name = LocatedText(
         text: Array(primary.name.utf8), source: node.location.text,
         offsets: Array(repeating: Int32(clamping: node.location.offset), count: primary.name.utf8.count + 1))
       return [YAMLEntry(key: YAMLScalar(text: name, kind: .string, location: node.location), value: node)]
     }
-    if place.fields != nil { return [] }
+    if container.fields != nil { return [] }
     throw Diagnostic(
-      .overridePath, "\(place.name) is \(node.kindName), and has no '\(Printable.cut(part.name))'", at: part.location,
+      .overridePath, "\(container.name) is \(node.kindName), and has no '\(Printable.cut(part.name))'",
+      at: part.location,
       help: "End the path before it, to replace the whole value")
   }
 
-  private func unknown(_ part: Part, among known: [String], _ place: Place) -> Diagnostic {
-    let fields = place.fields?.map(\.name) ?? []
+  private func unknown(_ part: Part, among known: [String], _ container: Container) -> Diagnostic {
+    let fields = container.fields?.map(\.name) ?? []
     let all = known + fields.filter { !known.contains($0) }
     let near = Suggestion.nearest(to: part.name, among: all)
     return Diagnostic(
-      .overridePath, "\(place.name) has no '\(Printable.cut(part.name))'", at: part.location,
+      .overridePath, "\(container.name) has no '\(Printable.cut(part.name))'", at: part.location,
       help: near.map { "Did you mean '\($0)'?" }
         ?? (all.isEmpty ? "It is empty" : "It has \(Suggestion.list(all))"))
   }

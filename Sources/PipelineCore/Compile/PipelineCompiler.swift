@@ -522,7 +522,7 @@ final class Compilation: SignalCompiler {
   private func entry(_ kind: ComponentKind, _ node: ComponentNode) -> CatalogueEntry? {
     if let entry = catalogue.component(kind, node.keyword.value) { return entry }
     let word = node.keyword.value
-    let place = kind == .source ? "source" : kind == .sink ? "sink" : "operator"
+    let noun = kind == .source ? "source" : kind == .sink ? "sink" : "operator"
     let meant = Suggestion.camelCase(word)
     let elsewhere =
       catalogue.component(kind, meant) == nil
@@ -537,7 +537,7 @@ final class Compilation: SignalCompiler {
     }
     diagnostics.report(
       Diagnostic(
-        .unknownComponent, "there is no \(place) '\(word)'", at: node.keyword.location,
+        .unknownComponent, "there is no \(noun) '\(word)'", at: node.keyword.location,
         help: help ?? Suggestion.nothing(for: word) ?? "'rxd list' lists them",
         fixIts: elsewhere == nil
           ? correction.map { [.init(node.keyword.location, $0.name)] } ?? [] : []))

@@ -201,18 +201,18 @@ package struct PluginSpecReader {
         return nil
       }
       guard let name = text(item, "parameter", of: what) else { return nil }
-      let place = item["parameter"]?.location ?? item.location
+      let location = item["parameter"]?.location ?? item.location
       guard let index = spec.parameters.firstIndex(where: { $0.name == name }) else {
         let near = Suggestion.nearest(to: name, among: spec.parameters.map(\.name))
         report(
-          "\(what) names the parameter '\(Printable.cut(name))', which '\(spec.name)' does not have", place,
+          "\(what) names the parameter '\(Printable.cut(name))', which '\(spec.name)' does not have", location,
           near.map { "Did you mean '\($0)'?" })
         return nil
       }
       let type = spec.parameters[index].type
       guard type.isComparable else {
         report(
-          "\(what) cannot depend on '\(name)'", place,
+          "\(what) cannot depend on '\(name)'", location,
           "It can depend on a parameter of the type boolean, integer, text or choice")
         return nil
       }

@@ -29,11 +29,11 @@ extension Reuse {
         })
     case .mapping(let entries):
       var members: [YAMLEntry] = []
-      var places: [String: SourceLocation] = [:]
+      var locations: [String: SourceLocation] = [:]
       for entry in entries {
         guard let value = build(entry.value, scope) else { continue }
         let key = scope.flatMap { self.key(entry.key, $0) } ?? entry.key
-        if scope != nil, let first = places.updateValue(key.location, forKey: key.string) {
+        if scope != nil, let first = locations.updateValue(key.location, forKey: key.string) {
           report(
             .duplicateKey, "the key '\(key.shown)' is created twice", key.location,
             notes: [.init("first here", at: first)],
@@ -176,16 +176,16 @@ extension Reuse {
     return node
   }
 
-  private mutating func reportBraces(_ place: SourceLocation, _ given: Diagnostic.Note) {
+  private mutating func reportBraces(_ location: SourceLocation, _ given: Diagnostic.Note) {
     report(
-      .insertion, "a value with {{ would become an expression here", place, notes: [given],
+      .insertion, "a value with {{ would become an expression here", location, notes: [given],
       help: "Give the parameter the type template")
   }
 
   /// The binding of a reference; nil after an error.
   private mutating func value(_ reference: Reference, _ scalar: YAMLScalar, _ scope: ReuseScope) -> ReuseScope.Binding?
   {
-    let place = scalar.text.location(reference.range.lowerBound, reference.range.upperBound)
+    let location = scalar.text.location(reference.range.lowerBound, reference.range.upperBound)
     let name = reference.path[0]
     guard scalar.text.text[reference.range.upperBound - 1] == UInt8(ascii: ")"), Name.isValid(Array(name.utf8)),
       var binding = scope.bindings[name]
@@ -193,7 +193,7 @@ extension Reuse {
       let known = scope.bindings.keys.sorted()
       let correction = Suggestion.correction(for: name, among: known)
       report(
-        .insertion, "there is no parameter '\(Printable.cut(name))'", place,
+        .insertion, "there is no parameter '\(Printable.cut(name))'", location,
         help: correction?.help ?? "Write $$( for the characters themselves"
           + (known.isEmpty ? "" : "; the parameters are \(Suggestion.list(known))"))
       return nil
@@ -202,7 +202,7 @@ extension Reuse {
       guard let node = binding.node, let member = node[part] else {
         let known = binding.node?.entries?.map(\.name) ?? []
         report(
-          .insertion, "'\(Printable.cut(name))' has no member '\(Printable.cut(part))' here", place,
+          .insertion, "'\(Printable.cut(name))' has no member '\(Printable.cut(part))' here", location,
           notes: binding.node.map { [.init("this is its value", at: $0.location)] } ?? [],
           help: Suggestion.correction(for: part, among: known)?.help)
         return nil
@@ -216,25 +216,26 @@ extension Reuse {
   private mutating func part(
     _ binding: ReuseScope.Binding, _ reference: Reference, _ scalar: YAMLScalar, _ before: [UInt8]
   ) -> YAMLScalar? {
-    let place = scalar.text.location(reference.range.lowerBound, reference.range.upperBound)
+    let location = scalar.text.location(reference.range.lowerBound, reference.range.upperBound)
     guard let node = binding.node else {
-      report(.insertion, "a parameter that may be missing cannot be a part of a text", place, help: "Give it a default")
+      report(
+        .insertion, "a parameter that may be missing cannot be a part of a text", location, help: "Give it a default")
       return nil
     }
     let given = Diagnostic.Note("this is its value", at: node.location)
     guard let value = node.scalar, value.kind != .null else {
-      report(.insertion, "\(node.kindName) cannot be a part of a text", place, notes: [given])
+      report(.insertion, "\(node.kindName) cannot be a part of a text", location, notes: [given])
       return nil
     }
     if binding.type == .expression, Self.isQuoted(before) {
       report(
-        .insertion, "an expression is not allowed within quotes", place, notes: [given],
+        .insertion, "an expression is not allowed within quotes", location, notes: [given],
         help: "Join texts with '+', or take a parameter of the type text")
       return nil
     }
     let bytes = value.text.text
     if binding.type != .expression, binding.type != .template, bytes.hasOpeningBraces {
-      reportBraces(place, given)
+      reportBraces(location, given)
       return nil
     }
     return value

@@ -85,13 +85,13 @@ package struct FormattedFile: Sendable {
     guard case .mapping(let entries) = layout.kind, let names = root.entries?.map(\.name), names.count == entries.count,
       names.allSatisfy(order.contains)
     else { return nil }
-    let places = names.indices.sorted {
+    let sortedIndexes = names.indices.sorted {
       (order.firstIndex(of: names[$0]) ?? 0, $0) < (order.firstIndex(of: names[$1]) ?? 0, $1)
     }
-    if places == Array(names.indices) || layout.isFlow { return nil }
+    if sortedIndexes == Array(names.indices) || layout.isFlow { return nil }
     // Entries that define or use anchors keep their order.
-    let anchored = places.filter { usesAnchors(entries[$0].value) || usesAnchors(entries[$0].key) }
-    return anchored == anchored.sorted() ? places : nil
+    let anchored = sortedIndexes.filter { usesAnchors(entries[$0].value) || usesAnchors(entries[$0].key) }
+    return anchored == anchored.sorted() ? sortedIndexes : nil
   }
 
   private static func usesAnchors(_ node: YAMLLayoutNode) -> Bool {

@@ -55,9 +55,9 @@ extension PipelineFileParser {
 
   /// Reports a secret in a printed value; returns whether there is any.
   mutating func refusesSecret(in node: YAMLNode, _ what: String) -> Bool {
-    guard let place = node.firstSecret else { return false }
+    guard let secret = node.firstSecret else { return false }
     report(
-      .misplacedSecret, "\(what) must not contain a secret", place.location,
+      .misplacedSecret, "\(what) must not contain a secret", secret.location,
       help: "Only expressions, templates and passwords can; read other values from the environment: ${NAME}")
     return true
   }

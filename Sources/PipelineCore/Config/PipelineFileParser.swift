@@ -421,7 +421,7 @@ package struct PipelineFileParser {
     return component(node, in: .step)
   }
 
-  enum Place {
+  enum Role {
     case source, step, sink
 
     var noun: String {
@@ -448,29 +448,29 @@ package struct PipelineFileParser {
   }
 
   /// Parses a bare word, or a mapping with one component key.
-  mutating func component(_ node: YAMLNode, in place: Place) -> ComponentNode? {
+  mutating func component(_ node: YAMLNode, in role: Role) -> ComponentNode? {
     switch node.content {
-    case .scalar(let scalar): return bareWord(scalar, node, place)
+    case .scalar(let scalar): return bareWord(scalar, node, role)
     case .sequence:
       report(
-        .wrongType, "\(place.noun) is a word or a mapping, not a list", node.location,
-        help: place == .step
+        .wrongType, "\(role.noun) is a word or a mapping, not a list", node.location,
+        help: role == .step
           ? "Remove the inner '- ' or brackets: a chain is one flat list"
-          : "Write for example '\(place.example)'")
+          : "Write for example '\(role.example)'")
       return nil
     case .mapping(let entries):
       var options: [OptionNode] = []
       var components: [YAMLEntry] = []
       for entry in entries {
-        if place.reserved.contains(entry.name) {
+        if role.reserved.contains(entry.name) {
           if refusesSecret(in: entry.value, "'\(entry.key.shown)'") { continue }
           options.append(OptionNode(key: entry.locatedName, value: entry.value))
         } else {
           components.append(entry)
         }
       }
-      components = rejectUnknown(components, among: place.reserved, place.noun)
-      return single(components, options, node, place)
+      components = rejectUnknown(components, among: role.reserved, role.noun)
+      return single(components, options, node, role)
     }
   }
 
@@ -482,14 +482,14 @@ package struct PipelineFileParser {
 
   /// The only component key among `components`, which contains no reserved keys.
   mutating func single(
-    _ components: [YAMLEntry], _ options: [OptionNode], _ node: YAMLNode, _ place: Place
+    _ components: [YAMLEntry], _ options: [OptionNode], _ node: YAMLNode, _ role: Role
   ) -> ComponentNode? {
     guard let first = components.first else {
       let isEmpty = node.entries?.isEmpty ?? true
       report(
         .notOneComponent,
-        isEmpty ? "the mapping is empty" : "the component is missing: what kind of \(place.kind)?",
-        node.location.start, help: "Write for example '\(place.example)'")
+        isEmpty ? "the mapping is empty" : "the component is missing: what kind of \(role.kind)?",
+        node.location.start, help: "Write for example '\(role.example)'")
       return nil
     }
     if components.count > 1 {
@@ -497,11 +497,11 @@ package struct PipelineFileParser {
       let others = components.dropFirst().map { "'\(Printable.cut($0.name))'" }
       report(
         .notOneComponent,
-        place == .step
+        role == .step
           ? "a step is one operator, but this one has \(names)"
-          : "\(place.noun) has one component key, but this one has \(names)",
+          : "\(role.noun) has one component key, but this one has \(names)",
         components[1].key.location, notes: [.init("the first is here", at: first.key.location)],
-        help: place == .step
+        help: role == .step
           ? "Begin each operator with '- '; parameters of '\(Printable.cut(first.name))' stand "
             + "inside its value"
           : "If \(others.joined(separator: ", ")) \(others.count == 1 ? "is a parameter, put it" : "are parameters, put them") inside: "
@@ -516,12 +516,12 @@ package struct PipelineFileParser {
   }
 
   private mutating func bareWord(
-    _ scalar: YAMLScalar, _ node: YAMLNode, _ place: Place
+    _ scalar: YAMLScalar, _ node: YAMLNode, _ role: Role
   ) -> ComponentNode? {
     if scalar.kind == .null, !scalar.isPlaceholder {
       report(
-        .wrongType, "\(place.noun) is missing here", node.location,
-        help: "Write for example '\(place.example)'")
+        .wrongType, "\(role.noun) is missing here", node.location,
+        help: "Write for example '\(role.example)'")
       return nil
     }
     let word = scalar.text.text
@@ -531,9 +531,9 @@ package struct PipelineFileParser {
       let keyword = Printable.cut(head)
       let isCall = !head.isEmpty && (rest.first == 0x3A || rest.first == 0x20 || rest.first == 0x28)
       report(
-        .wrongType, "'\(scalar.shown)' is not the name of \(place.noun)", node.location,
+        .wrongType, "'\(scalar.shown)' is not the name of \(role.noun)", node.location,
         help: !isCall
-          ? "Write for example '\(place.example)'"
+          ? "Write for example '\(role.example)'"
           : rest.first == 0x3A
             ? "The ':' after '\(keyword)' must be followed by a space"
             : "Parameters follow a ':', as in '\(keyword): ...'")
@@ -545,7 +545,7 @@ package struct PipelineFileParser {
   }
 }
 
-extension PipelineFileParser.Place {
+extension PipelineFileParser.Role {
   fileprivate var kind: String {
     switch self {
     case .source: "source"

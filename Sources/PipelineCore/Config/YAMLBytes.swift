@@ -105,7 +105,7 @@ enum YAMLBytes {
     }
 
     private func refusal(_ bytes: UnsafeBufferPointer<UInt8>, _ length: Int) -> Diagnostic? {
-      let place = SourceLocation(source, offset: offset, length: length)
+      let location = SourceLocation(source, offset: offset, length: length)
       let value = codePoint(bytes, length)
       let name = "U+" + Printable.hex(value, digits: 4)
       switch value {
@@ -113,36 +113,36 @@ enum YAMLBytes {
       case 0x0D:
         if offset + 1 < bytes.count, bytes[offset + 1] == 0x0A { return nil }
         return Diagnostic(
-          .lineSeparator, "a carriage return without a line feed is not a line end here", at: place,
+          .lineSeparator, "a carriage return without a line feed is not a line end here", at: location,
           help: "Save the file with Unix line ends (LF)")
       case 0:
         return Diagnostic(
-          .controlCharacter, "the file contains a NUL byte", at: place,
+          .controlCharacter, "the file contains a NUL byte", at: location,
           help: "Remove it; in a value write \"\\0\" between double quotes")
       case 0x85, 0x2028, 0x2029:
         return Diagnostic(
           .lineSeparator,
           "\(name) is a line end to some YAML readers and not to others, so it is refused",
-          at: place,
+          at: location,
           help: "Remove it; in a value write \"\\u\(Printable.hex(value, digits: 4))\" between "
             + "double quotes")
       case 0..<0x20, 0x7F..<0xA0:
         return Diagnostic(
-          .controlCharacter, "the control character \(name) is not allowed", at: place,
+          .controlCharacter, "the control character \(name) is not allowed", at: location,
           help: "Remove it; in a value write \"\\x\(Printable.hex(value, digits: 2))\" between "
             + "double quotes")
       case 0xFEFF:
         return Diagnostic(
-          .controlCharacter, "a byte order mark is allowed only at the start of the file", at: place,
+          .controlCharacter, "a byte order mark is allowed only at the start of the file", at: location,
           help: "Remove it; it often comes from joining files")
       case 0xFFFE, 0xFFFF:
         return Diagnostic(
-          .controlCharacter, "\(name) is not a character", at: place, help: "Remove it")
+          .controlCharacter, "\(name) is not a character", at: location, help: "Remove it")
       case 0x202A...0x202E, 0x2066...0x2069:
         return Diagnostic(
           .bidirectionalControl,
           "the invisible character \(name) makes the text look different from its content",
-          at: place,
+          at: location,
           help: "Remove it, or write \"\\u\(Printable.hex(value, digits: 4))\" between "
             + "double quotes")
       default: return nil

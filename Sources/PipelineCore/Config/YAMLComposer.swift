@@ -67,10 +67,10 @@ struct YAMLComposer: YAMLEventTarget {
     _ kind: Collection, flow: Bool, _ properties: YAMLProperties, _ from: Int, _ to: Int
   ) {
     let start = skipProperties(from, properties.count)
-    let place = location(start, flow ? start + 1 : start)
-    guard count(place) else { return }
+    let here = location(start, flow ? start + 1 : start)
+    guard count(here) else { return }
     guard stack.count < limits.depth else {
-      stop(tooDeep(place))
+      stop(tooDeep(here))
       return
     }
     checkTag(properties.tag, kind == .sequence ? "seq" : "map", from)
@@ -127,34 +127,34 @@ struct YAMLComposer: YAMLEventTarget {
   }
 
   mutating func alias(_ name: String, _ from: Int, _ to: Int) {
-    let place = location(from, to)
-    guard count(place) else { return }
+    let here = location(from, to)
+    guard count(here) else { return }
     switch anchors[name] {
     case nil:
       stop(
         Diagnostic(
           .undefinedAlias, "there is no anchor &\(Printable.cut(name)) before this alias",
-          at: place,
+          at: here,
           help: "An unquoted value that begins with * is an alias; to mean the text, quote it",
           fixIts: [quoteLine(from)].compactMap { $0 }))
     case .open(let start):
       stop(
         Diagnostic(
           .aliasCycle, "*\(Printable.cut(name)) is inside the value that it names, so it would never end",
-          at: place, notes: [.init("the anchor is here", at: start)]))
+          at: here, notes: [.init("the anchor is here", at: start)]))
     case .done(let node, let size, let height, let defined):
       if size > limits.expandedNodes - expandedCount {
         stop(
           Diagnostic(
             .aliasExpansion,
             "with this alias the file would have more than \(limits.expandedNodes) values",
-            at: place, notes: [.init("the anchor is here", at: defined)],
+            at: here, notes: [.init("the anchor is here", at: defined)],
             help: "Write fewer aliases of aliases"))
       } else if stack.count + height > limits.depth {
-        stop(tooDeep(place))
+        stop(tooDeep(here))
       } else {
         expandedCount += size - 1
-        add(node, size: size, height: height, alias: place)
+        add(node, size: size, height: height, alias: here)
       }
     }
   }
@@ -271,49 +271,49 @@ struct YAMLComposer: YAMLEventTarget {
   }
 
   /// Counts a value; false if there are too many.
-  private mutating func count(_ place: SourceLocation) -> Bool {
+  private mutating func count(_ here: SourceLocation) -> Bool {
     nodeCount += 1
     expandedCount += 1
     if nodeCount > limits.nodes || expandedCount > limits.expandedNodes {
       stop(
         Diagnostic(
-          .tooManyNodes, "the file has more than \(limits.nodes) values", at: place,
+          .tooManyNodes, "the file has more than \(limits.nodes) values", at: here,
           help: "Split it: every file of a directory is a pipeline of its own"))
       return false
     }
     return true
   }
 
-  private func tooDeep(_ place: SourceLocation) -> Diagnostic {
+  private func tooDeep(_ here: SourceLocation) -> Diagnostic {
     Diagnostic(
-      .tooDeep, "mappings and lists are nested more than \(limits.depth) levels deep", at: place,
+      .tooDeep, "mappings and lists are nested more than \(limits.depth) levels deep", at: here,
       help: "Name the inner signals and refer to them")
   }
 
   private mutating func declare(_ name: String?, _ from: Int) {
     guard let name else { return }
     anchorCount += 1
-    let place = location(from, from + 1 + name.utf8.count)
+    let here = location(from, from + 1 + name.utf8.count)
     if anchorCount > limits.anchors {
       stop(
         Diagnostic(
-          .tooManyAnchors, "the file has more than \(limits.anchors) anchors", at: place))
+          .tooManyAnchors, "the file has more than \(limits.anchors) anchors", at: here))
       return
     }
     switch anchors[name] {
     case .open(let first), .done(_, _, _, let first):
       report(
         Diagnostic(
-          .duplicateAnchor, "the anchor &\(Printable.cut(name)) is defined twice", at: place,
+          .duplicateAnchor, "the anchor &\(Printable.cut(name)) is defined twice", at: here,
           notes: [.init("first defined here", at: first)]))
     case nil: break
     }
-    anchors[name] = .open(place)
+    anchors[name] = .open(here)
   }
 
   private mutating func define(_ name: String, _ node: YAMLNode, _ size: Int, _ height: Int) {
-    guard case .open(let place) = anchors[name] else { return }
-    anchors[name] = .done(node, size: size, height: height, place)
+    guard case .open(let here) = anchors[name] else { return }
+    anchors[name] = .done(node, size: size, height: height, here)
   }
 
   // MARK: Tags

@@ -116,8 +116,8 @@ struct YAMLLine {
     while stop > offset, source.bytes[stop - 1] <= 0x20 { stop -= 1 }
     guard stop > offset, stop - offset <= 200 else { return nil }
     let text = source.bytes[offset..<stop]
-    let place = SourceLocation(source, offset: offset, length: stop - offset)
-    return Diagnostic.FixIt(place, Self.quoted(text))
+    let location = SourceLocation(source, offset: offset, length: stop - offset)
+    return Diagnostic.FixIt(location, Self.quoted(text))
   }
 
   /// In single quotes only the quote itself needs an escape, so an expression stays readable.

@@ -107,11 +107,11 @@ extension YAMLEntry {
       let colon = key.text.text.firstIndex(of: UInt8(ascii: ":")),
       known.contains(String(decoding: key.text.text[..<colon], as: UTF8.self))
     else { return nil }
-    let place = key.text.location(colon, colon + 1)
+    let location = key.text.location(colon, colon + 1)
     return Diagnostic(
-      .missingColon, "the ':' after a key must be followed by a space", at: place,
+      .missingColon, "the ':' after a key must be followed by a space", at: location,
       help: "Write \(Printable.cut(key.text.text[...colon])) \(Printable.cut(key.text.text[(colon + 1)...]))",
-      fixIts: [.init(place, ": ")])
+      fixIts: [.init(location, ": ")])
   }
 }
 

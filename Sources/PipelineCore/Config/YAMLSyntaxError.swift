@@ -80,7 +80,7 @@ private struct View {
     let line = YAMLLine(source, at: offset)
     let quote = byte(offset) == 0x22 ? "\"" : "'"
     return Diagnostic(
-      .unclosedQuote, "this quote is never closed", at: place(offset, 1),
+      .unclosedQuote, "this quote is never closed", at: location(offset, 1),
       help: line.value == offset
         ? "Close it with \(quote) at the end of the value" : "Close it with \(quote)")
   }
@@ -94,7 +94,7 @@ private struct View {
       isUnknown
         ? "'\(shown)' is not a valid escape between double quotes"
         : "the number of this escape is not a valid character",
-      at: place(error.offset, length),
+      at: location(error.offset, length),
       help: isUnknown
         ? "Use single quotes, where \\ has no meaning, or write \\\\ for a backslash"
         : "\\x takes 2, \\u 4 and \\U 8 hexadecimal digits, and no surrogates")
@@ -111,8 +111,8 @@ private struct View {
     if first != line.number {
       return Diagnostic(
         .unclosedQuote, "this quote is closed only on line \(source.position(at: end - 1).line)",
-        at: place(scalar.location.offset, 1),
-        notes: [.init("it closes here, and text follows", at: place(end - 1, 1))],
+        at: location(scalar.location.offset, 1),
+        notes: [.init("it closes here, and text follows", at: location(end - 1, 1))],
         help: "Close it on its own line")
     }
     return Diagnostic(
@@ -160,7 +160,7 @@ private struct View {
   private func reservedCharacter() -> Diagnostic {
     let shown = Printable.cut([byte(error.offset)])
     return Diagnostic(
-      .reservedStart, "an unquoted value may not begin with \(shown)", at: place(error.offset, 1),
+      .reservedStart, "an unquoted value may not begin with \(shown)", at: location(error.offset, 1),
       help: "Quote the value, or put it in a block scalar (|)",
       fixIts: quoting(error.offset))
   }
@@ -171,7 +171,7 @@ private struct View {
     if error.problem.contains("indentation indicator") {
       return Diagnostic(
         .blockScalar, "the indentation of a block scalar is a number from 1 to 9",
-        at: place(offset, 2))
+        at: location(offset, 2))
     }
     return Diagnostic(
       .blockScalar, "the line must end after \(mark), which begins a block scalar",
@@ -209,7 +209,7 @@ private struct View {
           fixIts: quoting(line.value))
       }
       return Diagnostic(
-        .colonInValue, "an unquoted value may not contain ': '", at: place(error.offset, 1),
+        .colonInValue, "an unquoted value may not contain ': '", at: location(error.offset, 1),
         help: "Quote the value, or put it in a block scalar (|)",
         fixIts: quoting(line.value))
     }
@@ -227,7 +227,7 @@ private struct View {
       let name = Printable.cut(source.bytes[key])
       notes = [
         .init(
-          "'\(name)' has its value here", at: place(above.value, above.contentEnd - above.value))
+          "'\(name)' has its value here", at: location(above.value, above.contentEnd - above.value))
       ]
       help =
         above.column == line.column
@@ -237,28 +237,28 @@ private struct View {
     } else if let above = line.above {
       notes = [
         .init(
-          "the value above begins here", at: place(above.first, above.contentEnd - above.first))
+          "the value above begins here", at: location(above.first, above.contentEnd - above.first))
       ]
     }
     return Diagnostic(
       .indentation, "a key is not allowed here, because the line above already has a value",
-      at: line.key.map { place($0.lowerBound, $0.count) } ?? place(error.offset, 1), notes: notes,
+      at: line.key.map { location($0.lowerBound, $0.count) } ?? location(error.offset, 1), notes: notes,
       help: help)
   }
 
   private func indentation() -> Diagnostic {
     let isList = error.problem.contains("'-'")
     let outer = error.contextOffset ?? error.offset
-    let place = self.place(error.offset, max(1, wordLength(error.offset)))
+    let location = self.location(error.offset, max(1, wordLength(error.offset)))
     let expected = source.position(at: outer).column
     let column = source.position(at: error.offset).column
     let note = Diagnostic.Note(
-      isList ? "the list begins here" : "the mapping begins here", at: self.place(outer, 1))
+      isList ? "the list begins here" : "the mapping begins here", at: self.location(outer, 1))
     let isFirst = skipBlanks(line.start) == error.offset
     let isItem = byte(error.offset) == UInt8(ascii: "-") && byte(error.offset + 1) <= 0x20
     if byte(error.offset) == UInt8(ascii: ":") {
       return Diagnostic(
-        .invalidKey, "the key before ':' is missing", at: place,
+        .invalidKey, "the key before ':' is missing", at: location,
         help: "A text that begins with ':' must be quoted")
     }
     if isFirst, column != expected {
@@ -267,21 +267,21 @@ private struct View {
         others += " or \(above.indentColumn)"
       }
       return Diagnostic(
-        .indentation, "this line begins in column \(column), where nothing above begins", at: place,
+        .indentation, "this line begins in column \(column), where nothing above begins", at: location,
         notes: [note], help: "Begin it in \(others)")
     }
     if !isList, isItem {
       return Diagnostic(
-        .indentation, "found a list item where a key is expected", at: place, notes: [note],
+        .indentation, "found a list item where a key is expected", at: location, notes: [note],
         help: "Put the list below a key of its own")
     }
     if isList, isFirst {
       return Diagnostic(
-        .indentation, "a list continues only with '- ', but this is a key", at: place,
+        .indentation, "a list continues only with '- ', but this is a key", at: location,
         notes: [note], help: "Indent the key by less than the list, or begin the line with '- '")
     }
     return Diagnostic(
-      .syntax, "\(isList ? "'- '" : "a key") was expected here", at: place, notes: [note],
+      .syntax, "\(isList ? "'- '" : "a key") was expected here", at: location, notes: [note],
       help: "If the value is an expression, quote it or put it in a block scalar (|)")
   }
 
@@ -294,13 +294,13 @@ private struct View {
     var length = 0
     while byte(offset + length) == 0x09 { length += 1 }
     return Diagnostic(
-      .tab, "tabs cannot indent", at: place(offset, length), help: "Indent with spaces",
-      fixIts: [.init(place(offset, length), String(repeating: "  ", count: min(length, 40)))])
+      .tab, "tabs cannot indent", at: location(offset, length), help: "Indent with spaces",
+      fixIts: [.init(location(offset, length), String(repeating: "  ", count: min(length, 40)))])
   }
 
   private func listOnSameLine() -> Diagnostic {
     Diagnostic(
-      .indentation, "a list cannot begin on the line of its key", at: place(error.offset, 1),
+      .indentation, "a list cannot begin on the line of its key", at: location(error.offset, 1),
       help: "Begin the list on the next line; if '- ' is part of the value, quote it",
       fixIts: quoting(error.offset))
   }
@@ -323,8 +323,8 @@ private struct View {
 
   private func missingSpace(_ colon: Int) -> Diagnostic {
     Diagnostic(
-      .missingColon, "the ':' after a key must be followed by a space", at: place(colon, 1),
-      fixIts: [.init(place(colon, 1), ": ")])
+      .missingColon, "the ':' after a key must be followed by a space", at: location(colon, 1),
+      fixIts: [.init(location(colon, 1), ": ")])
   }
 
   /// The colon of `from:a`, which YAML reads as one word; nil in an address such as `http://host`.
@@ -348,15 +348,15 @@ private struct View {
     let openLine = source.position(at: open).line
     if error.offset >= source.bytes.count || openLine != line.number {
       return Diagnostic(
-        .unclosedBracket, "this \(isMapping ? "{" : "[") is not closed", at: place(open, 1),
+        .unclosedBracket, "this \(isMapping ? "{" : "[") is not closed", at: location(open, 1),
         notes: [
-          .init("',' or '\(closing)' was expected here", at: place(error.offset, 0))
+          .init("',' or '\(closing)' was expected here", at: location(error.offset, 0))
         ],
         help: "Close it with \(closing); if it begins an expression, quote the expression")
     }
     return Diagnostic(
-      .bracket, "',' or '\(closing)' was expected here", at: place(error.offset, 1),
-      notes: [.init("inside this \(isMapping ? "{" : "[")", at: place(open, 1))],
+      .bracket, "',' or '\(closing)' was expected here", at: location(error.offset, 1),
+      notes: [.init("inside this \(isMapping ? "{" : "[")", at: location(open, 1))],
       help: "A value that contains any of , [ ] { } must be quoted inside brackets")
   }
 
@@ -365,11 +365,11 @@ private struct View {
     if byte == UInt8(ascii: "]") || byte == UInt8(ascii: "}") || byte == UInt8(ascii: ",") {
       return Diagnostic(
         .bracket, "found '\(Printable.cut([byte]))' where a value is expected",
-        at: place(error.offset, 1), help: "Remove it, or quote the value")
+        at: location(error.offset, 1), help: "Remove it, or quote the value")
     }
     let context = error.context.isEmpty ? "" : " (\(error.context))"
     return Diagnostic(
-      .syntax, "this is not YAML: \(error.problem)\(context)", at: place(error.offset, 1),
+      .syntax, "this is not YAML: \(error.problem)\(context)", at: location(error.offset, 1),
       help: "If the value is an expression, quote it or put it in a block scalar (|)")
   }
 
@@ -385,7 +385,7 @@ private struct View {
     source.bytes.indices.contains(offset) ? source.bytes[offset] : 0
   }
 
-  private func place(_ offset: Int, _ length: Int) -> SourceLocation {
+  private func location(_ offset: Int, _ length: Int) -> SourceLocation {
     let offset = min(max(0, offset), source.bytes.count)
     return SourceLocation(
       source, offset: offset, length: min(max(0, length), source.bytes.count - offset))
@@ -394,7 +394,7 @@ private struct View {
   /// From `offset` to the end of the line's content.
   private func rest(_ offset: Int) -> SourceLocation {
     let line = YAMLLine(source, at: offset)
-    return place(offset, max(1, line.contentEnd - offset))
+    return location(offset, max(1, line.contentEnd - offset))
   }
 
   private func skipBlanks(_ offset: Int) -> Int {
@@ -478,7 +478,7 @@ extension YAMLSyntaxError {
   static func afterDocument(_ source: SourceText, _ offset: Int, root: YAMLNode?) -> Diagnostic? {
     let bytes = source.bytes
     let line = YAMLLine(source, at: offset)
-    let place = SourceLocation(source, offset: offset, length: max(1, line.contentEnd - offset))
+    let location = SourceLocation(source, offset: offset, length: max(1, line.contentEnd - offset))
     let mark = bytes[offset..<min(offset + 3, bytes.count)]
     let isWord = offset == line.start && (offset + 3 >= bytes.count || bytes[offset + 3] <= 0x20)
     if isWord, mark.elementsEqual("...".utf8) { return nil }
@@ -490,7 +490,7 @@ extension YAMLSyntaxError {
     }
     guard let root, case .mapping = root.content else {
       return Diagnostic(
-        .syntax, "text follows the end of the document", at: place,
+        .syntax, "text follows the end of the document", at: location,
         help: "A pipeline file is one mapping: 'sources:', 'signals:', 'sinks:'")
     }
     let expected = root.location.column
@@ -499,9 +499,9 @@ extension YAMLSyntaxError {
       return Diagnostic(
         .indentation,
         "this line begins in column \(column), but the first key of the file in column \(expected)",
-        at: place, notes: [.init("the first key", at: root.entries?.first?.key.location)],
+        at: location, notes: [.init("the first key", at: root.entries?.first?.key.location)],
         help: "Align the keys of the top level")
     }
-    return Diagnostic(.syntax, "text follows the end of the document", at: place)
+    return Diagnostic(.syntax, "text follows the end of the document", at: location)
   }
 }

@@ -39,9 +39,9 @@ extension DiagnosticRenderer {
     ]
   }
 
-  private typealias Place = (line: Int, column: Int)
+  private typealias Position = (line: Int, column: Int)
 
-  private static func ends(_ location: SourceLocation) -> (Place, Place) {
+  private static func ends(_ location: SourceLocation) -> (Position, Position) {
     let text = location.text
     return (
       text.position(at: location.offset), text.position(at: location.offset + location.length)

@@ -106,8 +106,8 @@ public struct DiagnosticRenderer: Sendable {
   }
 
   package func block(_ diagnostic: Diagnostic) -> String {
-    let places = [diagnostic.location] + diagnostic.notes.map(\.location)
-    let digits = places.compactMap { $0?.line }.max().map { String($0).utf8.count } ?? 1
+    let locations = [diagnostic.location] + diagnostic.notes.map(\.location)
+    let digits = locations.compactMap { $0?.line }.max().map { String($0).utf8.count } ?? 1
     let margin = String(repeating: " ", count: digits)
     let severity = style(diagnostic.severity)
 

@@ -110,8 +110,8 @@ public struct SourceLocation: Sendable, Equatable {
 extension SourceLocation: CustomStringConvertible {
   /// `file:line:column`, both from 1.
   public var description: String {
-    let place = text.position(at: offset)
-    return "\(text.name):\(place.line):\(place.column)"
+    let position = text.position(at: offset)
+    return "\(text.name):\(position.line):\(position.column)"
   }
 }
 

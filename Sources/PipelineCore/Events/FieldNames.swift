@@ -9,9 +9,9 @@ final class FieldNames {
     let keys = UnsafeMutableBufferPointer<Value>.allocate(capacity: names.count)
     var used = 0
     for (index, name) in names.enumerated() {
-      let place = UnsafeMutableRawBufferPointer(rebasing: memory[used..<used + name.count])
-      place.copyBytes(from: name)
-      keys.initializeElement(at: index, to: .string(UnsafeRawBufferPointer(place)))
+      let copy = UnsafeMutableRawBufferPointer(rebasing: memory[used..<used + name.count])
+      copy.copyBytes(from: name)
+      keys.initializeElement(at: index, to: .string(UnsafeRawBufferPointer(copy)))
       used += name.count
     }
     self.keys = UnsafeBufferPointer(keys)

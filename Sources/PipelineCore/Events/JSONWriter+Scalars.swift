@@ -115,8 +115,8 @@ extension JSONWriter {
   private static func appendDigits(_ number: UInt64, _ count: Int, to output: OutputBuffer) {
     output.append(count: count) { target in
       var rest = number
-      for place in stride(from: count - 1, through: 0, by: -1) {
-        target[place] = UInt8(ascii: "0") + UInt8(rest % 10)
+      for index in stride(from: count - 1, through: 0, by: -1) {
+        target[index] = UInt8(ascii: "0") + UInt8(rest % 10)
         rest /= 10
       }
       return count

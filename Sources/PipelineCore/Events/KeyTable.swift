@@ -19,12 +19,12 @@ final class KeyTable {
     var length: Int
     var text: (UInt64, UInt64, UInt64) = (0, 0, 0)
   }
-  private struct Place {
+  private struct Slot {
     /// The high bits of the hash; if they differ, the entry need not be compared.
     var tag: UInt32
     /// -1: the slot is empty.
     var number: Int32
-    static let empty = Place(tag: 0, number: -1)
+    static let empty = Slot(tag: 0, number: -1)
   }
 
   private var entries: UnsafeMutablePointer<Entry>
@@ -32,7 +32,7 @@ final class KeyTable {
   private var entryCount = 0
   private var free: [Int32] = []
   /// Open addressing: a text is in the slot of its hash's low bits or, if that is taken, in the next free one.
-  private var places: UnsafeMutablePointer<Place>
+  private var slots: UnsafeMutablePointer<Slot>
   private var mask: Int
   private let seed: UInt64
   private(set) var count = 0
@@ -41,8 +41,8 @@ final class KeyTable {
 
   init() {
     mask = 15
-    places = .allocate(capacity: mask + 1)
-    places.initialize(repeating: .empty, count: mask + 1)
+    slots = .allocate(capacity: mask + 1)
+    slots.initialize(repeating: .empty, count: mask + 1)
     entries = Self.memory(nil, entryCapacity)
     seed = UInt64.random(in: 0...UInt64.max)
   }
@@ -50,7 +50,7 @@ final class KeyTable {
   deinit {
     for number in 0..<entryCount { release(number) }
     Glibc.free(entries)
-    places.deallocate()
+    slots.deallocate()
   }
 
   func hash(_ text: UnsafeRawBufferPointer) -> UInt64 { rx_xxh3_seeded(text.baseAddress, text.count, seed) }
@@ -59,14 +59,14 @@ final class KeyTable {
 
   /// The number of a text, or nil.
   func find(_ text: UnsafeRawBufferPointer, _ hash: UInt64) -> Int? {
-    let places = places
+    let slots = slots
     let mask = mask
     let tag = Self.tag(hash)
     var at = Int(truncatingIfNeeded: hash) & mask
     while true {
-      let place = places[at]
-      if place.number < 0 { return nil }
-      if place.tag == tag, holds(Int(place.number), text) { return Int(place.number) }
+      let slot = slots[at]
+      if slot.number < 0 { return nil }
+      if slot.tag == tag, holds(Int(slot.number), text) { return Int(slot.number) }
       at = (at &+ 1) & mask
     }
   }
@@ -117,20 +117,20 @@ final class KeyTable {
 
   func remove(_ number: Int) {
     var hole = Int(truncatingIfNeeded: entries[number].hash) & mask
-    while places[hole].number != Int32(number) { hole = (hole &+ 1) & mask }
+    while slots[hole].number != Int32(number) { hole = (hole &+ 1) & mask }
     // Entries after the hole are moved into it where they may be, so that no search ends too early.
     var at = hole
     while true {
       at = (at &+ 1) & mask
-      let other = places[at]
+      let other = slots[at]
       if other.number < 0 { break }
       let home = Int(truncatingIfNeeded: entries[Int(other.number)].hash) & mask
       if (at &- home) & mask >= (at &- hole) & mask {
-        places[hole] = other
+        slots[hole] = other
         hole = at
       }
     }
-    places[hole] = .empty
+    slots[hole] = .empty
     textBytes &-= entries[number].length
     release(number)
     free.append(Int32(number))
@@ -141,7 +141,7 @@ final class KeyTable {
     for number in 0..<entryCount { release(number) }
     entryCount = 0
     free.removeAll()
-    places.update(repeating: .empty, count: mask + 1)
+    slots.update(repeating: .empty, count: mask + 1)
     count = 0
     textBytes = 0
   }
@@ -149,15 +149,15 @@ final class KeyTable {
   private func put(_ number: Int) {
     let hash = entries[number].hash
     var at = Int(truncatingIfNeeded: hash) & mask
-    while places[at].number >= 0 { at = (at &+ 1) & mask }
-    places[at] = Place(tag: Self.tag(hash), number: Int32(number))
+    while slots[at].number >= 0 { at = (at &+ 1) & mask }
+    slots[at] = Slot(tag: Self.tag(hash), number: Int32(number))
   }
 
   private func grow() {
-    places.deallocate()
+    slots.deallocate()
     mask = mask &* 2 &+ 1
-    places = .allocate(capacity: mask + 1)
-    places.initialize(repeating: .empty, count: mask + 1)
+    slots = .allocate(capacity: mask + 1)
+    slots.initialize(repeating: .empty, count: mask + 1)
     for number in 0..<entryCount where entries[number].length >= 0 { put(number) }
   }
 

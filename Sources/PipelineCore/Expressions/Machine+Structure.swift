@@ -362,17 +362,17 @@ extension Context {
       let hash = KeyIndex.hash(entry.key, self)
       // On a collision the next free hash is used.
       var probe = hash
-      var place: Int?
+      var existing: Int?
       while let other = buckets[probe] {
         if equal(target[Int(other)].key, entry.key) {
-          place = Int(other)
+          existing = Int(other)
           break
         }
         probe = probe &+ 1
       }
-      if let place {
+      if let existing {
         guard replaces else { return failure(.duplicateKey, entry.key) }
-        target[place].value = entry.value
+        target[existing].value = entry.value
         continue
       }
       buckets[probe] = Int32(length)

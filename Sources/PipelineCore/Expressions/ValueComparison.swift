@@ -239,9 +239,9 @@ final class KeyIndex: Sendable {
     let mask = size - 1
     var table = [Int32](repeating: -1, count: size)
     for at in map.entries.indices {
-      var place = Self.hash(map.entries[at].key, context) & mask
-      while table[place] >= 0 { place = (place + 1) & mask }
-      table[place] = Int32(truncatingIfNeeded: at)
+      var slot = Self.hash(map.entries[at].key, context) & mask
+      while table[slot] >= 0 { slot = (slot + 1) & mask }
+      table[slot] = Int32(truncatingIfNeeded: at)
     }
     self.mask = mask
     self.table = table
@@ -253,11 +253,11 @@ final class KeyIndex: Sendable {
   }
 
   func index(of key: Value, _ context: Context) -> Int? {
-    var place = Self.hash(key, context) & mask
-    while table[place] >= 0 {
-      let at = Int(table[place])
+    var slot = Self.hash(key, context) & mask
+    while table[slot] >= 0 {
+      let at = Int(table[slot])
       if context.equal(map.entries[at].key, key) { return at }
-      place = (place + 1) & mask
+      slot = (slot + 1) & mask
     }
     return nil
   }

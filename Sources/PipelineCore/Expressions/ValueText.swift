@@ -89,13 +89,13 @@ enum NumberText {
         digits.append(byte)
       }
     }
-    var place = (point ?? digits.count) + exponent
+    var scale = (point ?? digits.count) + exponent
     while digits.count > 1, digits[0] == 0x30 {
       digits.removeFirst()
-      place -= 1
+      scale -= 1
     }
     while digits.count > 1, digits[digits.count - 1] == 0x30 { digits.removeLast() }
-    return (digits, place)
+    return (digits, scale)
   }
 
   /// `precision` digits after the point, rounded half to even; `exponent` selects scientific notation.

@@ -403,7 +403,7 @@ final class DistinctValues {
   }
 
   @inline(__always)
-  private func place(_ number: Int64) -> Int {
+  private func slot(_ number: Int64) -> Int {
     var hash = (UInt64(bitPattern: number) ^ Self.seed) &* 0x9E37_79B9_7F4A_7C15
     hash ^= hash >> 32
     hash = hash &* Self.seed
@@ -413,7 +413,7 @@ final class DistinctValues {
   func contains(_ value: Value, _ buffer: OutputBuffer, _ context: Context) -> Bool {
     if let number = Self.number(value) {
       guard let numbers, let bits else { return false }
-      var at = place(number)
+      var at = slot(number)
       while bits[at] != 0 {
         if numbers[at] == number { return true }
         at = (at &+ 1) & mask
@@ -439,7 +439,7 @@ final class DistinctValues {
   private func insert(_ number: Int64, _ new: UInt32) {
     if (numberCount &+ 1) &* 4 > (mask &+ 1) &* 3 { grow() }
     guard let numbers, let bits else { return }
-    var at = place(number)
+    var at = slot(number)
     while bits[at] != 0, numbers[at] != number { at = (at &+ 1) & mask }
     if bits[at] == 0 {
       numbers[at] = number
@@ -480,7 +480,7 @@ final class DistinctValues {
     bits = newBits
     guard let oldNumbers, let oldBits else { return }
     for old in 0...oldMask where oldBits[old] != 0 {
-      var at = place(oldNumbers[old])
+      var at = slot(oldNumbers[old])
       while newBits[at] != 0 { at = (at &+ 1) & mask }
       newNumbers[at] = oldNumbers[old]
       newBits[at] = oldBits[old]

@@ -34,7 +34,7 @@ package final class Plan: Sendable {
   /// The names that parts of the file had before, in the order of the file.
   package let formerNames: [FormerName]
 
-  /// The ways between the steps, by ``EdgeID``; the first is none.
+  /// The edges between the steps, by ``EdgeID``; the first is ``EdgeID/none``.
   package let edges: [EdgePlan]
   /// Sources and operators, by the numbers of their steps.
   package let components: [Int: any Component]
@@ -174,7 +174,7 @@ package struct SinkPlan: Sendable {
   package var step: StepID
   package var keyword: String
   package var input: SignalPlan
-  /// What runs of it.
+  /// The component that runs.
   let work: any SinkWork
   package var component: any SinkDeclaration { work.component }
   package var segment: Segment

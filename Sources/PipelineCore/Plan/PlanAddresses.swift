@@ -17,7 +17,7 @@ extension Plan {
     return found
   }
 
-  /// An address, and the place in a file that names it.
+  /// An address, and the location in a file that names it.
   typealias Listener = (address: ListenAddress, location: SourceLocation)
 
   private var listeners: [Listener] {

@@ -45,7 +45,7 @@ extension Component {
 protocol NamingOperator: OperatorDeclaration {}
 
 extension Plan {
-  /// A place for people: its line, and its file if it is another than the pipeline's.
+  /// A location as text: its line, and its file if that is not the pipeline's.
   func place(_ location: SourceLocation) -> String {
     location.text.name == source.name
       ? "line \(location.line)" : "line \(location.line) of \(Printable.cut(location.text.name))"

@@ -96,7 +96,7 @@ struct TimerQueue {
   private var held: [Entry] = []
   private var slots: [Slot] = []
   /// For each slot, the index of its entry in `heap`; -1 if it has none; below -1, -2 minus the index in `held`.
-  private var places: [Int32] = []
+  private var heapIndexes: [Int32] = []
   private var freeSlots: [Int32] = []
   private var sequence: UInt64 = 0
 
@@ -123,10 +123,10 @@ struct TimerQueue {
     } else {
       slot = Int32(slots.count)
       slots.append(Slot(target: target, token: token, generation: 0))
-      places.append(-1)
+      heapIndexes.append(-1)
     }
     heap.append(Entry(deadline: deadline.nanoseconds, sequence: number, slot: slot))
-    Self.siftUp(&heap, &places, heap.count - 1)
+    Self.siftUp(&heap, &heapIndexes, heap.count - 1)
     return Wake(slot: slot, generation: slots[Int(slot)].generation)
   }
 
@@ -161,16 +161,16 @@ struct TimerQueue {
   func pending(_ wake: Wake) -> Pending? {
     guard wake.slot >= 0, slots[Int(wake.slot)].generation == wake.generation else { return nil }
     let slot = slots[Int(wake.slot)]
-    let place = Int(places[Int(wake.slot)])
-    let entry = place >= 0 ? heap[place] : held[-2 - place]
+    let heapIndex = Int(heapIndexes[Int(wake.slot)])
+    let entry = heapIndex >= 0 ? heap[heapIndex] : held[-2 - heapIndex]
     return Pending(
       deadline: Instant(nanoseconds: entry.deadline), sequence: entry.sequence, token: slot.token)
   }
 
   mutating func cancel(_ wake: Wake) {
     guard wake.slot >= 0, slots[Int(wake.slot)].generation == wake.generation else { return }
-    let place = Int(places[Int(wake.slot)])
-    if place >= 0 { remove(at: place) } else { removeHeld(at: -2 - place) }
+    let heapIndex = Int(heapIndexes[Int(wake.slot)])
+    if heapIndex >= 0 { remove(at: heapIndex) } else { removeHeld(at: -2 - heapIndex) }
     release(wake.slot)
   }
 
@@ -180,7 +180,7 @@ struct TimerQueue {
     while let first = heap.first, first.deadline <= now.nanoseconds {
       guard let target = slots[Int(first.slot)].target, waits(target.timerKind) else { break }
       remove(at: 0)
-      places[Int(first.slot)] = Int32(-2 - held.count)
+      heapIndexes[Int(first.slot)] = Int32(-2 - held.count)
       held.append(first)
     }
     return popDue(now)
@@ -193,7 +193,7 @@ struct TimerQueue {
   mutating func releaseHeld() {
     for entry in held {
       heap.append(entry)
-      Self.siftUp(&heap, &places, heap.count - 1)
+      Self.siftUp(&heap, &heapIndexes, heap.count - 1)
     }
     held.removeAll(keepingCapacity: held.count <= 64)
   }
@@ -202,7 +202,7 @@ struct TimerQueue {
     let last = held.removeLast()
     guard index < held.count else { return }
     held[index] = last
-    places[Int(last.slot)] = Int32(-2 - index)
+    heapIndexes[Int(last.slot)] = Int32(-2 - index)
   }
 
   /// Removes the first timer if it is due at `now`.
@@ -218,7 +218,7 @@ struct TimerQueue {
   private mutating func release(_ slot: Int32) {
     slots[Int(slot)].target = nil
     slots[Int(slot)].generation &+= 1
-    places[Int(slot)] = -1
+    heapIndexes[Int(slot)] = -1
     freeSlots.append(slot)
   }
 
@@ -228,9 +228,9 @@ struct TimerQueue {
     let removed = heap[index]
     heap[index] = last
     if Self.precedes(last, removed) {
-      Self.siftUp(&heap, &places, index)
+      Self.siftUp(&heap, &heapIndexes, index)
     } else {
-      Self.siftDown(&heap, &places, index)
+      Self.siftDown(&heap, &heapIndexes, index)
     }
   }
 
@@ -239,28 +239,28 @@ struct TimerQueue {
   }
 
   /// Moves the entry at `start` up until the heap is in order, and updates the indexes of all moved entries.
-  private static func siftUp(_ heap: inout [Entry], _ places: inout [Int32], _ start: Int) {
+  private static func siftUp(_ heap: inout [Entry], _ heapIndexes: inout [Int32], _ start: Int) {
     heap.withUnsafeMutableBufferPointer { heap in
-      places.withUnsafeMutableBufferPointer { places in
+      heapIndexes.withUnsafeMutableBufferPointer { heapIndexes in
         let entry = heap[start]
         var index = start
         while index > 0 {
           let parent = (index - 1) / 4
           guard precedes(entry, heap[parent]) else { break }
           heap[index] = heap[parent]
-          places[Int(heap[index].slot)] = Int32(index)
+          heapIndexes[Int(heap[index].slot)] = Int32(index)
           index = parent
         }
         heap[index] = entry
-        places[Int(entry.slot)] = Int32(index)
+        heapIndexes[Int(entry.slot)] = Int32(index)
       }
     }
   }
 
   /// Moves the entry at `start` down until the heap is in order, and updates the indexes of all moved entries.
-  private static func siftDown(_ heap: inout [Entry], _ places: inout [Int32], _ start: Int) {
+  private static func siftDown(_ heap: inout [Entry], _ heapIndexes: inout [Int32], _ start: Int) {
     heap.withUnsafeMutableBufferPointer { heap in
-      places.withUnsafeMutableBufferPointer { places in
+      heapIndexes.withUnsafeMutableBufferPointer { heapIndexes in
         let entry = heap[start]
         var index = start
         while true {
@@ -272,11 +272,11 @@ struct TimerQueue {
           }
           guard precedes(heap[child], entry) else { break }
           heap[index] = heap[child]
-          places[Int(heap[index].slot)] = Int32(index)
+          heapIndexes[Int(heap[index].slot)] = Int32(index)
           index = child
         }
         heap[index] = entry
-        places[Int(entry.slot)] = Int32(index)
+        heapIndexes[Int(entry.slot)] = Int32(index)
       }
     }
   }

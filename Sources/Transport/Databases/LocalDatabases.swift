@@ -112,12 +112,12 @@ private final class DatabaseRun: Cancellable, Sendable {
     var unused = Set(query.parameters.map(\.name))
     for (index, name) in statement.parameterNames.enumerated() {
       guard let name, !name.isEmpty else { return "a parameter of 'query' has no name: write :NAME" }
-      let place = Int32(index + 1)
+      let parameter = Int32(index + 1)
       if let after = query.after, name.hasPrefix("rxd_key_"), let number = Int(name.dropFirst(8)), number < after.count
       {
-        statement.bind(place, after[number])
+        statement.bind(parameter, after[number])
       } else if let value = query.parameters.first(where: { $0.name == name })?.value {
-        statement.bind(place, value)
+        statement.bind(parameter, value)
         unused.remove(name)
       } else {
         return "'query' has the parameter ':\(name)', but 'bind' does not"
@@ -129,20 +129,20 @@ private final class DatabaseRun: Cancellable, Sendable {
   private func read(
     _ statement: Statement, _ columns: [String]
   ) throws(DatabaseError) -> Result<DatabaseRows, DatabaseFailure> {
-    let places = query.key.compactMap { columns.firstIndex(of: $0) }
+    let keyColumns = query.key.compactMap { columns.firstIndex(of: $0) }
     var result = DatabaseRows(columns: columns, rows: [])
     var bytes = 0
     while try statement.step() {
       let row = columns.indices.map { statement.value(Int32($0)) }
-      let key = places.map { row[$0] }
+      let key = keyColumns.map { row[$0] }
       if let last = result.keys.last, zip(last, key).allSatisfy({ $0.isSameKey(as: $1) }) {
         return refused(
           "two rows have the same key, \(key.map(\.shown).joined(separator: ", ")): add a column to 'key' that tells them apart"
         )
       }
       bytes += row.reduce(0) { $0 + $1.size }
-      if result.rows.count == query.maxRows || bytes > query.maxBytes && (places.isEmpty || !result.rows.isEmpty) {
-        guard !places.isEmpty else {
+      if result.rows.count == query.maxRows || bytes > query.maxBytes && (keyColumns.isEmpty || !result.rows.isEmpty) {
+        guard !keyColumns.isEmpty else {
           return refused(
             bytes > query.maxBytes
               ? "the result has more than \(query.maxBytes) bytes, which 'maxBytes' allows"
@@ -152,7 +152,7 @@ private final class DatabaseRun: Cancellable, Sendable {
         break
       }
       result.rows.append(row)
-      if !places.isEmpty { result.keys.append(key) }
+      if !keyColumns.isEmpty { result.keys.append(key) }
     }
     return .success(result)
   }

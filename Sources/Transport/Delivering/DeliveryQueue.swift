@@ -62,7 +62,7 @@ struct DeliveryQueue {
   }
 
   /// Where a lane of this rank stands, or would stand, in `ready`.
-  private func place(_ rank: DeliveryLane.Rank) -> Int {
+  private func readyIndex(_ rank: DeliveryLane.Rank) -> Int {
     var (low, high) = (0, ready.count)
     while low < high {
       let middle = (low + high) / 2
@@ -75,9 +75,9 @@ struct DeliveryQueue {
   private mutating func update(_ lane: DeliveryLane) {
     let rank = rank(of: lane)
     if rank != lane.rank {
-      if let old = lane.rank { ready.remove(at: place(old)) }
+      if let old = lane.rank { ready.remove(at: readyIndex(old)) }
       lane.rank = rank
-      if let rank { ready.insert(lane, at: place(rank)) }
+      if let rank { ready.insert(lane, at: readyIndex(rank)) }
     }
     guard lane.isEmpty else { return }
     if lane.resumesAt != nil { paused.removeAll { $0 === lane } }
@@ -150,8 +150,8 @@ struct DeliveryQueue {
   private mutating func end(_ batch: DeliveryBatch) {
     underWay[batch.id] = nil
     let lane = batch.lane
-    if let place = lane.underWay.firstIndex(where: { $0 === batch }) { lane.underWay.remove(at: place) }
-    if let place = lane.again.firstIndex(where: { $0 === batch }) { lane.again.remove(at: place) }
+    if let index = lane.underWay.firstIndex(where: { $0 === batch }) { lane.underWay.remove(at: index) }
+    if let index = lane.again.firstIndex(where: { $0 === batch }) { lane.again.remove(at: index) }
     batch.answer = nil
   }
 

@@ -62,16 +62,16 @@ struct FileTrails {
         return trail
       default: break
       }
-      let place = trail.target
-      let full = Glob.join(place, name)
+      let parent = trail.target
+      let full = Glob.join(parent, name)
       guard count + trail.links.count < FileTrail.mostLinks, let link = link(full) else {
         trail.target = full
         return trail
       }
       trail.links.append(full)
-      trail.directories.append(place)
-      let isWhole = place == "." || link.utf8.first == UInt8(ascii: "/")
-      let rest = self[isWhole ? link : "\(place)/\(link)", count + trail.links.count]
+      trail.directories.append(parent)
+      let isWhole = parent == "." || link.utf8.first == UInt8(ascii: "/")
+      let rest = self[isWhole ? link : "\(parent)/\(link)", count + trail.links.count]
       trail.target = rest.target
       trail.links += rest.links
       trail.directories += rest.directories

@@ -34,43 +34,43 @@ package enum Glob {
       return found
     }
     // The prefixes of paths, each with its slash, and whether a wildcard has matched.
-    var places: [(path: String, isFound: Bool)] = [(pattern.utf8.first == UInt8(ascii: "/") ? "/" : "", false)]
+    var candidates: [(path: String, isFound: Bool)] = [(pattern.utf8.first == UInt8(ascii: "/") ? "/" : "", false)]
     let parts = PathPattern.parts(pattern, directoriesOnly: directoriesOnly)
     for (index, part) in parts.enumerated() {
       let isLast = index == parts.count - 1
       if part == "**" {
-        places = below(places, by: list, &found.failures)
+        candidates = below(candidates, by: list, &found.failures)
         if isLast {
-          found.paths = places.map { $0.path.isEmpty ? "." : $0.path == "/" ? "/" : String($0.path.dropLast()) }
+          found.paths = candidates.map { $0.path.isEmpty ? "." : $0.path == "/" ? "/" : String($0.path.dropLast()) }
         }
         continue
       }
       var next: [(path: String, isFound: Bool)] = []
-      for place in places {
+      for candidate in candidates {
         if part.utf8.contains(where: { [0x2A, 0x3F, 0x5B, 0x5C].contains($0) }) {
           do throws(PosixError) {
-            let slash = place.path.utf8.count > 1 ? 1 : 0
-            let directory = place.path.isEmpty ? "." : String(place.path.dropLast(slash))
+            let slash = candidate.path.utf8.count > 1 ? 1 : 0
+            let directory = candidate.path.isEmpty ? "." : String(candidate.path.dropLast(slash))
             for name in try list(directory) where name != "." && name != ".." {
-              if fnmatch(part, name, FNM_PERIOD) == 0 { next.append((place.path + name, true)) }
+              if fnmatch(part, name, FNM_PERIOD) == 0 { next.append((candidate.path + name, true)) }
             }
           } catch {
             // A path that a wildcard matched may not be a directory, or may be gone again.
-            if !(place.isFound && [ENOENT, ENOTDIR].contains(error.code)) { found.failures.append(error) }
+            if !(candidate.isFound && [ENOENT, ENOTDIR].contains(error.code)) { found.failures.append(error) }
           }
-        } else if !isLast || !place.isFound {
-          next.append((place.path + part, place.isFound))
+        } else if !isLast || !candidate.isFound {
+          next.append((candidate.path + part, candidate.isFound))
         } else {
-          switch FileDescriptor.Status.read(place.path + part, followsLinks: false) {
-          case .success: next.append((place.path + part, true))
+          switch FileDescriptor.Status.read(candidate.path + part, followsLinks: false) {
+          case .success: next.append((candidate.path + part, true))
           case .failure(let error):
             if ![ENOENT, ENOTDIR].contains(error.code) { found.failures.append(error) }
           }
         }
       }
-      places = isLast ? next : next.map { ($0.path + "/", $0.isFound) }
+      candidates = isLast ? next : next.map { ($0.path + "/", $0.isFound) }
     }
-    if parts.last != "**" { found.paths = places.map(\.path) }
+    if parts.last != "**" { found.paths = candidates.map(\.path) }
     if directoriesOnly { found.paths.removeAll { FileDescriptor.Status(path: $0)?.kind != .directory } }
     found.paths.sort(by: ByteOrder.precedes)
     if PathPattern.hasLevels(pattern) {
@@ -86,23 +86,23 @@ package enum Glob {
 
   /// The directories at these paths and all below them, except those with a leading dot.
   private static func below(
-    _ places: [(path: String, isFound: Bool)], by list: Lister, _ failures: inout [PosixError]
+    _ candidates: [(path: String, isFound: Bool)], by list: Lister, _ failures: inout [PosixError]
   ) -> [(path: String, isFound: Bool)] {
     var all: [(path: String, isFound: Bool)] = []
-    var waiting = Array(places.reversed())
-    while let place = waiting.popLast() {
-      let directory = place.path.isEmpty ? "." : place.path == "/" ? "/" : String(place.path.dropLast())
+    var waiting = Array(candidates.reversed())
+    while let candidate = waiting.popLast() {
+      let directory = candidate.path.isEmpty ? "." : candidate.path == "/" ? "/" : String(candidate.path.dropLast())
       do throws(PosixError) {
         let names = try list(directory)
-        all.append(place)
+        all.append(candidate)
         for name in names where name.utf8.first != UInt8(ascii: ".") {
-          guard case .success(let status) = FileDescriptor.Status.read(place.path + name, followsLinks: false),
+          guard case .success(let status) = FileDescriptor.Status.read(candidate.path + name, followsLinks: false),
             status.kind == .directory
           else { continue }
-          waiting.append((place.path + name + "/", true))
+          waiting.append((candidate.path + name + "/", true))
         }
       } catch {
-        if !(place.isFound && [ENOENT, ENOTDIR].contains(error.code)) { failures.append(error) }
+        if !(candidate.isFound && [ENOENT, ENOTDIR].contains(error.code)) { failures.append(error) }
       }
     }
     return all

@@ -174,8 +174,8 @@ private final class InotifyHub: Sendable {
       if watch < 0 { throw Self.refusal(of: path) }
       state.reported.remove(ENOSPC)
       var readers = state.watchers[watch] ?? []
-      if let place = readers.firstIndex(where: { $0.reader === reader }) {
-        readers[place].events |= events & Self.happenings
+      if let index = readers.firstIndex(where: { $0.reader === reader }) {
+        readers[index].events |= events & Self.happenings
       } else {
         readers.append((reader, events & Self.happenings))
       }

@@ -207,7 +207,7 @@ package struct HostMetrics: Sendable {
     "securityfs", "selinuxfs", "squashfs", "erofs", "sysfs", "tracefs", "nfs", "nfs4", "cifs", "smb3", "smbfs", "ceph",
     "9p", "afs", "glusterfs", "lustre",
   ]
-  private static let ignoredPlaces = [
+  private static let ignoredMountPoints = [
     "/dev", "/proc", "/sys", "/run/credentials", "/var/lib/docker", "/var/lib/containers/storage",
   ]
 
@@ -219,17 +219,17 @@ package struct HostMetrics: Sendable {
     for line in Self.lines(text).reversed() {
       let words = Self.words(line)
       guard words.count > 3 else { continue }
-      let (device, place) = (Self.unescaped(words[0]), Self.unescaped(words[1]))
+      let (device, mountPoint) = (Self.unescaped(words[0]), Self.unescaped(words[1]))
       let type = Self.string(words[2])
       if Self.ignoredTypes.contains(type) || type.hasPrefix("fuse.") { continue }
-      if Self.ignoredPlaces.contains(where: { place == $0 || place.hasPrefix($0 + "/") }) { continue }
-      guard seen.insert(place).inserted else { continue }
-      let labels = [("device", device), ("fstype", type), ("mountpoint", place)]
+      if Self.ignoredMountPoints.contains(where: { mountPoint == $0 || mountPoint.hasPrefix($0 + "/") }) { continue }
+      guard seen.insert(mountPoint).inserted else { continue }
+      let labels = [("device", device), ("fstype", type), ("mountpoint", mountPoint)]
       func gauge(_ name: String, _ value: Double) {
         found.gauge("node_filesystem_\(name)", value, labels[0], labels[1], labels[2])
       }
       var status = statvfs()
-      guard statvfs(root + place, &status) == 0 else {
+      guard statvfs(root + mountPoint, &status) == 0 else {
         gauge("device_error", 1)
         continue
       }

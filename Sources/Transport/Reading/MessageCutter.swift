@@ -177,10 +177,10 @@ package struct MessageCutter {
 
   private var bytes: UnsafeRawBufferPointer { UnsafeRawBufferPointer(start: slab.start, count: end) }
 
-  private mutating func advance(to place: Int) {
-    offset &+= Int64(place - start)
-    start = place
-    searched = place
+  private mutating func advance(to newStart: Int) {
+    offset &+= Int64(newStart - start)
+    start = newStart
+    searched = newStart
   }
 
   /// The next message, or bytes that belong to none; nil: more bytes are needed.

@@ -350,7 +350,7 @@ final class AccessTokens: Sendable {
   static func grant(
     _ result: Result<HTTPResponse, HTTPFailure>, of credentials: HTTPOptions.OAuth2
   ) -> Result<Grant, HTTPFailure> {
-    let place = "the token endpoint \(HTTPSyntax.printable(credentials.tokenURL))"
+    let endpoint = "the token endpoint \(HTTPSyntax.printable(credentials.tokenURL))"
     switch result {
     case .failure(let failure):
       return .failure(HTTPFailure(failure.kind, "no access token: \(failure.message)"))
@@ -364,15 +364,15 @@ final class AccessTokens: Sendable {
           let code = text("error", of: document).flatMap { isErrorCode($0) ? $0 : nil }.map { " (\($0))" } ?? ""
           let isRefusal = (400..<500).contains(response.status) && ![408, 425, 429].contains(response.status)
           return .failure(
-            HTTPFailure(isRefusal ? .forbidden : .protocolError, "\(place) answered \(response.status)\(code)"))
+            HTTPFailure(isRefusal ? .forbidden : .protocolError, "\(endpoint) answered \(response.status)\(code)"))
         }
         guard let token = text("access_token", of: document), !token.isEmpty,
           token.utf8.allSatisfy({ $0 > 0x20 && $0 < 0x7F })
         else {
-          return .failure(HTTPFailure(.protocolError, "\(place) answered without an access token that can be sent"))
+          return .failure(HTTPFailure(.protocolError, "\(endpoint) answered without an access token that can be sent"))
         }
         if let type = text("token_type", of: document), type.lowercased() != "bearer" {
-          return .failure(HTTPFailure(.forbidden, "\(place) gives no tokens of the type Bearer"))
+          return .failure(HTTPFailure(.forbidden, "\(endpoint) gives no tokens of the type Bearer"))
         }
         return .success(Grant(token: Secret(token), seconds: seconds(member("expires_in", of: document))))
       }

@@ -56,8 +56,8 @@ enum CurlOutcome {
     }
     guard origin == exchange.origin else {
       rx_curl_url_cleanup(target)
-      let place = HTTPSyntax.printable("\(origin.scheme)://\(origin.host):\(origin.port)")
-      return refuse("to another place, \(place)")
+      let shown = HTTPSyntax.printable("\(origin.scheme)://\(origin.host):\(origin.port)")
+      return refuse("to another place, \(shown)")
     }
     return .redirect(target)
   }

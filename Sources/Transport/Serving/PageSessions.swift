@@ -107,11 +107,11 @@ package final class PageSessions: Sendable {
       }
       guard state.guesses < Self.mostGuesses else { return .tooMany }
       state.removeExpired(now)
-      guard let place = state.keys.firstIndex(where: { ServingRules.isEqual(text, $0.text) }) else {
+      guard let index = state.keys.firstIndex(where: { ServingRules.isEqual(text, $0.text) }) else {
         state.guesses += 1
         return .refused
       }
-      state.keys.remove(at: place)
+      state.keys.remove(at: index)
       if let former { state.sessions.removeAll { ServingRules.isEqual(former, $0.cookie) } }
       return .opened(cookie: state.open(seal: nil))
     }
@@ -120,11 +120,11 @@ package final class PageSessions: Sendable {
   /// Makes the seal of a session, for its page. Nil: the session already has one, or there is no such session.
   package func seal(_ cookie: String) -> String? {
     state.withLock { state in
-      guard let place = state.sessions.firstIndex(where: { ServingRules.isEqual(cookie, $0.cookie) }),
-        state.sessions[place].seal == nil
+      guard let index = state.sessions.firstIndex(where: { ServingRules.isEqual(cookie, $0.cookie) }),
+        state.sessions[index].seal == nil
       else { return nil }
       let seal = Self.secret()
-      state.sessions[place].seal = seal
+      state.sessions[index].seal = seal
       return seal
     }
   }
@@ -144,12 +144,12 @@ package final class PageSessions: Sendable {
   package func admits(cookie: String, seal: String) -> Bool {
     state.withLock { state in
       guard
-        let place = state.sessions.firstIndex(where: { session in
+        let index = state.sessions.firstIndex(where: { session in
           ServingRules.isEqual(cookie, session.cookie) && session.seal.map { ServingRules.isEqual(seal, $0) } == true
         })
       else { return false }
       state.uses &+= 1
-      state.sessions[place].lastUse = state.uses
+      state.sessions[index].lastUse = state.uses
       return true
     }
   }
@@ -161,12 +161,12 @@ package final class PageSessions: Sendable {
   @discardableResult
   private func count(_ number: Int, of cookie: String) -> Bool {
     state.withLock { state in
-      guard let place = state.sessions.firstIndex(where: { ServingRules.isEqual(cookie, $0.cookie) }) else {
+      guard let index = state.sessions.firstIndex(where: { ServingRules.isEqual(cookie, $0.cookie) }) else {
         return false
       }
       state.uses &+= 1
-      state.sessions[place].lastUse = state.uses
-      state.sessions[place].open += number
+      state.sessions[index].lastUse = state.uses
+      state.sessions[index].open += number
       return true
     }
   }

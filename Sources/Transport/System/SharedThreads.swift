@@ -300,12 +300,12 @@ package final class SerialWork: @unchecked Sendable {
   package typealias Body = @Sendable () -> Next
   enum Phase { case resting, queued, running, runningAndWoken, over }
 
-  private enum Place {
+  private enum Carrier {
     case shared(SharedThreads)
     /// Whether the work has been woken.
     case own(Guarded<Bool>)
   }
-  private let place: Place
+  private let carrier: Carrier
   // Guarded by the lock of the shared threads.
   var phase = Phase.resting
   /// The time of its timer.
@@ -318,7 +318,7 @@ package final class SerialWork: @unchecked Sendable {
   /// - Throws: The system refuses the first of the threads.
   package init(on threads: SharedThreads, _ body: @escaping Body) throws(PosixError) {
     try threads.prepare()
-    place = .shared(threads)
+    carrier = .shared(threads)
     self.body = body
   }
 
@@ -326,7 +326,7 @@ package final class SerialWork: @unchecked Sendable {
   /// pipe.
   package init(onThread name: String, _ body: @escaping Body) throws(PosixError) {
     let woken = Guarded(false)
-    place = .own(woken)
+    carrier = .own(woken)
     _ = try OwnThread(name) {
       var next = Next.whenWoken
       while true {
@@ -343,7 +343,7 @@ package final class SerialWork: @unchecked Sendable {
 
   /// Requests a turn, soon and after the current one. Callable from any thread.
   package func wake() {
-    switch place {
+    switch carrier {
     case .shared(let threads): threads.wake(self)
     case .own(let woken):
       woken.withLock { $0 = true }

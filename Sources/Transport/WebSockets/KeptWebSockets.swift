@@ -56,13 +56,13 @@ package enum KeptWebSockets {
   package static var isKeeping: Bool { KeptListeners.isKeeping }
 
   /// Keeps parked connections for the next version's source at the same address; closes them if no reload is under way.
-  package static func keep(_ place: String, _ settings: Settings, _ sockets: [ConnectedWebSocket]) {
-    if !all.keep(sockets.map { (settings, $0) }, for: place) { for socket in sockets { close(socket) } }
+  package static func keep(_ key: String, _ settings: Settings, _ sockets: [ConnectedWebSocket]) {
+    if !all.keep(sockets.map { (settings, $0) }, for: key) { for socket in sockets { close(socket) } }
   }
 
   /// Takes the connections kept for an address, for a source with these settings.
-  package static func take(_ place: String, _ settings: Settings) -> [Kept] {
-    all.take(place).map { Kept(socket: $0.socket, goesOn: $0.settings.fit(settings)) }
+  package static func take(_ key: String, _ settings: Settings) -> [Kept] {
+    all.take(key).map { Kept(socket: $0.socket, goesOn: $0.settings.fit(settings)) }
   }
 
   private static func close(_ socket: ConnectedWebSocket) {

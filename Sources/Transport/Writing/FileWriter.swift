@@ -46,7 +46,7 @@ package final class FileWriter: Sendable {
     /// The limit of waiting bytes; a single larger block is taken when nothing waits.
     package var queueBytes = 8 << 20
     package var sync = Sync.never
-    /// The end of an earlier writer (``FileWriter/place(after:)``): the file is cut off there.
+    /// The end of an earlier writer (``FileWriter/position(after:)``): the file is cut off there.
     package var resume: FilePosition?
     /// Whether the output behind ``resume`` is cut off, because it will be written again. Otherwise it is kept.
     package var cutsBack = true
@@ -482,10 +482,10 @@ package final class FileWriter: Sendable {
   /// The end of the file when the given number of queued bytes has been written, as far as is known now: a rotation may send
   /// queued bytes to another file. Nil: the target is not a regular file for appending, or others write to it.
   /// Counts must not decrease from call to call.
-  package func place(after count: Int64) -> FilePosition? {
+  package func position(after count: Int64) -> FilePosition? {
     state.withLock { state in
       if let index = state.stretches.lastIndex(where: { $0.start <= count }) { state.stretches.removeFirst(index) }
-      return state.stretches.first?.place(after: count)
+      return state.stretches.first?.position(after: count)
     }
   }
 

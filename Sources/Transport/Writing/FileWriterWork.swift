@@ -272,7 +272,7 @@ final class WriterWork: @unchecked Sendable {
     waitsForDevice = status.kind == .regular
     if waitsForDevice {
       if let saved {
-        let found = PlaceOfWriter(saved, path).restore(in: opened, status, cutsBack: options.cutsBack)
+        let found = WriterPosition(saved, path).restore(in: opened, status, cutsBack: options.cutsBack)
         resumption = found.resumption
         if let size = found.size { status.size = size }
         // The place is behind a whole event, whatever that ends with.

@@ -54,12 +54,12 @@ package final class FilesWriter: Sendable {
 
     /// The end of the file when the given number of bytes has been written for it; nil: that is not known yet, or others write to it. Counts must not
     /// decrease from call to call.
-    package func place(after count: Int64) -> FilePosition? {
+    package func position(after count: Int64) -> FilePosition? {
       stretches.withLock { stretches in
         if let index = stretches.lastIndex(where: { $0.start <= count }) {
           stretches.removeFirst(index)
         }
-        return stretches.first?.place(after: count)
+        return stretches.first?.position(after: count)
       }
     }
 

@@ -102,12 +102,12 @@ package final class LineFiles: Sendable {
 
   private static func write(_ lines: Lines, _ files: Files, _ state: Guarded<State>) {
     var batches: [(name: String, lines: [[UInt8]])] = []
-    var places: [String: Int] = [:]
+    var indexes: [String: Int] = [:]
     for (name, line) in lines {
-      if let place = places[name] {
-        batches[place].lines.append(line)
+      if let index = indexes[name] {
+        batches[index].lines.append(line)
       } else {
-        places[name] = batches.count
+        indexes[name] = batches.count
         batches.append((name, [line]))
       }
     }

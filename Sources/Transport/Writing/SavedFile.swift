@@ -29,16 +29,16 @@ extension FileTree {
     _ saved: SavedFile, _ marks: WriterMarks, cutsBack: Bool
   ) -> (outcome: FileWriter.Resumption?, position: FilePosition?) {
     let name = name(saved.path)
-    let place = saved.position.map { PlaceOfWriter($0, name) }
+    let writer = saved.position.map { WriterPosition($0, name) }
     let opened: FileDescriptor
     let status: FileDescriptor.Status
     do throws(PosixError) {
       opened = try openForAppending(saved.path, makes: false)
       status = try opened.status()
     } catch {
-      guard cutsBack, let place else { return (nil, nil) }
+      guard cutsBack, let writer else { return (nil, nil) }
       return (
-        place.restoreRenamed() ?? .lost("\(name) was removed since the last checkpoint; lines may be repeated"), nil
+        writer.restoreRenamed() ?? .lost("\(name) was removed since the last checkpoint; lines may be repeated"), nil
       )
     }
     guard cutsBack else {
@@ -53,13 +53,13 @@ extension FileTree {
     if let position = saved.position, opened.isFile(of: position, status) {
       return cut(opened, status, name, to: position.offset)
     }
-    let renamed = place?.restoreRenamed()
+    let renamed = writer?.restoreRenamed()
     if let mark {
       // All of a file that was begun after the state is written again.
       let found = cut(opened, status, name, to: mark.end(after: saved.count) ?? mark.size)
       return (renamed ?? found.outcome, found.position)
     }
-    guard place != nil else { return (nil, nil) }
+    guard writer != nil else { return (nil, nil) }
     if status.size > 0 || renamed == nil {
       return (.lost("\(name) was truncated or replaced since the last checkpoint; lines may be repeated"), nil)
     }
@@ -69,7 +69,7 @@ extension FileTree {
   private func cut(
     _ file: FileDescriptor, _ status: FileDescriptor.Status, _ name: String, to end: Int64
   ) -> (outcome: FileWriter.Resumption?, position: FilePosition?) {
-    let outcome = PlaceOfWriter.cut(file, status, name, to: end)
+    let outcome = WriterPosition.cut(file, status, name, to: end)
     if case .lost = outcome { return (outcome, nil) }
     guard let now = try? file.status() else { return (outcome, nil) }
     var position = FilePosition(of: file, now, name)

@@ -78,16 +78,16 @@ extension WriterWork {
     }
 
     /// The end of the file when the given number of bytes has been written in all; nil: unknown.
-    func place(after count: Int64) -> FilePosition? {
+    func position(after count: Int64) -> FilePosition? {
       if isShared { return nil }
-      var place = position
+      var position = position
       // Bytes written before a truncation are lost.
-      place.offset = count <= start ? size : size + (needsNewline ? 1 : 0) + (count - start)
+      position.offset = count <= start ? size : size + (needsNewline ? 1 : 0) + (count - start)
       // After a crash the bytes after the position may differ.
-      let head = head.prefix(Int(min(place.offset, Int64(head.count))))
-      place.fingerprintBytes = head.count
-      place.fingerprint = FilePosition.hash(head)
-      return place
+      let head = head.prefix(Int(min(position.offset, Int64(head.count))))
+      position.fingerprintBytes = head.count
+      position.fingerprint = FilePosition.hash(head)
+      return position
     }
   }
 
@@ -106,7 +106,7 @@ extension [WriterWork.Stretch] {
 }
 
 /// The position in a file where an earlier writer ended; the part after it will be written again.
-struct PlaceOfWriter {
+struct WriterPosition {
   private let saved: FilePosition
   /// The path that the writer appends to.
   private let path: String

@@ -32,16 +32,16 @@ enum ControlSocket {
   }
 
   /// The places at which another process may have its socket.
-  struct Places {
+  struct Addresses {
     /// Paths that are known; the first that exists counts.
     var named: [String]
     /// Whether processes may also be found at ``ControlSocket/usual``, and where users have theirs.
     var hasUsual: Bool
   }
 
-  static func places(_ given: String?, state: String?) -> Places {
-    if let asked = named(given) { return Places(named: [asked], hasUsual: false) }
-    return Places(named: [runtimeDirectory.map(file), state.map(file)].compactMap { $0 }, hasUsual: true)
+  static func addresses(_ given: String?, state: String?) -> Addresses {
+    if let asked = named(given) { return Addresses(named: [asked], hasUsual: false) }
+    return Addresses(named: [runtimeDirectory.map(file), state.map(file)].compactMap { $0 }, hasUsual: true)
   }
 
   private static func named(_ given: String?) -> String? {

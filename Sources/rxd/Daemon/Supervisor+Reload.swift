@@ -256,11 +256,11 @@ extension Supervisor {
 
   /// A new version of a pipeline does not start.
   private func refuse(_ slot: PipelineSlot, _ failure: SignalFailure, isDecided: Bool = true) {
-    let place = failure.location.map { " (\($0))" } ?? ""
+    let suffix = failure.location.map { " (\($0))" } ?? ""
     logger.error(
-      "not reloaded: \(failure.message)\(place); the pipeline goes on unchanged",
+      "not reloaded: \(failure.message)\(suffix); the pipeline goes on unchanged",
       metadata: ["pipeline": "\(slot.name)"])
-    if isDecided { decide(slot, failed: "\(failure.message)\(place); the pipeline goes on unchanged") }
+    if isDecided { decide(slot, failed: "\(failure.message)\(suffix); the pipeline goes on unchanged") }
   }
 
   private func suspend(_ slot: PipelineSlot, _ run: PipelineLaunch, for version: PipelineSlot.Version) {

@@ -52,14 +52,14 @@ extension Supervisor {
   func sized(_ number: Int, _ lags: [Int64?]) {
     guard observation?.number == number, var view = observation?.view else { return }
     var measured: Set<BusyShares.Name> = []
-    for (place, lag) in zip(observation?.sized ?? [], lags) {
-      let pipeline = view.pipelines[place.pipeline]
-      view.pipelines[place.pipeline].statistics.steps[place.step].lag = lag
-      let name = BusyShares.Name(pipeline: pipeline.name, step: pipeline.plan.id(of: StepID(place.step)))
+    for (entry, lag) in zip(observation?.sized ?? [], lags) {
+      let pipeline = view.pipelines[entry.pipeline]
+      view.pipelines[entry.pipeline].statistics.steps[entry.step].lag = lag
+      let name = BusyShares.Name(pipeline: pipeline.name, step: pipeline.plan.id(of: StepID(entry.step)))
       guard let lag else { continue }
       measured.insert(name)
-      let taken = Int64(clamping: pipeline.statistics.steps[place.step].bytes ?? 0)
-      view.pipelines[place.pipeline].statistics.steps[place.step].lagAge = views.lagAges.note(
+      let taken = Int64(clamping: pipeline.statistics.steps[entry.step].bytes ?? 0)
+      view.pipelines[entry.pipeline].statistics.steps[entry.step].lagAge = views.lagAges.note(
         name, taken: taken, lag: lag, at: view.instant)
     }
     views.lagAges.keep(measured)
@@ -71,11 +71,11 @@ extension Supervisor {
     guard let observation else { return }
     if let view = observation.view { return deliver(view) }
     let view = view(of: observation)
-    var places: [(pipeline: Int, step: Int)] = []
+    var entries: [(pipeline: Int, step: Int)] = []
     var files: [[PipelineStatistics.ReadFile]] = []
     for (pipeline, shown) in view.pipelines.enumerated() {
       for (step, counted) in shown.statistics.steps.enumerated() where !counted.files.isEmpty {
-        places.append((pipeline, step))
+        entries.append((pipeline, step))
         files.append(counted.files)
       }
     }
@@ -83,7 +83,7 @@ extension Supervisor {
     let number = observation.number
     if files.isEmpty || !views.sourceLag.measure(files, { post(.sized(number, $0)) }) { return deliver(view) }
     self.observation?.view = view
-    self.observation?.sized = places
+    self.observation?.sized = entries
     self.observation?.deadline = now + Self.filePatience
   }
 

@@ -101,7 +101,7 @@ struct WhyAnswer {
   fileprivate struct Step {
     var counted: PipelineStatistics.Step
     var id: String
-    var place: SourceLocation
+    var location: SourceLocation
     var kept: Int
     /// The number of stopped events, by verdict.
     var counts: [(verdict: Verdict, count: UInt64)]
@@ -131,7 +131,7 @@ struct WhyAnswer {
         if counts.isEmpty, step.holding == 0, step.trouble == nil { return nil }
         let id = plan.id(of: step.step)
         return Step(
-          counted: step, id: id, place: plan.steps[step.step.number].location, kept: kept[id] ?? 0, counts: counts)
+          counted: step, id: id, location: plan.steps[step.step.number].location, kept: kept[id] ?? 0, counts: counts)
       }
       let isDown = ["failed", "restarting"].contains(pipeline.figures.state)
       pipelines.append(
@@ -213,7 +213,7 @@ struct WhyAnswer {
 extension WhyAnswer.Step {
   fileprivate var document: JSONText {
     var members: [(String, JSONText)] = [
-      ("id", .string(id)), ("at", .string("\(place)")),
+      ("id", .string(id)), ("at", .string("\(location)")),
       ("counts", .object(counts.map { ($0.verdict.rawValue, .count($0.count)) })), ("kept", .int(kept)),
       ("holding", .count(counted.holding)),
     ]
@@ -229,14 +229,14 @@ extension WhyAnswer.Step {
     var text = ""
     if !counts.isEmpty {
       let parts = counts.map { "\(LiveRanking.number(Int(clamping: $0.count))) \($0.verdict.rawValue)" }
-      text += "\(name) at \(place): \(parts.joined(separator: ", ")); \(kept) kept here\n"
+      text += "\(name) at \(location): \(parts.joined(separator: ", ")); \(kept) kept here\n"
     }
     if let trouble = counted.trouble {
       let reason = Printable.cut(trouble.reason, limit: 1000)
-      text += "\(name) at \(place) does not deliver: \(reason), since \(StoredTime.text(trouble.since))\n"
+      text += "\(name) at \(location) does not deliver: \(reason), since \(StoredTime.text(trouble.since))\n"
     }
     if counted.holding > 0 {
-      text += "\(name) at \(place) holds \(LiveRanking.events(Int(clamping: counted.holding)))"
+      text += "\(name) at \(location) holds \(LiveRanking.events(Int(clamping: counted.holding)))"
       if counted.timers > 0, let next = counted.nextTimer {
         text +=
           next > .zero

@@ -409,10 +409,10 @@ final class Supervisor {
   func ended(_ slot: PipelineSlot, _ outcome: Execution.Outcome) {
     if case .failed(let failure) = outcome {
       if triesAgain(slot) || goBack(slot, failure) { return }
-      let place = failure.location.map { " (\($0))" } ?? ""
-      slot.failure = PipelineSlot.Failure(reason: "\(failure.message)\(place)")
+      let suffix = failure.location.map { " (\($0))" } ?? ""
+      slot.failure = PipelineSlot.Failure(reason: "\(failure.message)\(suffix)")
       if options.isDaemon, slot.state != .draining { return startAgain(slot) }
-      let message = "failed: \(failure.message)\(place)"
+      let message = "failed: \(failure.message)\(suffix)"
       logger.error("\(message)", metadata: ["pipeline": "\(slot.name)"])
       if slot.next == nil { decide(slot, failed: message) }
       slot.hasFailed = true

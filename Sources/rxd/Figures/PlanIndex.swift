@@ -41,16 +41,16 @@ final class PlanIndex {
   /// The edges in their order, those of steps that are not in the file, too.
   private(set) lazy var links: [Link] = {
     var links: [Link] = []
-    var places: [String: Int] = [:]
+    var indexes: [String: Int] = [:]
     for number in plan.edges.indices.dropFirst() {
       let edge = plan.edges[number]
       let link = Link(
         from: plan.id(of: edge.from), to: plan.id(of: edge.to), output: edge.output, edges: [EdgeID(number)])
       let key = "\(link.from)>\(link.to)>\(link.output)"
-      if let place = places[key] {
-        links[place].edges.append(EdgeID(number))
+      if let index = indexes[key] {
+        links[index].edges.append(EdgeID(number))
       } else {
-        places[key] = links.count
+        indexes[key] = links.count
         links.append(link)
       }
     }

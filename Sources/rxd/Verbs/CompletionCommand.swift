@@ -30,8 +30,8 @@ struct Completion: ParsableCommand {
   private static func offeringFiles(_ script: String, _ shell: Shell) -> String {
     func insert(_ text: String, below mark: String) -> String {
       let bytes = Array(script.utf8)
-      guard let place = bytes.firstRange(of: Array(mark.utf8)),
-        let end = bytes[place.upperBound...].firstIndex(of: 0x0A)
+      guard let range = bytes.firstRange(of: Array(mark.utf8)),
+        let end = bytes[range.upperBound...].firstIndex(of: 0x0A)
       else { preconditionFailure("the completion script of \(shell) has another form") }
       return String(decoding: bytes[..<end], as: UTF8.self) + "\n" + text
         + String(decoding: bytes[end...], as: UTF8.self)

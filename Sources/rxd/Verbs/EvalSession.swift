@@ -15,7 +15,7 @@ final class EvalSession {
   private var event: [UInt8] = []
   /// The events of a file, and the index of the current one.
   private var events: [[UInt8]] = []
-  private var place = 0
+  private var index = 0
   private var editor: OpaquePointer?
   private static let historyLines: Int32 = 1000
 
@@ -52,7 +52,7 @@ final class EvalSession {
     events = bytes.split(whereSeparator: { $0 == 0x0A }).map { line in
       Array(line.last == 0x0D ? line.dropLast() : line)
     }.filter { line in line.contains { $0 > 0x20 } }
-    place = 0
+    index = 0
     event = events.first ?? []
   }
 
@@ -149,12 +149,12 @@ final class EvalSession {
       do { try load(rest) } catch { return }
       Console.print(Printable.count(events.count, "event"))
     case ":next":
-      guard place + 1 < events.count else {
+      guard index + 1 < events.count else {
         Console.note(events.isEmpty ? "There are no events; :load FILE reads some." : "That was the last event.")
         return
       }
-      place += 1
-      event = events[place]
+      index += 1
+      event = events[index]
       evaluate("event")
     case ":type": if let checked = check(rest) { Console.print("\(checked.type)") }
     case ":explain": if let checked = check(rest) { Console.print(EvalExplanation.text(checked), terminator: "") }

@@ -79,10 +79,10 @@ final class Evaluation {
 
   /// Evaluates one line as an event; without `line`, messages name no line.
   func event(_ bytes: UnsafeRawBufferPointer, _ line: Int?) {
-    let place = line.map { "line \($0)" } ?? "the event"
+    let subject = line.map { "line \($0)" } ?? "the event"
     if isText {
       guard UTF8Text.isValid(bytes) else {
-        fail("\(place) is not UTF-8", at: nil)
+        fail("\(subject) is not UTF-8", at: nil)
         return
       }
       evaluate(.string(bytes), line: line)
@@ -91,7 +91,7 @@ final class Evaluation {
     if bytes.allSatisfy({ $0 == 0x20 || $0 == 0x09 }) { return }
     let document = json.open(bytes, checking: .everything)
     if let failure = JSONFailure(document) {
-      fail("\(place) is not JSON: \(failure)", at: nil)
+      fail("\(subject) is not JSON: \(failure)", at: nil)
       return
     }
     evaluate(document, line: line)
@@ -104,17 +104,17 @@ final class Evaluation {
     frame[Variables.env] = environment.value
     frame.now = .timestamp(wallTime: SystemClock.shared.wallTime)
     let result = expression.evaluate(event)
-    let place = line.map { "line \($0): " } ?? ""
+    let subject = line.map { "line \($0): " } ?? ""
     if result.isError {
       fail(
-        place + expression.program.failureMessage(result, frame), at: expression.program.failureLocation(result))
+        subject + expression.program.failureMessage(result, frame), at: expression.program.failureLocation(result))
       return
     }
     let start = output.count
     if isRaw, result.is(.string) {
       output.append(JSONParser.unescape(result, into: arena).rawBytes)
     } else if let failure = JSONWriter.append(result, to: output) {
-      fail(place + "the result cannot be written: \(failure)", at: nil)
+      fail(subject + "the result cannot be written: \(failure)", at: nil)
       return
     } else if isPretty, output.count - start > 80 {
       output.truncate(to: start)

@@ -49,13 +49,13 @@ struct FileSelection {
     let verbs = Rxd.configuration.subcommands.filter { $0.configuration.shouldDisplay }.map { $0._commandName }
     if verbs.contains(name) { return "A verb comes before its options and files: 'rxd \(name) ...'" }
     let slash = name.utf8.lastIndex(of: UInt8(ascii: "/"))
-    let place = slash.map { String(name[...$0]) } ?? ""
+    let parent = slash.map { String(name[...$0]) } ?? ""
     let last = slash.map { String(name[name.index(after: $0)...]) } ?? name
-    let neighbours = (entries(of: place.isEmpty ? "." : place) ?? []).filter {
+    let neighbours = (entries(of: parent.isEmpty ? "." : parent) ?? []).filter {
       $0.hasSuffix(".yaml") || $0.hasSuffix(".yml")
     }
     if let near = Suggestion.nearest(to: last, among: neighbours) {
-      return "Did you mean \(Printable.quote(place + near))?"
+      return "Did you mean \(Printable.quote(parent + near))?"
     }
     guard !isPath(name) else { return nil }
     return Suggestion.nearest(to: name, among: verbs).map { "Did you mean the verb '\($0)'?" }

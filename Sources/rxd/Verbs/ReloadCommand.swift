@@ -85,24 +85,24 @@ struct ControlClient {
   /// Finds the socket: see ``ControlSocket/places(_:state:)``. If the user has several processes running, lists them
   /// and ends.
   init(_ given: String?, state: String?) throws {
-    let places = ControlSocket.places(given, state: state)
-    if places.named == ["none"] { throw ValidationError("Name the control socket of the process with --socket.") }
-    if let found = places.named.first(where: { access($0, F_OK) == 0 }) {
+    let addresses = ControlSocket.addresses(given, state: state)
+    if addresses.named == ["none"] { throw ValidationError("Name the control socket of the process with --socket.") }
+    if let found = addresses.named.first(where: { access($0, F_OK) == 0 }) {
       path = found
       return
     }
-    let usual: [String] = places.hasUsual && access(ControlSocket.usual, F_OK) == 0 ? [ControlSocket.usual] : []
-    let live = usual.filter(UserSockets.isLive) + (places.hasUsual ? UserSockets.live() : [])
+    let usual: [String] = addresses.hasUsual && access(ControlSocket.usual, F_OK) == 0 ? [ControlSocket.usual] : []
+    let live = usual.filter(UserSockets.isLive) + (addresses.hasUsual ? UserSockets.live() : [])
     if live.count > 1 {
       Self.list(live)
       throw ExitStatus.usage
     }
     guard let found = live.first ?? usual.first else {
-      let all = places.named + (places.hasUsual ? [ControlSocket.usual] : [])
+      let all = addresses.named + (addresses.hasUsual ? [ControlSocket.usual] : [])
       Console.printError(
         """
         no rxd answers: there is no control socket \(all.joined(separator: ", nor "))\
-        \(places.hasUsual ? ", and none of a process of this user" : "")
+        \(addresses.hasUsual ? ", and none of a process of this user" : "")
         Start rxd as a service, with --state-dir or with --control-socket PATH, and name that socket with --socket PATH.
         """)
       throw ExitStatus.unavailable

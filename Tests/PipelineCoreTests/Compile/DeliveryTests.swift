@@ -83,27 +83,6 @@ import Testing
 
   // MARK: What components say
 
-  @Test func everySourceSaysHowItsEventsComeAgain() throws {
-    let expected: [String: (yaml: String, recovery: SourceRecovery)] = [
-      "empty": ("empty: {}", .made), "error": ("error: no", .made), "never": ("never: {}", .made),
-      "values": ("values: [1]", .made), "interval": ("interval: 1s", .made), "file": ("file: x", .position),
-      "http": ("http: 'http://127.0.0.1:1/'", .request), "httpServer": ("httpServer: 8080", .sender),
-      "stdin": ("stdin: {}", .never), "tcp": ("tcp: 5170", .never), "udp": ("udp: 5170", .never),
-      "exec": ("exec: { command: [a] }", .request), "unix": ("unix: /run/a", .never),
-      "syslog": ("syslog: 5514", .never), "journald": ("journald: {}", .position),
-      "host": ("host: 10s", .request), "statsd": ("statsd: 8125", .never),
-      "sse": ("sse: 'http://127.0.0.1:1/'", .position), "docker": ("docker: {}", .position),
-      "directory": ("directory: /srv/inbox", .position),
-      "webSocket": ("webSocket: 'ws://127.0.0.1:1/'", .never),
-      "sqlite": ("sqlite: { path: a.db, query: SELECT 1 }", .request),
-    ]
-    #expect(Set(expected.keys) == Set(Catalogue.builtIn.names(.source)))
-    for (name, entry) in expected {
-      let plan = try plan("sources: { s: { \(entry.yaml) } }\nsinks: { out: { from: s, discard: {} } }")
-      #expect(plan.sources.map(\.component.recovery) == [entry.recovery], "\(name)")
-    }
-  }
-
   @Test func everySinkSaysWhatItConfirms() throws {
     let expected: [String: (yaml: String, confirmation: SinkConfirmation)] = [
       "discard": ("discard: {}", .dropped), "stdout": ("stdout: {}", .system), "stderr": ("stderr: {}", .system),

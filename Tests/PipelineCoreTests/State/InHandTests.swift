@@ -10,8 +10,8 @@ import Testing
     deinit { bytes.deallocate() }
   }
 
-  private func place(_ offset: Int64) -> InHand.Place {
-    InHand.Place(source: InHand.hash("in"), input: InHand.hash("in.log"), offset: offset)
+  private func position(_ offset: Int64) -> InHand.Position {
+    InHand.Position(source: InHand.hash("in"), input: InHand.hash("in.log"), offset: offset)
   }
 
   /// Starts a run for each event that it ends with; nil: with none. Returns the events that a further run refuses.
@@ -19,10 +19,10 @@ import Testing
     for event in ends {
       let run = InHand(memory.bytes, heldBy: memory)
       guard run.isCareful(Instant(nanoseconds: 0)), let event else { continue }
-      _ = run.take(place(event))
+      _ = run.take(position(event))
     }
     let last = InHand(memory.bytes, heldBy: memory)
-    return Set(ends.compactMap(\.self)).filter { !last.take(place($0)) }.sorted()
+    return Set(ends.compactMap(\.self)).filter { !last.take(position($0)) }.sorted()
   }
 
   @Test func threeCarefulRunsWithOneEventRefuseIt() {
@@ -50,15 +50,15 @@ import Testing
     for _ in 0..<5 {
       let run = InHand(memory.bytes, heldBy: memory)
       _ = run.isCareful(Instant(nanoseconds: 0))
-      #expect(run.take(place(7)))
+      #expect(run.take(position(7)))
       run.turnEnded()
     }
     for _ in 0..<5 {
       let run = InHand(memory.bytes, heldBy: memory)
       _ = run.isCareful(Instant(nanoseconds: 0))
-      #expect(run.take(place(7)))
+      #expect(run.take(position(7)))
       run.close()
     }
-    #expect(InHand(memory.bytes, heldBy: memory).take(place(7)))
+    #expect(InHand(memory.bytes, heldBy: memory).take(position(7)))
   }
 }

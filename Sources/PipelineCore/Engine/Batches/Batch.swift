@@ -15,7 +15,7 @@ public struct Batch: Sendable {
     var step: StepID
     var dropped: UInt64
     var time: SampledTotal
-    /// Of some of the events that went on.
+    /// The sizes of some of the events that the step sent.
     var sizes: Sizes
   }
 
@@ -40,10 +40,10 @@ public struct Batch: Sendable {
   struct Rows: @unchecked Sendable {
     let rows: RowBatch
     let origin: Origin
-    /// Where the tokens of a row are found while it is looked at.
+    /// The buffer for the tokens of the row that is being examined.
     let tokens: UnsafeMutablePointer<rx_lines_row>
 
-    /// Whether none of them is wanted.
+    /// Whether no observer wants any of these events.
     func haveNone(_ isWanted: (Event) -> Bool) -> Bool {
       var event = Event(.null, origin: origin)
       var found = false
@@ -57,7 +57,7 @@ public struct Batch: Sendable {
     }
   }
 
-  /// Nil: they have changed since, or nobody may look at them.
+  /// Nil: a step has changed the events since, or no observer may read them.
   var rows: Rows?
   private let portions: [Portion]
   /// The steps whose work is done.
@@ -67,9 +67,9 @@ public struct Batch: Sendable {
   private(set) var origin = Origin.none
   /// How many events the source made.
   let received: Int
-  /// How many events there are at this place of the graph.
+  /// The number of events on this edge of the graph.
   private(set) var events: Int
-  /// The sizes of some of them; nil: of lines, which have been decoded by nobody.
+  /// The sizes of some of the events; nil for lines, which no thread has decoded.
   private(set) var sizes: Sizes?
 
   /// Lines that a source passes on as it has read them.

@@ -1,19 +1,19 @@
 /// On which threads the work on the blocks of a `file` or `stdin` runs. The output is the same with each; time and memory
 /// are not.
 package enum Placement: String, Sendable, CaseIterable {
-  /// As measurements during the run say.
+  /// Measurements during the run decide.
   case auto
-  /// Steps run in turns, and these on the pipeline's thread.
+  /// Steps run in turns on the pipeline's thread.
   case loop
-  /// Steps run in turns, and these on the thread that has read, while the pipeline's thread sleeps.
+  /// Steps run in turns on the reading thread, while the pipeline's thread sleeps.
   case inline
   /// The decoding threads run the source's ``ParallelStage``, if it has one; with one thread, the turns run it.
   /// Turns run on the pipeline's thread.
   case threads
-  /// The same, and the thread that has read runs the turns while the pipeline's thread sleeps.
+  /// The same, but the reading thread runs the turns while the pipeline's thread sleeps.
   case threadsInline = "threads-inline"
 
-  /// Whether decoding threads run the stage; nil: as ``StagePlacement`` finds.
+  /// Whether decoding threads run the stage; nil: ``StagePlacement`` decides.
   var runsStage: Bool? {
     switch self {
     case .auto: nil
@@ -22,7 +22,7 @@ package enum Placement: String, Sendable, CaseIterable {
     }
   }
 
-  /// Whether a thread that has nothing else to do runs the turn inline; nil: as the source finds.
+  /// Whether an idle thread runs the turn inline; nil: the source decides.
   var runsInline: Bool? {
     switch self {
     case .auto: nil

@@ -51,7 +51,7 @@ package final class StagePlacement: Sendable {
     set { handedOver.store(newValue, ordering: .relaxed) }
   }
 
-  /// For one thread; nil as long as the turns do the work.
+  /// The worker of one thread; nil while turns do the work.
   ///
   /// - Parameter clock: Nanoseconds, of which differences count.
   package func makeWorker(clock: @escaping () -> Int64) -> StageWorker? {

@@ -21,7 +21,7 @@ open class EdgeObserver: Downstream {
   /// wanted, the block passes unseen, as a whole.
   open func wants(_ event: Event) -> Bool { true }
   /// Whether the observer has looked at this event, counts it, and needs neither it nor its verdict. Called, before ``receive(_:)`` of the same
-  /// event, only where nobody else observes the edge: an event that is left out so costs little more than one that nobody observes.
+  /// event, only where no other observer has the edge: such an event costs little more than an unobserved one.
   open func ignores(_ event: Event) -> Bool { false }
   /// Reports how many events have passed unseen since the last call.
   open func missed(_ events: Int) {}

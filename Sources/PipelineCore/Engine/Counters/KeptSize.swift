@@ -1,7 +1,7 @@
 /// What one instance of a step keeps between events: keys that it remembers, events that it collects, and the bytes of its keys, events and
 /// values, without the tables around them. Used in turns.
 ///
-/// The sum over all instances stands in the step's counters, so a look at a running pipeline visits no instance. It costs an addition
+/// The sum over all instances stands in the step's counters, so inspecting a running pipeline visits no instance. It costs an addition
 /// where something is kept and where it goes; an event of which nothing is kept costs nothing.
 struct KeptSize {
   private(set) var keys = 0

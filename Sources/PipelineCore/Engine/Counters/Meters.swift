@@ -43,9 +43,9 @@ final class Meters {
   private(set) var latencies: [Int: LatencyMeter] = [:]
   /// The samples of events that do not pass; nil: none are kept.
   var stoppedEvents: StoppedEvents?
-  /// The time of events is being taken.
+  /// Whether the time of events is being measured.
   private(set) var isTiming = false
-  /// An event has been timed in this sample.
+  /// Whether an event has been timed in this sample.
   private var hasTimed = false
   /// The last sample had an event, so the next may be put off to a later turn.
   private var mayPutOff = false

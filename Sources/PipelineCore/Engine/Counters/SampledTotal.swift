@@ -1,11 +1,11 @@
 /// A total that is estimated from samples: what was measured of some events stands for all of them.
 ///
-/// It never falls. Each look adds the events since the last look, with the mean of the samples since then; without any, with the last mean.
+/// It never falls. Each update adds the events since the last update with the mean of the samples taken since; without samples, with the last mean.
 struct SampledTotal {
-  /// What was measured since the last look, and of how many events.
+  /// The sum of the measurements since the last update, and their number.
   private(set) var sum: UInt64 = 0
   private(set) var count: UInt64 = 0
-  /// The events that were measured before the last look.
+  /// The events that were measured before the last update.
   private var earlier: UInt64 = 0
   private var total: UInt64 = 0
   /// The number of events in the total.

@@ -4,7 +4,7 @@ package struct SeenExpression: Sendable {
   package struct Read: Sendable, Equatable {
     /// As written: `event.user.name`.
     package var path: String
-    /// As people write values: `200`, `'GET'`, `missing`.
+    /// The value as text: `200`, `'GET'`, `missing`.
     package var value: String
 
     package init(path: String, value: String) {
@@ -15,9 +15,9 @@ package struct SeenExpression: Sendable {
   /// As written in the file; secrets are masked.
   package var text: String
   package var location: SourceLocation
-  /// The result, as people write it; nil: it failed, or is not known.
+  /// The result as text; nil: the expression failed, or its result is unknown.
   package var result: String?
-  /// Why it failed; nil: it did not, or it is not known.
+  /// Why it failed; nil: it did not fail, or that is unknown.
   package var failure: String?
   /// Nil: the values are not known.
   package var reads: [Read]?
@@ -26,17 +26,17 @@ package struct SeenExpression: Sendable {
   private static let mostBytes = 200
 
   /// - Parameters:
-  ///   - place: Only the expression that contains it; nil, or none does: all of the step.
+  ///   - location: Only the expression that contains this location. Nil, or a location in no expression: all expressions of the step.
   ///   - time: What `now` was, in nanoseconds since 1970.
   static func of(
-    _ plan: Plan, _ step: StepID, _ place: SourceLocation?, _ event: Event, outer: Value?, time: Int64
+    _ plan: Plan, _ step: StepID, _ within: SourceLocation?, _ event: Event, outer: Value?, time: Int64
   ) -> [SeenExpression] {
     let all = plan.expressions.filter { $0.step == step }.map(\.checked)
     let containing = all.filter { checked in
-      place.map { place in
+      within.map { within in
         let whole = checked.text.location(0, checked.text.text.count)
-        return whole.text.name == place.text.name && whole.offset <= place.offset
-          && place.offset + place.length <= whole.offset + whole.length
+        return whole.text.name == within.text.name && whole.offset <= within.offset
+          && within.offset + within.length <= whole.offset + whole.length
       } ?? false
     }
     return (containing.isEmpty ? all : containing).map { SeenExpression($0, plan, event, outer: outer, time: time) }
@@ -94,7 +94,7 @@ package struct SeenExpression: Sendable {
     return value.isAbsent ? nil : value
   }
 
-  /// At most ``mostBytes`` bytes of a value, as written by a person; lists and maps as JSON.
+  /// The text of a value, at most ``mostBytes`` bytes; lists and maps as JSON.
   private static func text(_ value: Value, _ frame: EvaluationFrame) -> String {
     let buffer = OutputBuffer()
     if value.isAnyMap || value.isAnyList {

@@ -75,7 +75,7 @@ package final class StoppedEvents: Sendable {
   private struct State {
     var kept: [Kept] = []
     /// The index in ``kept`` of each kind.
-    var places: [Kind: Int] = [:]
+    var slots: [Kind: Int] = [:]
     var bytes = 0
     var limit: Int
     var random = SplitMixer(0x9E37)
@@ -106,10 +106,10 @@ package final class StoppedEvents: Sendable {
     state.withLock { state in
       if state.plans.last !== event.plan { Self.note(event.plan, &state) }
       let kind = Kind(step: event.plan.id(of: event.step), verdict: event.verdict)
-      let place = Self.place(of: kind, &state)
+      let slot = Self.slot(of: kind, &state)
       let bytes = event.bytes
-      state.kept[place].events.append(event)
-      state.kept[place].bytes += bytes
+      state.kept[slot].events.append(event)
+      state.kept[slot].bytes += bytes
       state.bytes += bytes
       while state.bytes > state.limit, Self.forget(&state) {}
     }
@@ -120,20 +120,20 @@ package final class StoppedEvents: Sendable {
     guard state.plans.count > mostPlans else { return }
     let old = state.plans.removeFirst()
     let before = state.kept
-    (state.kept, state.places, state.bytes) = ([], [:], 0)
+    (state.kept, state.slots, state.bytes) = ([], [:], 0)
     for kept in before {
       let left = kept.events.filter { $0.plan !== old }
       if left.isEmpty { continue }
       let bytes = left.reduce(0) { $0 + $1.bytes }
-      state.places[kept.kind] = state.kept.count
+      state.slots[kept.kind] = state.kept.count
       state.kept.append(Kept(kind: kept.kind, events: left, bytes: bytes))
       state.bytes += bytes
     }
   }
 
-  private static func place(of kind: Kind, _ state: inout State) -> Int {
-    if let place = state.places[kind] { return place }
-    state.places[kind] = state.kept.count
+  private static func slot(of kind: Kind, _ state: inout State) -> Int {
+    if let slot = state.slots[kind] { return slot }
+    state.slots[kind] = state.kept.count
     state.kept.append(Kept(kind: kind))
     return state.kept.count - 1
   }
@@ -143,14 +143,14 @@ package final class StoppedEvents: Sendable {
     // Takes the largest kind that has more than its newest events, else the largest. The lists are changed in place: a copy of one would cost as much as a thousand events.
     var heaviest: Int?
     var hasOld = false
-    for (place, kept) in state.kept.enumerated() where !kept.events.isEmpty {
+    for (slot, kept) in state.kept.enumerated() where !kept.events.isEmpty {
       let isOld = kept.events.count > newest
       if hasOld && !isOld { continue }
       if let other = heaviest, hasOld == isOld {
         let most = state.kept[other]
         if (kept.bytes, most.kind.step) <= (most.bytes, kept.kind.step) { continue }
       }
-      heaviest = place
+      heaviest = slot
       hasOld = isOld
     }
     guard let heaviest else { return false }

@@ -208,7 +208,7 @@ final class Committer: TimerTarget {
   private func commit() {
     let start = executor.instant
     if hasFailed { return commitDeadLetters() }
-    // The place of a sink in the state must be behind the rows that go with it.
+    // The sink's position in the state must follow the rows that belong to it.
     guard execution.hasState else { return }
     let gone = removed.take()
     for row in gone { execution.outbox(of: row.sink)?.isRemoved(row) }

@@ -12,7 +12,7 @@ package struct DeadLetterDocument {
   package let source: String?
   /// The file, URL or peer that the event came from; nil: unknown.
   package let path: String?
-  /// The position there; nil: unknown.
+  /// The position in that input; nil: unknown.
   package let offset: Int64?
   /// The event as JSON text.
   package let event: [UInt8]
@@ -83,9 +83,9 @@ package struct DeadLetterDocument {
     guard code == Diagnostic.Code.inputNotDecodable.name,
       event.count >= RunningSource.shownInputBytes || error.contains("'maxLine'")
     else { return nil }
-    var place = [source.map { "the source '\($0)'" }, path].compactMap { $0 }.joined(separator: ", ")
-    if let offset { place += "\(place.isEmpty ? "" : ", ")offset \(offset)" }
-    return "it has only the beginning of the input" + (place.isEmpty ? "" : "; all of it is at its origin: \(place)")
+    var shown = [source.map { "the source '\($0)'" }, path].compactMap { $0 }.joined(separator: ", ")
+    if let offset { shown += "\(shown.isEmpty ? "" : ", ")offset \(offset)" }
+    return "it has only the beginning of the input" + (shown.isEmpty ? "" : "; all of it is at its origin: \(shown)")
   }
 
   /// A row of the outbox with the event, for its sink.

@@ -20,8 +20,8 @@ package final class InHand: @unchecked Sendable {
   private static let magic: UInt64 = 0x0131_444E_4148_5852
   private static let most = 64
 
-  /// An event of an input that can be read again.
-  package struct Place: Equatable, Sendable {
+  /// The position of an event in an input that can be read again.
+  package struct Position: Equatable, Sendable {
     /// Hashes of the step's name and of the input's path.
     var source: UInt64
     var input: UInt64
@@ -72,8 +72,8 @@ package final class InHand: @unchecked Sendable {
     }
     if words[Word.isRunning] == 1 {
       words[Word.ends] &+= 1
-      let held = words[Word.isHeld] == 1 ? place(at: Word.held) : nil
-      let suspect = words[Word.suspect] == 0 ? nil : place(at: Word.suspect)
+      let held = words[Word.isHeld] == 1 ? position(at: Word.held) : nil
+      let suspect = words[Word.suspect] == 0 ? nil : position(at: Word.suspect)
       words[Word.hits] = held == nil ? 0 : held == suspect ? words[Word.hits] &+ 1 : 1
       if let held, words[Word.hits] >= Self.hits, !isRefused(held) {
         refuse(held)
@@ -117,9 +117,9 @@ package final class InHand: @unchecked Sendable {
   var keepsToTurns: Bool { ends > 1 }
 
   /// Records that the event is in hand; false: the event is refused.
-  func take(_ place: Place) -> Bool {
-    if isRefused(place) { return false }
-    put(place, at: Word.held)
+  func take(_ position: Position) -> Bool {
+    if isRefused(position) { return false }
+    put(position, at: Word.held)
     words[Word.isHeld] = 1
     record(8 * Word.isHeld, 8 * 4)
     return true
@@ -132,26 +132,26 @@ package final class InHand: @unchecked Sendable {
     record(8 * Word.isHeld, 8)
   }
 
-  private func isRefused(_ place: Place) -> Bool {
+  private func isRefused(_ position: Position) -> Bool {
     let count = min(Int(truncatingIfNeeded: words[Word.refusedCount]), Self.most)
-    return (0..<count).contains { self.place(at: Word.refused + 3 * $0) == place }
+    return (0..<count).contains { self.position(at: Word.refused + 3 * $0) == position }
   }
 
-  private func refuse(_ place: Place) {
+  private func refuse(_ position: Position) {
     let count = Int(truncatingIfNeeded: words[Word.refusedCount])
-    put(place, at: Word.refused + 3 * (count % Self.most))
+    put(position, at: Word.refused + 3 * (count % Self.most))
     words[Word.refusedCount] &+= 1
   }
 
-  private func place(at word: Int) -> Place {
-    Place(source: words[word], input: words[word + 1], offset: Int64(bitPattern: words[word + 2]))
+  private func position(at word: Int) -> Position {
+    Position(source: words[word], input: words[word + 1], offset: Int64(bitPattern: words[word + 2]))
   }
 
-  private func put(_ place: Place, at word: Int) {
+  private func put(_ position: Position, at word: Int) {
     // Zero means no event.
-    words[word] = place.source | 1
-    words[word + 1] = place.input
-    words[word + 2] = UInt64(bitPattern: place.offset)
+    words[word] = position.source | 1
+    words[word + 1] = position.input
+    words[word + 2] = UInt64(bitPattern: position.offset)
   }
 
   static func hash(_ text: String) -> UInt64 { Fingerprint.of(text.utf8) | 1 }

@@ -66,7 +66,7 @@ final class OutboxSink: RunningSink, TimerTarget {
     var ages = QueueAges()
   }
 
-  /// How far its end has come.
+  /// The stage of its end.
   private struct Ending {
     var isFinishing = false
     var isEnding = false
@@ -393,7 +393,7 @@ final class OutboxSink: RunningSink, TimerTarget {
   /// Its rows are in the store.
   override var keepsNothing: Bool { true }
 
-  // MARK: The place of the sink
+  // MARK: The position of the sink
 
   override var placeVersion: Int { target.placeVersion }
   override var mark: Int64 { target.mark }
@@ -405,7 +405,7 @@ final class OutboxSink: RunningSink, TimerTarget {
   }
 
   /// The output of a row that a commit removes must not be cut off, and any other row is delivered again. The last state removes all rows that
-  /// the sink acknowledges after it, so its place is after everything that the sink has been given.
+  /// the sink acknowledges after it, so its position is after everything that the sink has been given.
   override func savePlace(_ state: inout StateWriter) {
     target.savedMark = committer.isCommitting ? removedMark : nil
     target.savePlace(&state)

@@ -135,7 +135,7 @@ open class DecodingSource: RunningSource {
   open var isReadAgain: Bool { false }
   /// Each event is noted before it is sent.
   private var isCareful = false
-  private var poison = InHand.Place(source: 0, input: 0, offset: 0)
+  private var poison = InHand.Position(source: 0, input: 0, offset: 0)
   private weak var poisonOrigin: Origin?
 
   private func lookForPoison(_ origin: Origin) {

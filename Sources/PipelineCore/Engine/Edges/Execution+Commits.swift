@@ -6,11 +6,11 @@ extension Execution {
     var options: DeliveryOptions?
     /// The outbox row that is given to its sink at the moment, and the index of the event in it: the same whenever it is repeated.
     var deliveredEvent: DeliveryID?
-    /// ``Execution/namesEvents``; nil: nobody has asked.
+    /// ``Execution/namesEvents``; nil: not computed yet.
     var namesEvents: Bool?
     let last = LastCommit()
     private var hasBegunLast = false
-    /// Called when nothing can answer any more, by the numbers of their holds.
+    /// The callbacks for when nothing can answer any more, by the numbers of their holds.
     private var callbacks: [Int: () -> Void] = [:]
     private var lastNumber = 0
     /// The last commit is under way, and the callbacks follow it.
@@ -30,7 +30,7 @@ extension Execution {
 
     mutating func removeCallback(_ number: Int) { callbacks[number] = nil }
 
-    /// Whether callbacks wait that no commit is under way for; from now on one is.
+    /// Whether callbacks wait without a commit under way. Marks a commit as begun.
     mutating func beginWait() -> Bool {
       guard !callbacks.isEmpty, !isAwaited else { return false }
       isAwaited = true

@@ -50,7 +50,7 @@ extension Services {
   }
 }
 
-/// Answers nothing.
+/// A client that answers no request.
 private final class SilentHTTP: HTTPClient {
   private let client: any HTTPClient
   init(_ client: any HTTPClient) { self.client = client }

@@ -1,4 +1,4 @@
-/// What an execution leaves to the next one in this process, and takes over from the one before.
+/// The hand-over between executions in this process: what one leaves to the next.
 extension Execution {
   /// The state from which another execution in this process can continue; nil: there is none, or only that of an older commit.
   package var leftState: LeftState? { savedState.map { LeftState($0, saved.estates) } }
@@ -25,6 +25,6 @@ extension Execution {
     StepSettingsID(plan.steps[step.number].fingerprint, settings.insertedValues)
   }
 
-  /// Whether the saved state lacks events that nobody sends again: only the next version in this process has them.
+  /// Whether the saved state lacks events that no sender sends again: only the next version in this process has them.
   var leavesUnsaved: Bool { saved.estates.values.contains { $0.unsaved > 0 } }
 }

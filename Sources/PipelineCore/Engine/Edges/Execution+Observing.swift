@@ -15,6 +15,6 @@ extension Execution {
     if let entry = plan.edges[edge.number].entry { meters.edge(entry).watchedBy(-1) }
   }
 
-  /// Keeps events that do not pass from now on. Call it before the launch, or in a turn.
+  /// Records stopped events from now on. Call it before the launch, or in a turn.
   package func keep(in events: StoppedEvents) { meters.stoppedEvents = events }
 }

@@ -1,4 +1,4 @@
-/// What is decided about an execution before its launch, and what it shares and remembers.
+/// The settings of an execution before its launch, and the state that its parts share.
 extension Execution {
   package struct Settings {
     /// Whether sinks acknowledge what they write to files only when it is on the disk, whatever their `sync` says: where states are kept on
@@ -23,11 +23,11 @@ extension Execution {
 
   /// Sources and sinks in place of those of the plan: in tests, and sinks where they only print.
   package struct Replacements {
-    /// Of named sources.
+    /// Replaces named sources.
     package var sources: ((String) -> (any SourceComponent)?)?
-    /// Of sources, by their signals in the plan.
+    /// Replaces sources, by their signals in the plan.
     package var origins: ((SignalPlan) -> (any SourceComponent)?)?
-    /// Of sources that are not replaced by name, including inner ones.
+    /// Replaces sources that are not replaced by name, including inner ones.
     package var others: ((any SourceComponent) -> any SourceComponent)?
     package var sinks: ((String) -> (any SinkComponent)?)?
   }
@@ -45,7 +45,7 @@ extension Execution {
 
   /// How many events the sinks may receive together.
   package struct OutputLimit {
-    /// How many are left; nil: there is no limit.
+    /// How many events are left; nil: there is no limit.
     package var left: Int?
     /// The sinks have received the last one.
     var isReached = false
@@ -58,7 +58,7 @@ extension Execution {
     var hasBegun = false
     /// Called when it has, see ``Execution/whenBegun(_:)``.
     var takeovers: [() -> Void] = []
-    /// Called after them, see ``Execution/whenTakenOver(_:)``.
+    /// Called after those, see ``Execution/whenTakenOver(_:)``.
     var lastTakeovers: [() -> Void] = []
     /// The sources have been stopped; a new source ends at once.
     fileprivate(set) var isStopping = false
@@ -97,7 +97,7 @@ extension Execution {
 
   /// The state that an execution was launched with.
   struct RestoredState {
-    /// Set while the graph is rebuilt from it.
+    /// Set while the graph is rebuilt from the state.
     var restoration: Restoration?
     private(set) var refusals: [Diagnostic] = []
     private(set) var steps: [String]?
@@ -105,7 +105,7 @@ extension Execution {
     private(set) var renamed: [FormerName] = []
     /// What sinks of the execution before have left, by their keys.
     var inherited: [String: any SinkEstate] = [:]
-    /// Why a dry run could use nothing of it.
+    /// The reason for which a dry run could use nothing of the state.
     var unreadable: Diagnostic?
 
     /// The graph has been rebuilt.
@@ -133,7 +133,7 @@ extension Execution {
     var draft: StateDraft?
   }
 
-  /// What all nodes of a step, or all frames of a projection, have in common.
+  /// State shared by all nodes of a step, or by all frames of a projection.
   struct SharedParts {
     /// The slots of projections that several frames share.
     var banks: [ObjectIdentifier: SlotBank] = [:]
@@ -142,7 +142,7 @@ extension Execution {
     var warnings = StepWarnings()
   }
 
-  /// What was logged, so that it is not logged again and again.
+  /// The reasons that were logged, so that each is logged once.
   struct StepWarnings {
     /// Reasons that were logged once: by step and code and, for conditions, by path.
     private var logged: Set<String> = []

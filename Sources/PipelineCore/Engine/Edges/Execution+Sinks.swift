@@ -1,14 +1,14 @@
 extension Execution {
   /// Which sinks are open, and which wait for their writers.
   struct SinkEnds {
-    /// How many have not drained.
+    /// The number of sinks that have not drained.
     var open = 0
-    /// How many wait for their writers (``RunningSink/closeBeside(_:then:)``). What they have written and lost is known after that: neither the
+    /// The number of sinks that wait for their writers (``RunningSink/closeBeside(_:then:)``). What they have written and lost is known after that: neither the
     /// last commit nor the end comes before.
     var closing = 0
     /// Called when an execution that was cancelled has none of these any more.
     var onCancelled: (() -> Void)?
-    /// Those that finish because no state has the events that they hold.
+    /// The sinks that finish because no state has the events that they hold.
     var finishing: FinishingSinks?
   }
 

@@ -1,5 +1,5 @@
 extension SinkPlan {
-  /// The key of the sink's place in a saved state.
+  /// The key of the sink's position in a saved state.
   var placeReference: String { "\(reference).place" }
 }
 
@@ -157,7 +157,7 @@ extension Execution {
     return SavedState(state.bytes, ends: [head] + draft.allEnds.map { head + $0 })
   }
 
-  /// Restores the place of a sink, and its undelivered events.
+  /// Restores the position of a sink, and its undelivered events.
   func restore(
     _ node: RunningSink, _ sink: SinkPlan, _ component: any SinkComponent, _ restoration: Restoration
   ) {

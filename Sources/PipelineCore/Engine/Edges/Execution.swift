@@ -63,7 +63,7 @@ public final class Execution {
   /// The running commands, by their index in the plan.
   var commands: [Int: OperatorNode] = [:]
   var sources = RunningSources()
-  /// What is being wired.
+  /// The subscriptions that are being wired.
   var wirings = Wirings()
   /// The saved state that the graph was built from.
   var restored = RestoredState()
@@ -88,7 +88,7 @@ public final class Execution {
     var isOpen = true
     /// Tracks the events of the sink; nil: they are not tracked.
     var audit: SinkAudit?
-    /// The state of its component that outlives the process.
+    /// The persistence of its component's state.
     var persistence = Persistence.nothing
     /// The undelivered events are part of a saved state.
     var isPersistent: Bool { persistence.version > 0 }

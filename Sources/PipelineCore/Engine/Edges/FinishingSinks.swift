@@ -52,11 +52,11 @@ final class FinishingSinks: TimerTarget {
     wake = .none
     let now = execution.executor.now
     open.removeAll { !execution.sinks[$0.index].isOpen }
-    for place in open.indices where open[place].deadline <= now {
-      let delivered = delivered(open[place].index)
-      if delivered != open[place].delivered {
-        open[place].delivered = delivered
-        open[place].deadline = now + open[place].patience
+    for entry in open.indices where open[entry].deadline <= now {
+      let delivered = delivered(open[entry].index)
+      if delivered != open[entry].delivered {
+        open[entry].delivered = delivered
+        open[entry].deadline = now + open[entry].patience
       }
     }
     let dead = open.filter { $0.deadline <= now }

@@ -10,7 +10,7 @@ extension NodeContext {
     execution.services.log(level, execution.plan.steps[step.number].label, message)
   }
 
-  /// A failure of the sink, at its place in the pipeline file.
+  /// A failure of the sink, at its location in the pipeline file.
   ///
   /// - Parameter message: One sentence without a full stop.
   public func sinkFailure(_ message: String) -> SignalFailure { SignalFailure(.sink, message, at: location) }

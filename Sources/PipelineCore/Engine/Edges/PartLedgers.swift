@@ -3,16 +3,17 @@
 /// A part that is assigned to this source has a ``PositionLedger`` of its own and an *epoch*, a number that is used once. It is taken back in
 /// one of two ways:
 ///
-/// - ``revoke(_:)``: somebody else goes on where this source ends. Nothing more is taken from the part, but what turns have taken is still
+/// - ``revoke(_:)``: another member continues where this source ends. Nothing more is taken from the part, but what turns have taken is still
 ///   under way: its acknowledged position advances, and is what may be committed, until ``settled(_:)`` is true or ``lose(_:)`` gives up.
-/// - ``lose(_:)``: somebody else may have begun already. Nothing of it is committed any more, whatever is acknowledged later.
+///   ``PartRevocations`` waits for that, and gives the part back in a bounded time.
+/// - ``lose(_:)``: another member may have begun already. Nothing of the part is committed any more, whatever is acknowledged later.
 ///
 /// An acknowledgement counts for the epoch in which its piece began, so a late one never moves the position of a part that was assigned anew.
 /// Used in turns of the source; acknowledgements come on any thread.
 package final class PartLedgers<Position: Sendable> {
   /// One assignment of a part.
   package struct Epoch: Hashable, Sendable {
-    fileprivate let number: Int
+    let number: Int
   }
 
   private struct Part {
@@ -29,7 +30,7 @@ package final class PartLedgers<Position: Sendable> {
 
   package init() {}
 
-  /// Assigns a part, which is read from that position on. An earlier assignment of it that nobody has taken back is lost.
+  /// Assigns a part, which is read from that position on. An earlier assignment that was not taken back is lost.
   @discardableResult
   package func assign(_ name: String, at position: Position) -> Epoch {
     if let earlier = current[name] { lose(earlier) }
@@ -65,10 +66,16 @@ package final class PartLedgers<Position: Sendable> {
     if current[name] == epoch { current[name] = nil }
   }
 
+  /// The name and the ledger of a revoked part that is not lost.
+  func revoked(_ epoch: Epoch) -> (name: String, ledger: PositionLedger<Position>)? {
+    guard let part = parts[epoch], part.isRevoked else { return nil }
+    return (part.name, part.ledger)
+  }
+
   /// Whether everything that was taken from the part has been acknowledged; a lost part is settled.
   package func settled(_ epoch: Epoch) -> Bool { parts[epoch].map { $0.ledger.outstanding == 0 } ?? true }
 
-  /// The part belongs to somebody else.
+  /// The part belongs to another member.
   package func lose(_ epoch: Epoch) {
     guard let part = parts.removeValue(forKey: epoch) else { return }
     if current[part.name] == epoch { current[part.name] = nil }

@@ -38,7 +38,7 @@ struct AckOrder {
 /// acknowledged position is the end of the last piece of an unbroken sequence of acknowledged ones: earlier input is no longer needed,
 /// because steps have kept events in their state. After a failed piece the position does not advance.
 public final class PositionLedger<Position: Sendable>: Sendable {
-  private struct State {
+  fileprivate struct State {
     var acknowledged: Position
     var taken: Position
     var order = AckOrder()
@@ -51,6 +51,17 @@ public final class PositionLedger<Position: Sendable>: Sendable {
     var generation = 0
     /// A piece has failed: no later one is followed.
     var hasFailed = false
+    /// Called once the acknowledged position cannot advance any more without a new piece.
+    var settled: [@Sendable () -> Void] = []
+
+    var isSettled: Bool { hasFailed || order.count == 0 }
+
+    /// The callbacks that are due.
+    mutating func takeSettled() -> [@Sendable () -> Void] {
+      guard isSettled, !settled.isEmpty else { return [] }
+      defer { settled = [] }
+      return settled
+    }
   }
   private let state: Mutex<State>
 
@@ -64,9 +75,23 @@ public final class PositionLedger<Position: Sendable>: Sendable {
   /// How many pieces are not acknowledged, or come behind one that is not.
   package var outstanding: Int { state.withLock { $0.hasFailed ? 1 : $0.order.count } }
 
+  /// Calls `body` once every piece is acknowledged or one has failed: the acknowledged position then stays as it is until another piece
+  /// begins. On the thread that acknowledges last, or at once.
+  package func whenSettled(_ body: @escaping @Sendable () -> Void) {
+    let isSettled = state.withLock { state in
+      if !state.isSettled { state.settled.append(body) }
+      return state.isSettled
+    }
+    if isSettled { body() }
+  }
+
   /// Continues at another position: the input was truncated, or is read from a saved position.
   public func reset(to position: Position) {
-    state.withLock { $0 = State(acknowledged: position, taken: position, generation: $0.generation + 1) }
+    let settled = state.withLock { state in
+      defer { state = State(acknowledged: position, taken: position, generation: state.generation + 1) }
+      return state.settled
+    }
+    for body in settled { body() }
   }
 
   /// Whether that turn has no piece yet; it has one then.
@@ -97,27 +122,35 @@ public final class PositionLedger<Position: Sendable>: Sendable {
   }
 
   private func acknowledge(_ number: Int, _ generation: Int, _ outcome: Ack.Outcome) {
-    state.withLock { state in
-      guard state.generation == generation, !state.hasFailed else { return }
-      guard outcome == .acknowledged else {
-        // Earlier pieces may still be acknowledged; a position before them loses nothing.
-        state.hasFailed = true
-        state.order = AckOrder()
-        state.ends = []
-        state.head = 0
-        return
-      }
-      let more = state.order.acknowledge(number)
-      guard more > 0 else { return }
-      state.head += more
-      state.acknowledged = state.ends[state.head - 1]
-      if state.head == state.ends.count {
-        state.ends.removeAll(keepingCapacity: true)
-        state.head = 0
-      } else if state.head > 64, state.head * 2 > state.ends.count {
-        state.ends.removeFirst(state.head)
-        state.head = 0
-      }
+    let settled = state.withLock { state in
+      state.acknowledge(number, generation, outcome)
+      return state.takeSettled()
+    }
+    for body in settled { body() }
+  }
+}
+
+extension PositionLedger.State {
+  fileprivate mutating func acknowledge(_ number: Int, _ generation: Int, _ outcome: Ack.Outcome) {
+    guard generation == self.generation, !hasFailed else { return }
+    guard outcome == .acknowledged else {
+      // Earlier pieces may still be acknowledged; a position before them loses nothing.
+      hasFailed = true
+      order = AckOrder()
+      ends = []
+      head = 0
+      return
+    }
+    let more = order.acknowledge(number)
+    guard more > 0 else { return }
+    head += more
+    acknowledged = ends[head - 1]
+    if head == ends.count {
+      ends.removeAll(keepingCapacity: true)
+      head = 0
+    } else if head > 64, head * 2 > ends.count {
+      ends.removeFirst(head)
+      head = 0
     }
   }
 }

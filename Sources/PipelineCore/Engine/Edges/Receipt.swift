@@ -7,14 +7,14 @@ import Synchronization
 public final class Receipt: Sendable {
   private struct State {
     var left: Int
-    /// The memory of the events that are left, unless it is free already.
+    /// The memory charge of the remaining events, unless it was released already.
     var bytes: Int
     var outcome = Ack.Outcome.acknowledged
   }
   let ack: Ack
   private let state: Mutex<State>
   private let book: ReceiptBook
-  /// When the first of them came.
+  /// The arrival time of the first of its events.
   fileprivate let since: Instant
 
   fileprivate init(_ events: Int, bytes: Int, _ ack: Ack, _ book: ReceiptBook, since: Instant) {
@@ -87,7 +87,7 @@ public final class Receipt: Sendable {
     let (count, bytes, outcome) = state.withLock { state -> (Int, Int, Ack.Outcome?) in
       let before = state.left
       let count = change(&state)
-      // Takes its events for equally large.
+      // Assumes that its events are equally large.
       let kept = state.left == 0 ? 0 : state.bytes / before * state.left
       defer { state.bytes = kept }
       return (count, state.bytes - kept, count > 0 && state.left == 0 ? state.outcome : nil)
@@ -97,7 +97,7 @@ public final class Receipt: Sendable {
     if let outcome { ack.release(outcome) }
   }
 
-  /// False: it has been acknowledged, or is of another turn.
+  /// False: the receipt has been acknowledged, or belongs to another turn.
   fileprivate func add(_ events: Int, bytes: Int, _ ack: Ack) -> Bool {
     guard ack === self.ack else { return false }
     return state.withLock { state in
@@ -125,7 +125,7 @@ package final class LeftReceipt: Sendable {
     notifiesSender = ack.notifiesSender
   }
 
-  /// Why the sender of what no version takes must send again.
+  /// The reason given to senders of events that no version takes: they must send again.
   package static let untaken = "the pipeline was replaced, and the new version did not take it"
 
   deinit { release(.failed(Self.untaken)) }

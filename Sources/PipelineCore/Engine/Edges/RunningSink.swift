@@ -12,7 +12,7 @@ package struct DeliveryID: Sendable, Hashable {
 
 /// A running sink: the end of a signal.
 open class RunningSink: Downstream {
-  /// What the sink was made with.
+  /// The node context that it was made with.
   public let nodeContext: NodeContext
   package var index = 0
   package private(set) var hasEnded = false
@@ -111,18 +111,18 @@ open class RunningSink: Downstream {
   /// more. A sink that the next execution does not have gets ``finish()`` in its place.
   open func suspend() {}
 
-  // MARK: The place, to override for a target that can be cut back
+  // MARK: The position, to override for a target that can be cut back
 
-  /// The version of what ``savePlace(_:)`` writes; 0: the sink has no place.
+  /// The version of what ``savePlace(_:)`` writes; 0: the sink has no position.
   open var placeVersion: Int { 0 }
   /// Writes where the target ends behind the events up to ``savedMark``. It is part of every state, also of one without the events
   /// that the sink holds (``save(_:)``). An execution that goes on from the state receives later events again, so its sink cuts
-  /// off the output after the place, unless ``outputComesAgain`` is false. Write nothing if the state has ``SavedPositions/acknowledged`` positions, which do not determine the
+  /// off the output after the position, unless ``outputComesAgain`` is false. Write nothing if the state has ``SavedPositions/acknowledged`` positions, which do not determine the
   /// progress of this sink.
   open func savePlace(_ state: inout StateWriter) {}
   /// Reads what `savePlace` wrote; called before `open`, which cuts the target back.
   open func restorePlace(_ state: inout StateReader) throws(StateFault) {}
-  /// Whether all output behind the restored place will be written again, so that it must be cut off: the sink has an outbox, or all its
+  /// Whether all output behind the restored position will be written again, so that it must be cut off: the sink has an outbox, or all its
   /// events come from sources that read the same again. Set before ``restorePlace(_:)``.
   package internal(set) final var outputComesAgain = true
   /// How much the sink has taken since it was opened, in a unit of its own. In turns.
@@ -140,7 +140,7 @@ open class RunningSink: Downstream {
   private var closings = 0
   private var afterClosings: [() -> Void] = []
 
-  /// Waits beside the turns for a writer that was told to end: other pipelines have turns on the same thread. The pipeline reports its end
+  /// Waits off the pipeline thread for a writer that must end: other pipelines have turns on that thread. The pipeline reports its end
   /// after `done`, which is called in a turn.
   package final func closeBeside(_ wait: @escaping @Sendable () -> Void, then done: @escaping @Sendable () -> Void) {
     closings += 1
@@ -152,7 +152,7 @@ open class RunningSink: Downstream {
     }
   }
 
-  /// Waits beside the turns, as for a writer that closes a file; then calls `done` in a turn.
+  /// Waits off the pipeline thread, as for a writer that closes a file; then calls `done` in a turn.
   package final func beside(_ wait: @escaping @Sendable () -> Void, then done: @escaping @Sendable () -> Void) {
     let executor = executor
     let worker = execution.services.worker("close")
@@ -342,7 +342,7 @@ open class RunningSink: Downstream {
     return take(events, bytes: bytes)
   }
 
-  /// A receipt for events that the previous execution has left; nil: they were taken already, or their sender has been told to send them again. Events
+  /// A receipt for events that the previous execution has left; nil: they were taken already, or their sender sends them again. Events
   /// that no sender sends again now count for the checkpoints of this execution. In turns.
   package final func take(_ left: LeftReceipt) -> Receipt? {
     guard left.notifiesSender else {

@@ -17,7 +17,7 @@ extension Program {
 }
 
 extension KeyText {
-  /// Puts the key of the loaded event into `output`, in place of what that holds. Returns why there is none.
+  /// Puts the key of the loaded event into `output`, replacing its contents. Returns the reason if there is no key.
   @inline(__always)
   static func failureToWrite(_ program: Program, _ frame: EventFrame, to output: OutputBuffer) -> Value? {
     output.clear()
@@ -31,7 +31,7 @@ extension KeyText {
 }
 
 extension EventFrame {
-  /// The text of a scalar for a place outside of the pipeline, such as a URL: numbers without an exponent, unless JSON text gave
+  /// The text of a scalar for use outside of the pipeline, such as in a URL: numbers without an exponent, unless JSON text gave
   /// them one. Nil: the value is not a scalar.
   package func text(of value: Value) -> String? {
     let buffer = OutputBuffer(capacity: 64)

@@ -1,10 +1,10 @@
 // Values as a component of another package reads them. Hot code of this package compares kinds and reads slots instead.
 
 extension Value {
-  /// The boolean; nil: the value is none.
+  /// The boolean; nil: the value is not a boolean.
   public var bool: Bool? { self.is(.bool) ? asBool : nil }
 
-  /// The whole number; nil: the value is none, or it does not fit.
+  /// The whole number; nil: the value is not a whole number, or does not fit.
   public var int: Int64? {
     switch what {
     case .int: asInt
@@ -13,7 +13,7 @@ extension Value {
     }
   }
 
-  /// The number, whole or not; nil: the value is none.
+  /// The number, whole or not; nil: the value is not a number.
   public var double: Double? {
     switch what {
     case .int: Double(asInt)
@@ -23,7 +23,7 @@ extension Value {
     }
   }
 
-  /// The text; nil: the value is none.
+  /// The text; nil: the value is not a text.
   public var text: String? {
     guard self.is(.string) else { return nil }
     if !isEscaped { return String(decoding: rawBytes, as: UTF8.self) }

@@ -32,7 +32,7 @@ public final class EventFrame {
     frame.now = .timestamp(wallTime: timeOfNow)
   }
 
-  /// For a decoding thread, and a segment that reads neither `meta` nor `now`.
+  /// Makes the frame of a decoding thread, for a segment that reads neither `meta` nor `now`.
   init(_ segment: Segment, arena: Arena, json: JSONParser, bank: SlotBank?) {
     self.segment = segment
     execution = nil
@@ -147,7 +147,7 @@ public final class EventFrame {
     _ = load(Event(frame[Variables.outer].isAbsent ? .null : frame[Variables.outer], key: key?.value ?? .absent))
   }
 
-  /// What stands for plugins; nil: they run.
+  /// The stubs of plugins; nil: the plugins run.
   package var standIn: (any PluginStandIn)? { execution?.services.plugins }
 
   /// Makes `value` the `outer` of expressions. It must live as long as the evaluation.
@@ -176,7 +176,7 @@ public final class EventFrame {
     return frame.areEqual(a, b)
   }
 
-  /// What expressions see as `meta`: of its members those that are read.
+  /// The variable `meta` of expressions, with the members that are read.
   private struct Meta {
     let source, time, path, offset, key, id: Bool
     /// How many are read.
@@ -213,7 +213,7 @@ public final class EventFrame {
       if read.offset, event.position >= 0 { add("offset", .int(event.position)) }
       if read.key, !event.key.isAbsent { add("key", event.key) }
       if read.id, let id = event.id { add("id", arena.string(id)) }
-      // What the source knows is few, so all of it comes where the rest does not hold all that is read.
+      // The source knows few members, so all of them are added where the other values lack one that is read.
       if count < read.count, fields.is(.map) {
         for entry in fields.entries {
           members[count] = entry

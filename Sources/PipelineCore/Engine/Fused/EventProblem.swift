@@ -99,7 +99,7 @@ extension OperatorNode {
   }
 
   /// Loads the frame with the event, and rejects an event that cannot be read. Neighbouring fused steps load theirs in
-  /// ``FusedSteps``; nobody else fills slots while events flow.
+  /// ``FusedSteps``; no other code fills slots while events flow.
   ///
   /// `seen`: The value that expressions see as the event.
   @inline(__always)

@@ -352,7 +352,7 @@ public class FusedRun: OperatorNode {
       let counters = steps[index].counters
       let given = counters.pointee.given
       let last = step._withUnsafeGuaranteedRef { $0.complete(self) }
-      // What it made and could not send was given up in place of it.
+      // The event that it made and could not send was dropped instead.
       if !(step.takeUnretainedValue() is LateStep) { counters.pointee.made &+= counters.pointee.given &- given }
       if let last {
         counters.pointee.made &+= 1
@@ -570,7 +570,7 @@ public class FusedRun: OperatorNode {
 }
 
 extension FusedRun {
-  /// The node of a run that receives events by itself.
+  /// Makes the node of a standalone fused run.
   static func make(_ plan: FusedRunPlan, _ nodeContext: NodeContext, downstream: Downstream) -> FusedRun {
     plan.leadingCondition == nil
       ? FusedRun(plan, nodeContext, downstream: downstream)

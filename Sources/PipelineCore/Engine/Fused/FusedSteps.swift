@@ -30,12 +30,12 @@ struct FusedSteps: RandomAccessCollection {
   }
 
   private let steps: UnsafeMutableBufferPointer<Step>
-  /// Of the first step; nil: it has none.
+  /// The condition of the first step; nil: it has none.
   private let leading: LeadingCondition?
 
   /// - Parameters:
-  ///   - counters: Of a step, and its place among these steps.
-  ///   - frame: Of a segment; whether it must know the event of its slots.
+  ///   - counters: The counters of a step, by its index among these steps.
+  ///   - frame: The frame of a segment. The flag says whether the frame must know the event of its slots.
   init(
     _ plan: FusedRunPlan, counting counters: (StepID, Int) -> UnsafeMutablePointer<StepCounters>,
     frame: (Segment, Bool) -> EventFrame
@@ -60,7 +60,7 @@ struct FusedSteps: RandomAccessCollection {
     }
   }
 
-  /// What the first step's condition says of an event before any step is called.
+  /// The verdict of the first step's condition on an event, before any step is called.
   @inline(__always)
   func leadingOutcome(_ event: Value) -> LeadingCondition.Outcome { leading?.outcome(event) ?? .undecided }
 
@@ -137,7 +137,7 @@ struct FusedSteps: RandomAccessCollection {
     }
   }
 
-  /// What the step at `index`, which is not pure, says of the event.
+  /// The disposition of the event by the step at `index`, which is not pure.
   @inline(__always)
   func apply(_ event: UnsafeMutablePointer<Event>, at index: Int, _ own: FusedRun.OwnSteps?, _ run: FusedRun)
     -> StepVerdict

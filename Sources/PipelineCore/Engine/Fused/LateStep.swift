@@ -65,11 +65,11 @@ class LateStep: FusedStep, TimerTarget {
   func started() {}
   /// A timer is due, or event time has reached the requested time.
   func timeCame(_ token: Int) {}
-  /// A restored timer was due while the pipeline was down, and what was due is to be left out: in place of `timeCame`.
+  /// Called instead of `timeCame` for a restored timer that came due while the pipeline was down, if its output is to be left out.
   func timeSkipped(_ token: Int, _ late: Lateness) { timeCame(token) }
   /// Frees timers and state. Called once.
   func stopped() {}
-  /// The stream's event time has advanced, for a step that goes by it. The steps of the groups of a stream share a clock, so one of them is told.
+  /// The stream's event time has advanced, for a step that goes by it. The steps of the groups of a stream share a clock, so one of them is notified.
   func advance(to time: Int64) {}
   /// When the first output of those that only wait for their time is due; nil: there is none. When the inputs of several groups end
   /// together, what their steps hold is sent in this order.
@@ -93,7 +93,7 @@ class LateStep: FusedStep, TimerTarget {
 
   final var now: Instant { run.now }
 
-  /// Which step of the plan it runs.
+  /// The step of the plan that it runs.
   final var id: StepID { run.id(at: index) }
 
   /// The frame of its expressions. They see the last loaded event, which may be another one by now.

@@ -1,4 +1,4 @@
-/// What expressions about an answer to a request see as `response`.
+/// The variable `response` of expressions.
 package enum ResponseVariable {
   package static let type = ExpressionType.object([
     ("status", .int), ("headers", .map(.string, .string)), ("body", .dyn), ("page", .int),

@@ -37,8 +37,8 @@ final class ErrorsSignal {
       return NoSubscription.make()
     }
     let subscriber = Subscriber(edge, self, serial ?? execution.nextSubscription())
-    let place = serial == nil ? nil : subscribers.firstIndex { $0.serial > subscriber.serial }
-    subscribers.insert(subscriber, at: place ?? subscribers.count)
+    let next = serial == nil ? nil : subscribers.firstIndex { $0.serial > subscriber.serial }
+    subscribers.insert(subscriber, at: next ?? subscribers.count)
     return subscriber
   }
 

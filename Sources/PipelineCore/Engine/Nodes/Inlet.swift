@@ -87,31 +87,31 @@ final class Inlet: Downstream {
 class MultiInletNode: OperatorNode {
   /// The inlets, oldest first. A dropped inlet leaves a gap: moving the others each time would cost a million moves for
   /// a thousand groups that end one after the other.
-  private var places: [Inlet?] = []
+  private var slots: [Inlet?] = []
   /// The number of inlets.
   private(set) final var inletCount = 0
   /// The inlets, oldest first.
-  final var inlets: [Inlet] { places.compactMap { $0 } }
+  final var inlets: [Inlet] { slots.compactMap { $0 } }
 
   /// Whether the inlet with this number is there and has not ended.
   final func isOpen(_ number: Int) -> Bool {
-    places.contains { inlet in inlet.map { $0.number == number && !$0.hasEnded } ?? false }
+    slots.contains { inlet in inlet.map { $0.number == number && !$0.hasEnded } ?? false }
   }
 
   private func append(_ inlet: Inlet) {
-    inlet.position = places.count
-    places.append(inlet)
+    inlet.position = slots.count
+    slots.append(inlet)
     inletCount += 1
   }
 
   private func remove(_ inlet: Inlet) {
-    guard inlet.position >= 0, inlet.position < places.count, places[inlet.position] === inlet else { return }
-    places[inlet.position] = nil
+    guard inlet.position >= 0, inlet.position < slots.count, slots[inlet.position] === inlet else { return }
+    slots[inlet.position] = nil
     inlet.position = -1
     inletCount -= 1
-    guard places.count > 32, inletCount < places.count / 2 else { return }
-    places.removeAll { $0 == nil }
-    for (position, inlet) in places.enumerated() { inlet?.position = position }
+    guard slots.count > 32, inletCount < slots.count / 2 else { return }
+    slots.removeAll { $0 == nil }
+    for (position, inlet) in slots.enumerated() { inlet?.position = position }
   }
 
   // MARK: Event time
@@ -319,7 +319,7 @@ class MultiInletNode: OperatorNode {
   override func stop() {
     let open = inlets
     for inlet in open { inlet.position = -1 }
-    places = []
+    slots = []
     inletCount = 0
     for inlet in open { inlet.cancel() }
   }

@@ -1,7 +1,7 @@
 /// The watermarks of a node's inputs, and the times of the events for which its inner signals run or which wait for one: the node's own watermark is
 /// the smallest of all of them.
 final class InputMarks {
-  /// By input. An input that does not count is always at its end.
+  /// The watermarks by input. An input that does not count is always at its end.
   private var marks: [Int64]
   /// The times that hold the watermark back.
   private var holds = TimerQueue()

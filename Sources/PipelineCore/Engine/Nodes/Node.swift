@@ -4,7 +4,7 @@ open class Downstream {
   public init() {}
   /// Receives one event. It is valid until the end of the turn.
   open func receive(_ event: Event) {}
-  /// The same while somebody watches edges inside of it, or the time of its steps is taken.
+  /// The same while an observer watches edges inside of it, or the time of its steps is measured.
   func receiveWatched(_ event: Event) { receive(event) }
   /// Whether this receiver and everything downstream accept these events all at once.
   open func accepts(_ batch: Batch) -> Bool { false }
@@ -46,10 +46,10 @@ final class NoSubscription: Subscription {
 /// Ownership: a node holds its upstreams; the downstream holds the node. The link downstream is unowned, and an ended
 /// node is kept to the end of the turn, so no node is freed while control is inside it.
 open class OperatorNode: Downstream, Subscription, TimerTarget, OutputHolder {
-  /// What the node was made with.
+  /// The node context that it was made with.
   public let nodeContext: NodeContext
   private let edge: Edge
-  /// What is counted of the step, over all of its nodes.
+  /// The counters of the step, shared by all of its nodes.
   let counters: UnsafeMutablePointer<StepCounters>
   /// The keys and bytes that this node keeps between events. A node that keeps something counts it here.
   @exclusivity(unchecked) final var keptSize: KeptSize
@@ -92,7 +92,7 @@ open class OperatorNode: Downstream, Subscription, TimerTarget, OutputHolder {
   /// Whether events may come of its timers, or its end. A node whose timers repeat themselves says here when they send nothing, and that
   /// they hold up no stop.
   open var mayGoOn: Bool { true }
-  /// What its timers wait for.
+  /// The condition that its timers wait for besides their time.
   open var timerKind: TimerKind { .step }
   /// Subscribes the inputs; called once, when the node itself is subscribed.
   open func start() { if let input = nodeContext.inputs.first { subscribe(input) } }
@@ -216,10 +216,10 @@ open class OperatorNode: Downstream, Subscription, TimerTarget, OutputHolder {
       Rejection(event, code, message, at: location ?? nodeContext.location), at: nodeContext)
   }
 
-  /// Counts events that the step drops by its meaning.
+  /// Counts events that the step drops as specified.
   package final func countDropped(_ count: Int) { counters.pointee.dropped &+= UInt64(count) }
 
-  /// Counts an event that the step drops by its meaning. `event` is evaluated for few of them.
+  /// Counts an event that the step drops as specified. `event` is evaluated for few of them.
   @inline(__always)
   public final func countDropped(_ event: @autoclosure () -> Event?) {
     counters.pointee.dropped &+= 1
@@ -232,7 +232,7 @@ open class OperatorNode: Downstream, Subscription, TimerTarget, OutputHolder {
     execution.meters.offer(event, .dropped, at: nodeContext.step, reason)
   }
 
-  /// Counts an event that the step held, and whose place a newer one takes.
+  /// Counts an event that the step held and that a newer one replaces.
   @inline(__always)
   package final func countSuperseded(_ event: @autoclosure () -> Event?) {
     counters.pointee.superseded &+= 1
@@ -253,7 +253,7 @@ open class OperatorNode: Downstream, Subscription, TimerTarget, OutputHolder {
 
   /// Counts an event that did not come over an input and was given up.
   package final func countMade() { counters.pointee.made &+= 1 }
-  /// Counts events whose place a newer one takes.
+  /// Counts events that a newer one replaces.
   package final func countSuperseded(_ count: Int) { counters.pointee.superseded &+= UInt64(count) }
 
   /// Counts an attempt that repeats a failed one.
@@ -305,14 +305,14 @@ open class OperatorNode: Downstream, Subscription, TimerTarget, OutputHolder {
   // MARK: Acknowledgement
 
   /// Delays the acknowledgement of this turn's events until ``goOn(with:)``, because a call for them is under way or one of them waits for a
-  /// call. Nil: nobody waits for an acknowledgement.
+  /// call. Nil: no sender waits for an acknowledgement.
   package final func holdAck() -> Ack? {
     let ack = ackToHold
     ack?.hold()
     return ack
   }
 
-  /// What ``holdAck()`` holds: for a node that holds it once for many events.
+  /// The acknowledgement that ``holdAck()`` holds, for a node that holds it once for many events.
   package final var ackToHold: Ack? { if let own = executor.acks.ofCall { own } else { executor.ack } }
 
   /// Ends a hold: its source now waits for what this turn makes of the answer, or of giving up the call. If the pipeline is over, the
@@ -332,7 +332,7 @@ open class OperatorNode: Downstream, Subscription, TimerTarget, OutputHolder {
 
   // MARK: Records
 
-  /// What of it outlives the process.
+  /// The persistence of its state.
   var persistence: Persistence { nodeContext.persistence }
 
   /// Writes the records of this node and of everything upstream.
@@ -402,26 +402,26 @@ open class OperatorNode: Downstream, Subscription, TimerTarget, OutputHolder {
   open func restored() {}
 }
 
-/// What a running node belongs to and may use: its step of the plan, the execution, the scope.
+/// The context of a running node: its step of the plan, the execution, the scope.
 public struct NodeContext {
   package unowned(unsafe) let execution: Execution
   /// The ID of the step in the plan, for counters and messages.
   package let step: StepID
   package let location: SourceLocation?
-  /// What the expressions of this subscription see besides the event.
+  /// The values that the expressions of this subscription see besides the event.
   package let scope: Scope
   /// The plan of the node; nil: a sink.
   unowned(unsafe) let plan: SignalPlan?
-  /// What is counted of the edge over which the node sends; of a sink, nothing.
+  /// The counters of the edge over which the node sends; a sink counts nothing there.
   let edge: UnsafeMutablePointer<EdgeCounters>
-  /// What the step's expressions share.
+  /// The environment shared by the step's expressions.
   package let segment: Segment
   /// The inputs of the step; the first is the chain's.
   package let inputs: [SignalPlan]
 }
 
 extension NodeContext {
-  /// What of the component outlives the process.
+  /// The persistence of the component's state.
   var persistence: Persistence {
     plan?.work?.persistence ?? .nothing
   }
@@ -430,7 +430,7 @@ extension NodeContext {
   var innerPlans: [SignalPlan] { plan?.inner ?? [] }
 }
 
-/// What an inner signal was made for: the values of `outer` and `error`.
+/// The context for which an inner signal was made: the values of `outer` and `error`.
 package final class Scope {
   /// The event for which the innermost enclosing inner signal was made; absent at the top.
   package let outer: OwnedValue?
@@ -478,7 +478,7 @@ package final class Scope {
 
   package static func top() -> Scope { Scope() }
 
-  /// The scope of a cold signal, which sees nothing of the surroundings of a reference to it.
+  /// The scope of a cold signal, which sees nothing of the context of a reference to it.
   func forColdSignal(_ top: Scope) -> Scope { self === top ? top : Scope(reference: reference ?? self) }
 
   /// Whether signals of the two scopes belong to the same inner signal, or to none.

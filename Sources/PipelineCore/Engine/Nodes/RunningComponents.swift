@@ -1,4 +1,4 @@
-// What runs of a component. A plan knows what the component declares.
+// The running side of components; a plan knows only what they declare.
 
 /// A component that starts a signal.
 public protocol SourceComponent: SourceDeclaration {

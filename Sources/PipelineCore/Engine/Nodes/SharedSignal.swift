@@ -163,9 +163,9 @@ final class SharedSignal: Downstream {
     expire()
     var next: UInt64 = 0
     while !subscriber.isClosed, let first = kept.first, next <= lastEvent {
-      let place = next > first.number ? Int(next - first.number) : 0
-      guard place < kept.count else { break }
-      let entry = kept[place]
+      let index = next > first.number ? Int(next - first.number) : 0
+      guard index < kept.count else { break }
+      let entry = kept[index]
       next = entry.number + 1
       entry.event.keep(in: execution.executor.arena)
       subscriber.edge.pass(entry.event.event)
@@ -226,8 +226,8 @@ final class SharedSignal: Downstream {
       execution.whenWired { [self] in catchUp(subscriber) }
       if ending != nil { return subscriber }
     }
-    let place = serial == nil ? nil : subscribers.firstIndex { $0.serial > subscriber.serial }
-    subscribers.insert(subscriber, at: place ?? subscribers.count)
+    let index = serial == nil ? nil : subscribers.firstIndex { $0.serial > subscriber.serial }
+    subscribers.insert(subscriber, at: index ?? subscribers.count)
     if !subscriber.isClosed, subscribers.count == 1, connection == nil { connect() }
     if mark != EventTime.unknown { execution.whenWired { [self] in catchUp(subscriber, on: mark) } }
     return subscriber

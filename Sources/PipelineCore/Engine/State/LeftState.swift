@@ -14,7 +14,7 @@ package struct LeftState: Sendable {
   /// How many events no sender sends again and only `estates` have.
   package var unsaved: Int { estates.values.reduce(0) { $0 + $1.unsaved } }
 
-  /// No execution goes on from it.
+  /// No execution continues from it.
   package func discard() { for estate in estates.values { estate.discard() } }
 }
 
@@ -26,7 +26,7 @@ package protocol SinkEstate: AnyObject, Sendable {
   func discard()
 }
 
-/// Names the settings of a step, within one process: two steps with the same have the same parameters, values inserted into them and plugins.
+/// Identifies the settings of a step within one process: two steps with the same identity have the same parameters, inserted values and plugins.
 package struct StepSettingsID: Sendable, Equatable {
   private let fingerprint: UInt64
   private let values: Int

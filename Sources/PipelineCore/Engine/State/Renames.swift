@@ -1,8 +1,8 @@
-/// What a saved state has under other names than the plan.
+/// The parts that a saved state has under other names than the plan.
 struct Renames {
-  /// Those that apply: the state has the former name and not the new one.
+  /// The renames that apply: the state has the former name and not the new one.
   let all: [FormerName]
-  /// The state has neither name.
+  /// The renames of which the state has neither name.
   let unknown: [FormerName]
   /// New names by the former ones.
   private let signals: [String: String]

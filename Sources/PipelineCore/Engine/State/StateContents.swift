@@ -51,7 +51,7 @@ struct StateContents {
 
   /// The same state without the records of the entry, so that its step starts empty.
   ///
-  /// Its records in the root section are left out. Those in inner signals stay until the next saving, and belong to nobody: the table has
+  /// Its records in the root section are left out. Those in inner signals stay until the next saving, without an owner: the table has
   /// no name for them.
   func removing(_ entry: Int, from bytes: [UInt8], _ context: StateReader.Context) -> [UInt8] {
     let writing = StateWriter.Context(context.executor, StateTable.Builder(), .taken)

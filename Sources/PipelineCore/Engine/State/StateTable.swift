@@ -16,11 +16,11 @@ import CDigest
 /// zigzag-coded. A reader skips unknown records.
 enum StateTable {
   static let magic = Array("rxds".utf8)
-  /// What a state says of its form, before all else.
+  /// The header of a saved state.
   struct Format: Equatable {
     /// Origins have identities.
     var hasIdentities: Bool
-    /// The checksum is XXH3, otherwise FNV-1a, as states had it that are only read.
+    /// The checksum is XXH3; older formats, which are only read, have FNV-1a.
     var isXXH3 = true
 
     private static let bytes: [(byte: UInt8, format: Format)] = [
@@ -78,7 +78,7 @@ enum StateTable {
 
     convenience init(_ plan: Plan) { self.init(plan.steps) }
 
-    /// Without steps: for values that belong to none.
+    /// Makes a table without steps, for values that belong to none.
     init(_ steps: [StepPlan] = []) {
       self.steps = steps
       firsts = [Int](repeating: -1, count: steps.count)

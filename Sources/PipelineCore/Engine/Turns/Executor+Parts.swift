@@ -69,7 +69,7 @@ struct DeferredSteps {
   var isLonger = false
 }
 
-/// The sources that are told when the wall clock is set.
+/// The sources that are notified when the wall clock is set.
 struct ClockWatchers {
   private var waiting: [Weak<RunningSource>] = []
   /// When there are more, the freed ones are removed.
@@ -85,6 +85,6 @@ struct ClockWatchers {
     waiting.append(Weak(source))
   }
 
-  /// Forgets those that are freed.
+  /// Removes the sources that were freed.
   mutating func sweep() { waiting.removeAll { $0.object == nil } }
 }

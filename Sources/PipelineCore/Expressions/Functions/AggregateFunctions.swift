@@ -106,10 +106,10 @@ extension FunctionRegistry {
     }
     guard !numbers.isEmpty else { return context.failure(.invalidArgument, .absent, "the list is empty") }
     numbers.sort()
-    let place = share / 100 * Double(numbers.count - 1)
-    let low = Int(place)
+    let rank = share / 100 * Double(numbers.count - 1)
+    let low = Int(rank)
     guard low + 1 < numbers.count else { return .double(numbers[numbers.count - 1]) }
-    let part = place - Double(low)
+    let part = rank - Double(low)
     return .double(part == 0 ? numbers[low] : numbers[low] + (numbers[low + 1] - numbers[low]) * part)
   }
 }

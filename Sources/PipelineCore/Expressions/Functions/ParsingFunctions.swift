@@ -122,7 +122,7 @@ extension FunctionRegistry {
     if text.first == UInt8(ascii: "?") { text = text.dropFirst() }
     var keys: [Value] = []
     var values: [[Value]] = []
-    var places: [[UInt8]: Int] = [:]
+    var indexes: [[UInt8]: Int] = [:]
     var count = 0
     for piece in text.split(separator: UInt8(ascii: "&"), omittingEmptySubsequences: true) {
       count += 1
@@ -133,10 +133,10 @@ extension FunctionRegistry {
         UnsafeRawBufferPointer(rebasing: piece[min(equals + 1, piece.endIndex)...]), plusIsSpace: true)
       guard key.withUnsafeBytes({ CodePoints.areValid($0) }), value.withUnsafeBytes({ CodePoints.areValid($0) })
       else { return context.failure(.invalidArgument, .absent, "the bytes are not valid UTF-8") }
-      if let place = places[key] {
-        values[place].append(context.string(value))
+      if let known = indexes[key] {
+        values[known].append(context.string(value))
       } else {
-        places[key] = keys.count
+        indexes[key] = keys.count
         keys.append(context.string(key))
         values.append([context.string(value)])
       }

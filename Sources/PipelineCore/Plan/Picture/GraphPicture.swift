@@ -82,7 +82,7 @@ package struct GraphPicture: Sendable {
     /// The indices of its group and of the enclosing box.
     package var group: Int
     package var parent: Int?
-    /// The right end of the place for a count, on the base line of the keyword.
+    /// The right end of the space for a count, on the base line of the keyword.
     package var countX: Double
     package var location: SourceLocation
   }
@@ -121,7 +121,7 @@ package struct GraphPicture: Sendable {
     package var isBackward: Bool
     /// How many edges of the plan it represents.
     package var count: Int
-    /// The place for a rate, and whether the text is left of that point.
+    /// The point at which a rate is drawn, and whether the text is left of it.
     package var labelX: Double
     package var labelY: Double
     package var labelEndsThere: Bool

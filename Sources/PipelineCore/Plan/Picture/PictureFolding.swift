@@ -137,7 +137,7 @@ extension PictureOutline {
     return result
   }
 
-  /// The lines of the settings of folded boxes: where they differ, what all begin with.
+  /// The lines of the settings of folded boxes; where lines differ, their common beginning.
   private static func common(_ all: [[String]]) -> [String] {
     let first = all[0]
     return first.indices.map { at in

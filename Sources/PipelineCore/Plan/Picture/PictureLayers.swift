@@ -9,7 +9,7 @@ struct PictureLayers {
     var toOffset = 0.0
   }
 
-  /// Something with a place in a column: a node, or an arc on its way through the column.
+  /// An item of a column: a node, or an arc that passes through the column.
   private struct Item {
     var height: Double
     /// The arc on its way; nil: a node.

@@ -22,7 +22,7 @@ struct PictureOutline {
     var parent: Int?
     var children: [Int] = []
     var location: SourceLocation
-    /// ``location`` for people.
+    /// ``location`` as text.
     var place = ""
   }
 
@@ -75,7 +75,7 @@ struct PictureOutline {
     var links: [Link] = []
     /// The box of each step, or the replacement of a step that no file names.
     private var anchors: [Int: Anchor] = [:]
-    /// The origins of a named signal's events, in the order of the plan; nil: it has no place in the picture.
+    /// The origins of a named signal's events, in the order of the plan; nil: it is not in the picture.
     private var outputs: [Anchor?] = []
     /// The box whose events are those of the group.
     private var lastBoxes: [Int: Int] = [:]

@@ -31,11 +31,11 @@ final class TapObserver: EdgeObserver, @unchecked Sendable {
   private static let mostEncoded = 64 << 10
 
   /// The number of the edge in the session, and the most events a second that are shown of it.
-  private let place: Int
+  private let edgeIndex: Int
   private let share: Int
 
-  init(_ session: TapSession, _ execution: Execution, _ edge: EdgeID, place: Int, share: Int) {
-    self.place = place
+  init(_ session: TapSession, _ execution: Execution, _ edge: EdgeID, edgeIndex: Int, share: Int) {
+    self.edgeIndex = edgeIndex
     self.share = share
     self.session = session
     self.execution = execution
@@ -69,7 +69,7 @@ final class TapObserver: EdgeObserver, @unchecked Sendable {
   override func receive(_ event: Event) {
     let verdict =
       known.take() ?? condition?.verdict(on: event, at: executor._withUnsafeGuaranteedRef(\.wallTime)) ?? .fulfilled
-    guard session.admits(at: execution.executor.now, verdict, place: place, share: share) else {
+    guard session.admits(at: execution.executor.now, verdict, edgeIndex: edgeIndex, share: share) else {
       undecided.append(nil)
       return
     }
@@ -92,13 +92,13 @@ final class TapObserver: EdgeObserver, @unchecked Sendable {
     // Of equal events a step keeps the newest.
     guard let index = kept.lastIndex(where: { $0.position == now.position && $0.digest == now.digest }) else { return }
     let since = kept.remove(at: index).nanoseconds
-    guard session.admitsChange(at: execution.executor.now, place: place, share: share) else { return }
+    guard session.admitsChange(at: execution.executor.now, edgeIndex: edgeIndex, share: share) else { return }
     session.send(now.line + Array("\"verdict\": \"\(Verdict.superseded.rawValue)\", \"since\": \(since)}\n".utf8))
   }
 
   // A condition may look for one event among millions, so it looks at all of them.
   override var isSated: Bool {
-    condition == nil && session.isSated(at: execution.executor.now, place: place, share: share)
+    condition == nil && session.isSated(at: execution.executor.now, edgeIndex: edgeIndex, share: share)
   }
   /// An event for which the condition fails is counted by itself.
   override func wants(_ event: Event) -> Bool {

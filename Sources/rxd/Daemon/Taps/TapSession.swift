@@ -77,8 +77,8 @@ final class TapSession: Sendable {
     var isOver = false
 
     /// Whether one more event of the edge may be shown.
-    mutating func isOpen(_ place: Int, _ share: Int, at now: Instant) -> Bool {
-      allowances[place, default: Allowance(share, at: now)].isOpen(share, at: now)
+    mutating func isOpen(_ edgeIndex: Int, _ share: Int, at now: Instant) -> Bool {
+      allowances[edgeIndex, default: Allowance(share, at: now)].isOpen(share, at: now)
     }
   }
   /// Events that passed, and those for which the condition failed. Most events of a tap with a condition only count here.
@@ -105,7 +105,7 @@ final class TapSession: Sendable {
     guard !edges.isEmpty, state.withLock({ !$0.isOver }) else { return }
     send(Self.line([("pipeline", .string(plan.name)), ("edges", .array(edges.map { plan.description(of: $0) }))]))
     let share = max(1, Self.mostEvents / edges.count)
-    let new = edges.enumerated().map { TapObserver(self, execution, $1, place: $0, share: share) }
+    let new = edges.enumerated().map { TapObserver(self, execution, $1, edgeIndex: $0, share: share) }
     for observer in new { execution.attach(observer, to: observer.edge) }
     observers.withLock { $0[ObjectIdentifier(execution)] = new }
   }
@@ -120,7 +120,7 @@ final class TapSession: Sendable {
 
   /// An event passes an edge: whether its line is wanted. `place`: which of the session's edges it is; `share`: how many events a second are shown
   /// of it.
-  func admits(at now: Instant, _ verdict: ConditionVerdict, place: Int, share: Int) -> Bool {
+  func admits(at now: Instant, _ verdict: ConditionVerdict, edgeIndex: Int, share: Int) -> Bool {
     seen.wrappingAdd(1, ordering: .relaxed)
     switch verdict {
     case .fulfilled: break
@@ -134,27 +134,27 @@ final class TapSession: Sendable {
       state.sampled += 1
       guard state.sampled >= request.sample else { return false }
       state.sampled = 0
-      guard state.isOpen(place, share, at: now) else {
+      guard state.isOpen(edgeIndex, share, at: now) else {
         state.missed &+= 1
         return false
       }
-      state.allowances[place]?.take()
+      state.allowances[edgeIndex]?.take()
       return true
     }
   }
 
   /// The verdict of a shown event is known: whether its second line is wanted.
-  func admitsChange(at now: Instant, place: Int, share: Int) -> Bool {
+  func admitsChange(at now: Instant, edgeIndex: Int, share: Int) -> Bool {
     state.withLock { state in
-      guard !state.isOver, state.isOpen(place, share, at: now) else { return false }
-      state.allowances[place]?.take()
+      guard !state.isOver, state.isOpen(edgeIndex, share, at: now) else { return false }
+      state.allowances[edgeIndex]?.take()
       return true
     }
   }
 
   /// Whether no further event is shown for the moment.
-  func isSated(at now: Instant, place: Int, share: Int) -> Bool {
-    state.withLock { $0.isOver || !$0.isOpen(place, share, at: now) }
+  func isSated(at now: Instant, edgeIndex: Int, share: Int) -> Bool {
+    state.withLock { $0.isOver || !$0.isOpen(edgeIndex, share, at: now) }
   }
 
   /// Events have passed unseen.
@@ -233,7 +233,7 @@ extension Plan {
   /// An edge for readers of taps.
   fileprivate func description(of edge: EdgeID) -> JSONText {
     let edge = edges[edge.number]
-    let place: SourceLocation? =
+    let location: SourceLocation? =
       switch (edge.to, edge.from) {
       case (.step(let step), _): steps[step.number].location
       case (.named(let index), _): named[index].location
@@ -242,7 +242,7 @@ extension Plan {
       }
     return .object([
       ("from", .string(id(of: edge.from))), ("to", .string(id(of: edge.to))),
-      ("at", place.map { .string("\($0)") } ?? .null),
+      ("at", location.map { .string("\($0)") } ?? .null),
     ])
   }
 }

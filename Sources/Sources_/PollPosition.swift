@@ -1,7 +1,7 @@
 import PipelineCore
 
 /// The position of a source that polls: the values that determine its next call. It is part of the source's state.
-struct PollPlace: Sendable, Equatable {
+struct PollPosition: Sendable, Equatable {
   /// The page after the one that was read last.
   enum Page: Sendable, Equatable {
     case url(String)
@@ -69,7 +69,7 @@ struct PollPlace: Sendable, Equatable {
   }
 }
 
-extension PollPlace: StateValue {
+extension PollPosition: StateValue {
   func save(to state: inout StateWriter) {
     state.write(cursor)
     state.write(newCursor)
@@ -133,7 +133,7 @@ extension PollPlace: StateValue {
   }
 }
 
-extension PollPlace.Validators: StateValue {
+extension PollPosition.Validators: StateValue {
   func save(to state: inout StateWriter) {
     state.write(address)
     state.write(etag)

@@ -1,0 +1,169 @@
+import Foundation
+import PipelineCore
+import PipelineHost
+import Synchronization
+import Testing
+import Transport
+
+/// An input of a source with records that are numbered from 0 on, to which a test adds some.
+final class SourceInput {
+  /// How many records a scripted server has.
+  final class Records {
+    var count = 0
+  }
+
+  /// A scripted server that the source asks.
+  struct Server {
+    let answer: (ScriptedHTTP.Exchange) -> ScriptedHTTP.Answer
+    init(_ answer: @escaping (ScriptedHTTP.Exchange) -> ScriptedHTTP.Answer) { self.answer = answer }
+  }
+
+  /// The statuses with which a server has answered, by record. Written by threads.
+  final class Answers: Sendable {
+    private let statuses = Mutex<[Int: Int]>([:])
+    var all: [Int: Int] { statuses.withLock { $0 } }
+    func add(_ numbers: Range<Int>, _ status: Int) {
+      statuses.withLock { all in for number in numbers { all[number] = status } }
+    }
+  }
+
+  /// The source as YAML.
+  let source: String
+  /// Steps that make records of its events, and the expression that makes the number of a record.
+  private let chain: String
+  private let number: String
+  /// How many records are there from the start on; none can be added then.
+  let made: Int
+  /// The answers to its senders, if it has senders that wait.
+  let answers: Answers?
+  private let server: Server?
+  private let usesCurl: Bool
+  private let keeps: [AnyObject]
+  private let adding: (Range<Int>, RealPipeline) throws -> Void
+  /// The records that there are.
+  private(set) var count = 0
+
+  init(
+    _ source: String, number: String = "int(event)", made: Int = 0, answers: Answers? = nil,
+    server: Server? = nil, chain: String = "", usesCurl: Bool = false,
+    keeps: [AnyObject] = [], adding: @escaping (Range<Int>, RealPipeline) throws -> Void = { _, _ in }
+  ) {
+    self.source = source
+    self.number = number
+    self.made = made
+    self.answers = answers
+    self.server = server
+    self.chain = chain
+    self.usesCurl = usesCurl
+    self.keeps = keeps
+    self.adding = adding
+    count = made
+  }
+
+  /// Adds as many records, all at once, while a pipeline reads the input.
+  func add(_ more: Int, to pipeline: RealPipeline) throws {
+    guard made == 0 else { return }
+    try adding(count..<(count + more), pipeline)
+    count += more
+  }
+
+  var yaml: String {
+    """
+    name: t
+    sources: { in: { \(source) } }
+    sinks: { out: { from: in, chain: [ \(chain.isEmpty ? "" : chain + ", "){ map: "\(number)" } ], discard: {} } }
+    """
+  }
+
+  /// A pipeline that reads the input into `sink`, one event a turn.
+  func pipeline(
+    into sink: GatedSink, restoring state: [UInt8]? = nil, before: @escaping (Execution) -> Void = { _ in }
+  ) throws -> RealPipeline {
+    let scripted = ScriptedHTTP()
+    if let server { scripted.script = { _, exchange in server.answer(exchange) } }
+    let pipeline = try RealPipeline(yaml, http: usesCurl ? CurlClient() : scripted, restoring: state) { execution in
+      execution.replacements.sinks = { _ in sink }
+      execution.executor.limits.events = 1
+      let executor = execution.executor
+      scripted.later = { executor.post($0) }
+      before(execution)
+    }
+    #expect(pipeline.execution.refusals.isEmpty, "\(source)")
+    return pipeline
+  }
+}
+
+/// Much more input than a source may hold in memory, and how it comes.
+struct SourceFlood {
+  /// What the process may hold in memory.
+  static let limit = 1 << 20
+  static let line = String(repeating: "x", count: 999) + "\n"
+  static let text = String(repeating: line, count: 8000)
+  /// The most of a source that reads the whole flood as one answer.
+  static var most: Int { text.utf8.count + limit / 4 }
+
+  /// The source as YAML.
+  var source: String
+  /// It requests its input itself, which it does not while the input is paused: its memory shows between the turns of one answer.
+  var asks = false
+  /// The most that may count.
+  var most: Int
+  /// Kept until the end.
+  var keeps: [AnyObject]
+  /// Sends the flood, before the start or while the input is paused. Threads end with the source.
+  var feed: (RealPipeline) throws -> Void
+
+  init(
+    _ source: String, asks: Bool = false, most: Int = Self.limit / 4, keeps: [AnyObject] = [],
+    feed: @escaping (RealPipeline) throws -> Void = { _ in }
+  ) {
+    self.source = source
+    self.asks = asks
+    self.most = most
+    self.keeps = keeps
+    self.feed = feed
+  }
+
+  /// Clients that connect and send the bytes.
+  static func listening(_ source: String, _ bytes: String, clients: Int = 1, most: Int = Self.limit / 4) -> Self {
+    Self(source, most: most) { pipeline in
+      let port = try #require(pipeline.port())
+      for _ in 0..<clients {
+        nonisolated(unsafe) let client = try #require(SocketClient(port: port))
+        try thread {
+          client.send(bytes)
+          // Open until the source ends it.
+          _ = client.receiveAll(within: 120_000)
+        }
+      }
+    }
+  }
+
+  static func datagrams(_ source: String, _ datagram: String) -> Self {
+    Self(source) { pipeline in
+      let port = try #require(pipeline.port())
+      let client = try #require(SocketClient(port: port, isDatagram: true))
+      for _ in 0..<300 { client.send(datagram) }
+    }
+  }
+
+  static func thread(_ body: @escaping @Sendable () -> Void) throws { _ = try OwnThread("test feed", body) }
+}
+
+/// Standard input of the process, to which a test writes. Only one at a time.
+final class StandardInputPipe {
+  private let pipe = Pipe()
+  private let former: Int32
+
+  init() throws {
+    former = fcntl(0, F_DUPFD_CLOEXEC, 3)
+    try #require(dup2(pipe.fileHandleForReading.fileDescriptor, 0) == 0)
+  }
+
+  deinit {
+    dup2(former, 0)
+    close(former)
+  }
+
+  func write(_ text: String) throws { try pipe.fileHandleForWriting.write(contentsOf: Data(text.utf8)) }
+}
