@@ -97,19 +97,17 @@ extension Aggregate {
 
     override func save(_ state: inout StateWriter) {
       figures.save(&state)
-      state.write(sent != nil)
-      if let sent { state.write(sent) }
+      state.write(sent)
       state.write(hasChanged)
-      state.write(sentAt != nil)
-      if let sentAt { state.write(sentAt) }
+      state.write(sentAt)
       state.write(timer)
     }
 
     override func restore(_ state: inout StateReader) throws(StateFault) {
       try figures.restore(&state)
-      if try state.read(Bool.self) { sent = try state.read() }
+      sent = try state.read()
       hasChanged = try state.read()
-      if try state.read(Bool.self) { sentAt = try state.read() }
+      sentAt = try state.read()
       timer = try state.read()
       countKept()
     }

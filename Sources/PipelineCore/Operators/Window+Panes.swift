@@ -556,8 +556,7 @@ extension Window {
         state.write(pane.start &+ pane.wall)
         state.write(pane.isClosed)
         state.write(pane.due)
-        state.write(pane.sentAt != nil)
-        if let sentAt = pane.sentAt { state.write(sentAt) }
+        state.write(pane.sentAt)
         state.write(each: pane.rows) { state, row in
           write(row.start, &state)
           state.write(row.value)
@@ -588,7 +587,7 @@ extension Window {
         guard panes.last.map({ $0.closing <= closing }) ?? true else { throw StateFault("windows are not in order") }
         pane.isClosed = try state.read()
         pane.due = try state.read()
-        if try state.read(Bool.self) { pane.sentAt = try state.read() }
+        pane.sentAt = try state.read()
         for _ in 0..<(try state.count()) {
           pane.rows.append(Row(start: try readTime(&state), value: try state.read()))
         }

@@ -420,7 +420,7 @@ import Testing
 
   private static func complaints(_ chain: String) -> [String] {
     let result = FrontEnd(PipelineRun.catalogue).compile(pipeline(chain), name: "t.yaml")
-    return result.diagnostics.all.map { "\($0.code.name) \($0.message)" }
+    return result.diagnostics.map { "\($0.code.name) \($0.message)" }
   }
 
   @Test func stepsThatWouldMistakeChangesAreFound() {
