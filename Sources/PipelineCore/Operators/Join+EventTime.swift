@@ -284,10 +284,10 @@ extension Join {
     private func closeForNow() {
       var open: [(due: Int64, side: Side, entry: TimedEvents.Entry)] = []
       for side in [left, right] where side.sendsUnmatched && opposite(side).isIdle && (side.isIdle || side.isOver) {
-        for entry in side.events.removeUnmatched() {
-          forget(entry.key)
-          open.append((entry.time &+ side.after, side, entry))
-        }
+        let entries = side.events.removeUnmatched()
+        // A key is forgotten only once, however many events had it.
+        for key in Set(entries.map(\.key)) { forget(key) }
+        open += entries.map { (due: $0.time &+ side.after, side: side, entry: $0) }
       }
       // The sort is stable: of one side they are in the order of their times.
       for (_, side, entry) in open.sorted(by: { ($0.due, $0.side.place) < ($1.due, $1.side.place) }) {

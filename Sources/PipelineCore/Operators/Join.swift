@@ -59,10 +59,11 @@ struct Join: OperatorComponent, TimedOperator {
         guard let sides = Sides.decode(node, &context) else { return nil }
         (bounds.before, bounds.after) = (sides.before, sides.after)
       }
-      let range = 1...longest
-      guard range.contains(max(bounds.before, bounds.after).nanoseconds) else {
-        let bound = TimeSpan(nanoseconds: longest)
-        context.badValue(node, "'within' of 'join' must be longer than 0, and at most \(bound)")
+      guard (1...longest).contains(max(bounds.before, bounds.after).nanoseconds) else {
+        // A mapping with other keys has been reported.
+        if node.entries == nil || node.entries?.isEmpty == true || node["before"] != nil || node["after"] != nil {
+          context.badValue(node, "'within' of 'join' must be longer than 0, and at most 36 years")
+        }
         return nil
       }
       return bounds
