@@ -221,7 +221,7 @@ import Testing
       ])
     #expect(
       try run("emit: { update: 5ms, pairs: true }") == [
-        #"0ms ["early","+",1]"#, #"5ms ["early","-",1]"#, #"5ms ["early","+",2]"#,
+        #"0s ["early","+",1]"#, #"5ms ["early","-",1]"#, #"5ms ["early","+",2]"#,
         // The third event came 3 ms after what was sent last, so that its window closes before it is sent.
         #"9ms ["early","+",1]"#, #"9ms ["on-time","-",2]"#, #"9ms ["on-time","+",3]"#,
         #"13ms ["early","+",1]"#,
@@ -240,7 +240,7 @@ import Testing
       sources: ["a": Self.source(items)], options: Self.cutting(isCut))
     #expect(
       Self.said(run) == [
-        #"0ms ["early","+",[3]]"#, #"1ms ["early","-",[3]]"#, #"1ms ["early","+",[1,3]]"#, #"2ms ["early","+",[15]]"#,
+        #"0s ["early","+",[3]]"#, #"1ms ["early","-",[3]]"#, #"1ms ["early","+",[1,3]]"#, #"2ms ["early","+",[15]]"#,
         #"3ms ["late","-",[1,3]]"#, #"3ms ["late","+",[1,2,3]]"#, "4ms the completion",
       ])
   }
@@ -410,7 +410,7 @@ import Testing
       sources: ["a": Self.source(items)], options: Self.cutting(isCut))
     #expect(
       run.out.entries.map { "\($0.at) \($0.moment)" } == [
-        #"0ms ["early","+",1]"#, #"1ms ["early","+",2]"#, #"20ms ["early","+",3]"#, "21ms the completion",
+        #"0s ["early","+",1]"#, #"1ms ["early","+",2]"#, #"20ms ["early","+",3]"#, "21ms the completion",
       ])
     #expect(run.deadLetters.count == 1)
     #expect(run.deadLetters.first?.contains("maxKeys") == true)
