@@ -381,7 +381,7 @@ import Testing
   @Test func theFirstOfSumsThatChange() throws {
     let yaml = Self.pipeline(
       """
-      { groupBy: { key: event.t % 7, chain: [ { aggregate: { figures: { g: meta.key, s: sum(event.k == 0 ? -event.n : event.n) }, emit: { update: 0s, pairs: true } } } ] } },
+      { groupBy: { key: event.t % 7, chain: [ { aggregate: { figures: { g: meta.key, s: 'sum(event.k == 0 ? -event.n : event.n)' }, emit: { update: 0s, pairs: true } } } ] } },
       { topN: { by: event.s, count: 2 } }
       """)
     for seed in 0..<12 {
