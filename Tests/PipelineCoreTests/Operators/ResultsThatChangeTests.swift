@@ -119,9 +119,14 @@ import Testing
       let source = Self.source(Self.random(seed))
       let wanted = try PipelineRun(yaml(""), sources: ["a": source])
       let got = try PipelineRun(yaml(", emit: close"), sources: ["a": source])
-      #expect(Self.said(got) == Self.said(wanted), "seed \(seed)")
+      // Sessions of several groups that end in one instant by the clock have no order among them.
+      if form.contains("gap"), form.contains("clock") {
+        #expect(Self.said(got).sorted() == Self.said(wanted).sorted(), "seed \(seed)")
+      } else {
+        #expect(Self.said(got) == Self.said(wanted), "seed \(seed)")
+      }
       let cut = try PipelineRun(yaml(", emit: close"), sources: ["a": source], options: Self.cutting())
-      #expect(Self.said(cut) == Self.said(wanted), "restored, seed \(seed)")
+      #expect(Self.said(cut) == Self.said(got), "restored, seed \(seed)")
       #expect(cut.refusals.isEmpty)
     }
   }
