@@ -2,7 +2,7 @@ import PipelineCore
 import Transport
 
 /// `file`: appends to a file, or replaces it.
-package struct FileSink: SinkComponent {
+package struct FileSink: StreamSinkComponent {
   enum Mode: String, ChoiceParameter {
     case append, replace
     var help: String {
@@ -199,17 +199,23 @@ package struct FileSink: SinkComponent {
   // Whatever `sync` says: see `Execution.Settings.acknowledgesOnDisk`.
   package var confirmation: SinkConfirmation { .disk }
 
+  private var writerSync: FileWriter.Sync {
+    switch sync {
+    case .never: .never
+    case .batch: .batch
+    case .interval: .interval(syncInterval)
+    }
+  }
+
+  var streamTarget: StreamTarget? {
+    hasManyFiles || mode == .replace
+      ? nil : StreamTarget(target: .append(path: path.literal.text), sync: writerSync)
+  }
+
   package func makeSink(_ nodeContext: NodeContext) -> RunningSink {
-    let sync: FileWriter.Sync =
-      switch sync {
-      case .never: .never
-      case .batch: .batch
-      case .interval: .interval(syncInterval)
-      }
-    if hasManyFiles { return TemplatedFileSink(nodeContext, self, sync) }
+    if hasManyFiles { return TemplatedFileSink(nodeContext, self, writerSync) }
     var options = FileWriter.Options()
-    options.sync = sync
-    let text = path.literal.text
-    return StreamSink(nodeContext, encode, mode == .append ? .append(path: text) : .replace(path: text), options)
+    options.sync = writerSync
+    return StreamSink(nodeContext, encode, streamTarget?.target ?? .replace(path: path.literal.text), options)
   }
 }

@@ -294,7 +294,7 @@ final class MessageConnector: StreamConnector {
 
   // MARK: The end
 
-  func goOn(with former: any StreamConnector) -> Bool {
+  func goOn(with former: any LastingConnector) -> Bool {
     guard let former = former as? MessageConnector, let sender = former.sender else { return false }
     former.sender = nil
     (self.sender, notices) = (sender, former.notices)

@@ -3,7 +3,7 @@ import PipelineCore
 import Transport
 
 /// `stderr`: standard error.
-package struct Stderr: SinkComponent {
+package struct Stderr: StreamSinkComponent {
   package var encode = EncodeParameter(.json)
 
   package init() {}
@@ -34,6 +34,8 @@ package struct Stderr: SinkComponent {
     encode.options.escapeControls = isatty(2) == 1
     return encode
   }
+
+  var streamTarget: StreamTarget? { StreamTarget(target: .descriptor(.standardError), sync: .never) }
 
   package func makeSink(_ nodeContext: NodeContext) -> RunningSink {
     StreamSink(nodeContext, streamEncoding ?? encode, .descriptor(.standardError))

@@ -3,7 +3,7 @@ import PipelineCore
 import Transport
 
 /// `stdout`: standard output.
-package struct Stdout: SinkComponent {
+package struct Stdout: StreamSinkComponent {
   package var encode = EncodeParameter(.json)
 
   package init() {}
@@ -43,6 +43,8 @@ package struct Stdout: SinkComponent {
     encode.options.escapeControls = isatty(1) == 1
     return encode
   }
+
+  var streamTarget: StreamTarget? { StreamTarget(target: .descriptor(.standardOutput), sync: .never) }
 
   package func makeSink(_ nodeContext: NodeContext) -> RunningSink {
     StreamSink(nodeContext, streamEncoding ?? encode, .descriptor(.standardOutput))

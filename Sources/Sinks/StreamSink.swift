@@ -7,9 +7,19 @@ import Transport
 class StreamSink: RunningSink {
   private let encode: EncodeParameter
   private let encoder: any EventEncoder
-  private let target: FileWriter.Target
+  let target: FileWriter.Target
+  /// As the file says.
+  private let sync: FileWriter.Sync
   private var options: FileWriter.Options
-  private var writer: FileWriter?
+  var writer: FileWriter?
+  /// What the writer has of a target that may wait for a reader: it goes to the next version in a reload.
+  var blocks = OpenBlocks()
+  /// There is no writer before what the version before has left is taken over.
+  var awaitsEstate = false
+  /// The input has ended before that.
+  private var isFinishing = false
+  /// The next version gets the writer.
+  var isHandingOver = false
   // Touched in turns only, which never overlap.
   @exclusivity(unchecked) private var buffer = OutputBuffer(capacity: 64 << 10) {
     didSet { current = .passUnretained(buffer) }
@@ -18,21 +28,17 @@ class StreamSink: RunningSink {
   @exclusivity(unchecked) private var current: Unmanaged<OutputBuffer>
   private let spare = SpareBuffers()
   /// The receipts of the events in `buffer`.
-  private var receipts: [Receipt] = []
+  private(set) var receipts: [Receipt] = []
   /// How many events are in `buffer`; of these, how many are on receipts.
   @exclusivity(unchecked) private var buffered = 0
   private var receipted = 0
   private var receiptedBytes = 0
-  /// How many events have been handed to the writer; of these, how many have been counted as delivered.
-  private var handedOver = 0
-  private var counted = 0
-  private var countedBytes = 0
-  private let delivery = Delivery()
+  var counts = Counts()
   /// The memory of the encoder before the first event of this execution.
   private var encoderMemory: [String] = []
   /// Whether it has been reported that others write to the file, so that its place cannot be saved.
   private var hasReportedSharing = false
-  @exclusivity(unchecked) private var isOver = false
+  @exclusivity(unchecked) private(set) var isOver = false
   /// Why the last write failed, found while the sink was finishing.
   private var lastFailure: PosixError?
   /// The reader has gone away, so nothing is lost.
@@ -57,27 +63,38 @@ class StreamSink: RunningSink {
     encoder = encode.makeEncoder()
     self.target = target
     self.options = options
+    sync = options.sync
     if case .replace = target { replaces = true } else { replaces = false }
     current = .passUnretained(buffer)
     super.init(nodeContext)
   }
 
   override func open() {
-    let label = execution.plan.steps[nodeContext.step.number].label
-    let services = execution.services
+    if execution.estate(of: nodeContext.step) is WriterEstate {
+      awaitsEstate = true
+      execution.whenTakenOver { [self] in takeEstate() }
+    } else {
+      openTarget()
+    }
+  }
+
+  func openTarget() {
     if execution.settings.acknowledgesOnDisk { options.sync = options.sync.acknowledging }
+    blocks.lead(to: self)
     do throws(PosixError) {
-      let trouble = trouble
-      let writer = try FileWriter(target, options: options) { error in
-        guard let error else { return trouble.ends() }
-        trouble.begins(error.message)
-        services.log(.error, label, "\(error.message); waiting until it can be written")
-      }
+      let blocks = blocks
+      let writer = try FileWriter(target, options: options) { blocks.waits(because: $0) }
       self.writer = writer
       goOn(writer)
     } catch {
       fail(because: SignalFailure(.sink, error.message, at: nodeContext.location))
     }
+  }
+
+  /// There is a writer again: what came meanwhile goes to it at the end of the turn.
+  func tookEstate() {
+    awaitsEstate = false
+    if isFinishing { finish() }
   }
 
   override func dryRun() {
@@ -113,15 +130,17 @@ class StreamSink: RunningSink {
 
   override func receive(_ batch: Batch) {
     guard !isOver, let portion = batch.portion(of: nodeContext.step, encodedBy: encoder) else { return }
-    if portion.bytes.count < Self.copiedBlock {
+    if portion.bytes.count < Self.copiedBlock || awaitsEstate {
       buffer.append(portion.bytes)
       buffered &+= portion.count
     } else {
       handOver()
-      let delivery = delivery
-      handedOver += portion.count
+      let delivery = counts.delivery
+      counts.handedOver += portion.count
+      let receipt = take(portion.count, bytes: portion.bytes.count)
+      if isHandingOver { receipt.announceHandover() }
       send(
-        .held(portion.bytes, by: portion.memory), [take(portion.count, bytes: portion.bytes.count)],
+        .held(portion.bytes, by: portion.memory), [receipt],
         { result in delivery.count(portion.count, result) { portion.bytes } })
     }
   }
@@ -151,24 +170,27 @@ class StreamSink: RunningSink {
     receipted = buffered
     let receipt = take(new, bytes: buffer.count - receiptedBytes, joining: receipts.last)
     receiptedBytes = buffer.count
-    if receipts.last !== receipt { receipts.append(receipt) }
+    if receipts.last !== receipt {
+      if isHandingOver { receipt.announceHandover() }
+      receipts.append(receipt)
+    }
   }
 
-  private func handOver() {
+  func handOver() {
     guard writer != nil, buffered > 0 else { return }
     takeBuffered()
     let full = buffer
     guard full.count > 0 else {
       // Events may be nothing but empty bytes: they are written behind what has been handed over.
-      handedOver += buffered
-      delivery.count(buffered)
+      counts.handedOver += buffered
+      counts.delivery.count(buffered)
       for receipt in receipts { receipt.acknowledgeAll() }
       forgetBuffered()
       return
     }
     buffer = spare.take()
-    let (spare, delivery, events, receipts) = (spare, delivery, buffered, receipts)
-    handedOver += events
+    let (spare, delivery, events, receipts) = (spare, counts.delivery, buffered, receipts)
+    counts.handedOver += events
     forgetBuffered()
     send(
       .buffer(full), receipts,
@@ -187,6 +209,12 @@ class StreamSink: RunningSink {
     _ content: FileWriter.Content, _ receipts: [Receipt], _ completion: @escaping FileWriter.Completion
   ) {
     guard let writer else { return }
+    if writer.mayBlock {
+      let (blocks, number) = (blocks, blocks.add(receipts))
+      return writer.add(
+        content, { result in blocks.written(number) { completion(result) } },
+        acknowledging: { result in blocks.end(number, result) })
+    }
     let isLeft = writer.mayBeLeft && executor.afterTurn { writer.write() }
     writer.add(
       content, isLeft: isLeft,
@@ -207,24 +235,21 @@ class StreamSink: RunningSink {
 
   override var queued: PipelineStatistics.Queue? {
     PipelineStatistics.Queue(
-      events: max(0, handedOver + buffered - delivery.delivered), bytes: (writer?.queuedBytes ?? 0) + buffer.count)
+      events: max(0, counts.open + buffered), bytes: (writer?.queuedBytes ?? 0) + buffer.count)
   }
 
   override func countDelivered() {
-    let delivered = delivery.delivered
-    countSent(delivered - counted)
-    counted = delivered
-    let written = delivery.written
-    countBytes(written - countedBytes)
-    countedBytes = written
+    let (sent, bytes) = counts.takeNew()
+    countSent(sent)
+    countBytes(bytes)
   }
 
   /// Counts the unwritten events as lost.
   private func countLost() {
-    let left = handedOver + buffered - delivery.delivered
-    handedOver = delivery.delivered
-    let reason = delivery.failure?.message ?? "\(target.name) did not take \(left == 1 ? "it" : "them") in time"
-    let isUnread = isUnread || delivery.failure?.isBrokenPipe == true
+    let left = counts.open + buffered
+    counts.handedOver = counts.delivery.delivered
+    let reason = counts.delivery.failure?.message ?? "\(target.name) did not take \(left == 1 ? "it" : "them") in time"
+    let isUnread = isUnread || counts.delivery.failure?.isBrokenPipe == true
     for receipt in receipts {
       if isUnread { receipt.dropAll(reason) } else { receipt.acknowledgeAll(.failed(reason)) }
     }
@@ -285,15 +310,43 @@ class StreamSink: RunningSink {
     encoderMemory = memory
   }
 
-  private func log(_ level: Services.Level, _ message: String) {
+  func log(_ level: Services.Level, _ message: String) {
     execution.services.log(
       level, execution.plan.steps[nodeContext.step.number].label,
       (nodeContext.location.map { "\($0): " } ?? "") + message)
   }
 
+  // MARK: - A reload
+
+  /// Whether the next version gets the writer, with what that has not written: it writes to the same target, and nobody waits for the reader.
+  override func handOverQueue() -> Bool {
+    guard !isOver, writer?.mayBlock == true, KeptListeners.isKeeping,
+      execution.successor?.name == execution.plan.name,
+      let next = (execution.successor(of: nodeContext.step) as? any StreamSinkComponent)?.streamTarget,
+      target.isSame(as: next.target), sync == next.sync
+    else { return false }
+    isHandingOver = true
+    for receipt in receipts { receipt.announceHandover() }
+    blocks.announceHandover()
+    return true
+  }
+
+  override func suspend() {
+    guard isHandingOver, let writer else { return }
+    handOver()
+    isOver = true
+    self.writer = nil
+    let (sent, bytes) = blocks.leave { counts.takeNew() }
+    countSent(sent)
+    countBytes(bytes)
+    let left = WriterEstate.Contents(target: target, writer: writer, blocks: blocks, counts: counts, rows: leftRows)
+    counts = Counts()
+    execution.leave(WriterEstate(left, name: execution.name(of: nodeContext.step)), of: nodeContext.step)
+  }
+
   // MARK: - The end
 
-  private func failed(_ error: PosixError) {
+  func failed(_ error: PosixError) {
     guard !isOver else {
       if error.isBrokenPipe { isUnread = true } else { lastFailure = lastFailure ?? error }
       return
@@ -308,6 +361,8 @@ class StreamSink: RunningSink {
   }
 
   override func finish() {
+    isFinishing = true
+    if awaitsEstate { return }
     handOver()
     isOver = true
     guard let writer else {
@@ -334,7 +389,7 @@ class StreamSink: RunningSink {
   override func cancel() {
     if !isOver { handOver() }
     isOver = true
-    guard let writer else { return }
+    guard let writer else { return awaitsEstate ? countLost() : () }
     self.writer = nil
     let node = Weak(self)
     // Queued bytes shall be written before the end is reported, even if the sink was already finishing.

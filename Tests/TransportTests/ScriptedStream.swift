@@ -128,7 +128,7 @@ final class ScriptedStream: @unchecked Sendable {
 
     func send(_ blocks: [SentBlock]) { stream.send(blocks, to: link) }
 
-    func goOn(with former: any StreamConnector) -> Bool {
+    func goOn(with former: any LastingConnector) -> Bool {
       guard let former = former as? Connector else { return false }
       (link, former.link) = (former.link, nil)
       return true

@@ -191,7 +191,7 @@ private final class CaptureMaker: PluginMaker, @unchecked Sendable {
     func submit(_ inputs: [PluginInput]) {
       maker.inputs += inputs
       let answers = inputs.map { PluginAnswer(number: $0.number) }
-      services.executor.post { [self] in receiver?.take(answers) }
+      services.route.post { [self] in receiver?.take(answers) }
     }
     func flush() {}
     func close() {}

@@ -3,7 +3,7 @@ import PipelineCore
 extension PluginServices {
   /// For an instance outside of any pipeline.
   init(_ log: @escaping @Sendable (Services.Level, String) -> Void) {
-    executor = Executor(clock: VirtualTime())
+    route = PluginRoute(to: Executor(clock: VirtualTime()))
     step = StepID(0)
     meter = PluginMeter()
     self.log = log

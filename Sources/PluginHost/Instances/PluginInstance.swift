@@ -173,8 +173,8 @@ package struct PluginFault: Error, Sendable {
 
 /// The services of the pipeline that an instance uses.
 struct PluginServices: @unchecked Sendable {
-  /// The executor that makes turns of its answers.
-  var executor: Executor
+  /// The way of its answers into turns.
+  var route: PluginRoute
   /// The step that it belongs to.
   var step: StepID
   /// Logs what rxd reports about the plugin.
@@ -188,9 +188,10 @@ struct PluginServices: @unchecked Sendable {
   /// Whether all work happens in turns, as in tests.
   var isImmediate: Bool { worker is ImmediateWorker }
 
-  init(_ nodeContext: NodeContext) {
+  /// - Parameter route: That of an instance that goes to the next version in a reload; nil: it does not.
+  init(_ nodeContext: NodeContext, _ route: PluginRoute? = nil) {
     let execution = nodeContext.execution
-    executor = execution.executor
+    self.route = route ?? PluginRoute(to: execution.executor)
     step = nodeContext.step
     let (write, label) = (execution.services.log, execution.plan.steps[step.number].label)
     let log: @Sendable (Services.Level, String) -> Void = { write($0, label, $1) }

@@ -31,7 +31,7 @@ final class NativeInstance: PluginInstance, @unchecked Sendable {
         handle = opened
         hasFinished = opened.hasFinished
         if hasFinished {
-          services.executor.post { [self] in
+          services.route.post { [self] in
             if !isClosed.load(ordering: .acquiring) { receiver?.finishedAtOnce() }
           }
         }
@@ -52,14 +52,14 @@ final class NativeInstance: PluginInstance, @unchecked Sendable {
   }
 
   private func end(_ end: PluginEnd) {
-    services.executor.post { [self] in
+    services.route.post { [self] in
       if !isClosed.load(ordering: .acquiring) { receiver?.ended(end) }
     }
   }
 
   private func report(_ answers: [PluginAnswer]) {
     guard !answers.isEmpty else { return }
-    services.executor.post { [self] in
+    services.route.post { [self] in
       if !isClosed.load(ordering: .acquiring) { receiver?.take(answers) }
     }
   }

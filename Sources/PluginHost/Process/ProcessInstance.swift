@@ -43,10 +43,10 @@ final class ProcessInstance: PluginInstance, @unchecked Sendable {
   func open(_ opening: PluginOpening) {
     isRepeating = opening.isRepeating
     let slot = services.meter.kept { ProgramSlot() }
-    let pause = slot.restarts.rest(at: services.executor.now)
+    let pause = slot.restarts.rest(at: services.route.now)
     guard pause == .zero else {
       let end = PluginEnd(reason: "the plugin is being started again", hadInputs: opening.isRepeating, pause: pause)
-      return services.executor.post { [self] in hear(end) }
+      return services.route.post { [self] in hear(end) }
     }
     if let running = slot.program, running.join(self, opening) {
       program = running
@@ -55,7 +55,7 @@ final class ProcessInstance: PluginInstance, @unchecked Sendable {
     guard plugin.enter() else {
       let end = PluginEnd(
         reason: "more than \(ProcessPlugin.mostPrograms) steps would run the plugin at once", isFinal: true)
-      return services.executor.post { [self] in hear(end) }
+      return services.route.post { [self] in hear(end) }
     }
     let process = PluginProcess(
       plugin.file, expecting: plugin.document, services.log, saying: services.said, services.meter)

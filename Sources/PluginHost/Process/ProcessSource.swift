@@ -111,7 +111,7 @@ final class ProcessSource: PluginSourceInstance, FrameHandler, @unchecked Sendab
 
   private func end(_ end: PluginSourceEnd) {
     // Follows the events that were queued before it.
-    services.executor.postBatch { [self] in
+    services.route.postBatch { [self] in
       if !shared.withLock({ $0.isClosed }) { receiver?.ended(end, of: self) }
     }
   }
@@ -193,7 +193,7 @@ final class ProcessSource: PluginSourceInstance, FrameHandler, @unchecked Sendab
     shared.withLock { $0.unacknowledged += tokens }
     // Waits while the input is paused; the credit bounds how many events wait.
     let charge = MemoryCharge(bytes, of: services.memory)
-    services.executor.postBatch { [self] in
+    services.route.postBatch { [self] in
       receiver?.take(sent, of: self)
       withExtendedLifetime(charge) {}
       if events > 0, !shared.withLock({ $0.isClosed }) { grant(events) }

@@ -169,7 +169,7 @@ final class SharedProgram: FrameHandler, @unchecked Sendable {
     guard isEmpty else { return }
     // An inner signal that replaces another one opens its instance in the same turn.
     let leaving = Leaving(self)
-    services.executor.post { leaving.isOver() }
+    services.route.postAfterTurn { leaving.isOver() }
   }
 
   /// Ends the program if it has no instance, even if no further turn runs.
@@ -265,7 +265,7 @@ final class SharedProgram: FrameHandler, @unchecked Sendable {
 
   private func deliver(_ found: Deliveries) {
     guard !found.parts.isEmpty else { return }
-    services.executor.post { for part in found.parts { part.instance.take(part.answers) } }
+    services.route.post { for part in found.parts { part.instance.take(part.answers) } }
   }
 
   // MARK: On the thread of the program
@@ -294,14 +294,14 @@ final class SharedProgram: FrameHandler, @unchecked Sendable {
       instance.isOpen = true
       if frame["finish"].isTrue, spec.kind == .operator {
         shared.withLock { finish(instance, &$0) }
-        services.executor.post { instance.finishedAtOnce() }
+        services.route.post { instance.finishedAtOnce() }
       }
       return nil
     }
     let end = PluginEnd(
       reason: "the plugin refuses: \(Printable.cut(frame["error"].text, limit: 500))", place: frame["at"].text,
       isFinal: true)
-    services.executor.post { instance.hear(end) }
+    services.route.post { instance.hear(end) }
     return nil
   }
 
@@ -414,9 +414,9 @@ final class SharedProgram: FrameHandler, @unchecked Sendable {
     let all = complete
     complete = Deliveries()
     deliver(all)
-    services.executor.post { [self] in
+    services.route.post { [self] in
       guard left.instances.contains(where: { !$0.isClosed }) else { return }
-      let pause = isFinal ? .zero : slot.ended(at: services.executor.now)
+      let pause = isFinal ? .zero : slot.ended(at: services.route.now)
       if !isFinal {
         services.log(.warning, "\(reason); starting again in \(pause)")
         services.meter.update { $0.restarts += 1 }

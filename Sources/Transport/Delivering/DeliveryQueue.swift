@@ -380,7 +380,7 @@ struct DeliveryQueue {
     }
     let batch = DeliveryBatch(items, lane(of: target), key: key, traits.retry)
     change(batch)
-    total += items.events
+    total += batch.rest.events
     bytes += batch.bytes
     if batch.answer == nil {
       insert(batch)

@@ -128,6 +128,7 @@ extension DeliverySink {
         act(on: outcome, batch)
       }
     }
+    endFarewellIfDone()
     deliverNext()
   }
 

@@ -20,7 +20,7 @@ final class DeliveryEstate: SinkEstate, @unchecked Sendable {
     let rows: [GivenRows]
     /// With the same settings, an event is encoded in the same way.
     let settings: StepSettingsID
-    /// Of a stream: the answer of its opening, which gets the outcomes of what is under way, and how far opening has come.
+    /// Of a connection that goes on: the answer of its opening, which gets its end and the outcomes of a stream, and how far opening has come.
     let connection: DeliveryAnswer?
     let isOpen: Bool
     let isOpening: Bool
@@ -28,7 +28,7 @@ final class DeliveryEstate: SinkEstate, @unchecked Sendable {
 
     /// Gives up what is under way.
     fileprivate func withdraw() {
-      if let stream = connector as? any StreamConnector { _ = stream.end() }
+      if let lasting = connector as? any LastingConnector { _ = lasting.end() }
       for batch in queue.batches.reversed() where batch.answer != nil {
         connector.withdraw(batch)
         batch.answer = nil
@@ -73,6 +73,7 @@ extension DeliverySink {
   /// Leaves everything that is not delivered to the next execution.
   func leaveEstate() {
     seal()
+    endFarewell()
     let batches = queue.batches
     // One that is being prepared is not under way yet.
     for batch in batches where batch.answer != nil && (!traits.handsOver || batch.isPreparing) { takeBack(batch) }
@@ -84,7 +85,7 @@ extension DeliverySink {
     for batch in queue.underWay.values { unset(&batch.deadline) }
     let left = DeliveryEstate.Contents(
       connector: connector, queue: queue, receipts: receipts, rows: leftRows,
-      settings: execution.settings(of: nodeContext.step), connection: builder == nil ? nil : connection,
+      settings: execution.settings(of: nodeContext.step), connection: lasting == nil ? nil : connection,
       isOpen: isOpen, isOpening: isOpening, openedAt: openedAt)
     queue = DeliveryQueue(traits)
     _ = close(handsOver: traits.handsOver)
@@ -112,13 +113,17 @@ extension DeliverySink {
       left.withdraw()
       takeAnew(left.queue, &heir)
     } else {
-      let isSame = left.settings == execution.settings(of: nodeContext.step)
+      let hasSameSettings = left.settings == execution.settings(of: nodeContext.step)
+      let former = left.connector as? any LastingConnector
+      let goesOn = hasSameSettings && former.map { lasting?.goOn(with: $0) == true } ?? false
+      let isSame = hasSameSettings && (former == nil || goesOn)
       for batch in left.queue.batches { take(batch, isSame: isSame, &heir) }
       if isSame {
         queue.adoptWaiting(of: left.queue) { heir.receipt($0) }
       } else {
         takeAnew(waitingOf: left.queue, &heir)
       }
+      follow(left, goesOn)
     }
     // What came meanwhile.
     for one in new { queue.append(one.item, to: one.target) }
@@ -128,12 +133,13 @@ extension DeliverySink {
 
   /// Takes over a batch: as it is, if it is under way or would be encoded in the same way.
   private func take(_ old: DeliveryBatch, isSame: Bool, _ heir: inout ReceiptHeir) {
+    if let answer = old.answer { return take(old, answer, &heir) }
     var items: [DeliveryItem] = []
     var target = old.target
     for var item in old.rest {
       guard let receipt = heir.receipt(item.receipt) else { continue }
       item.receipt = receipt
-      if isSame || old.answer != nil {
+      if isSame {
         items.append(item)
       } else if let made = encoded(item) {
         if items.isEmpty { target = made.target }
@@ -143,9 +149,28 @@ extension DeliverySink {
     guard !items.isEmpty else { return }
     let batch = queue.adopt(items, to: target, key: old.key, isNumbered: true) { batch in
       (batch.attempts, batch.tries, batch.failure) = (old.attempts, old.tries, old.failure)
-      (batch.number, batch.time, batch.memo, batch.answer) = (old.number, old.time, old.memo, old.answer)
+      (batch.number, batch.time, batch.memo) = (old.number, old.time, old.memo)
     }
-    if let answer = batch.answer { watch(batch, answer) }
+  }
+
+  /// Takes over a batch under way. Its outcomes name events by their index in all of it, those included that were answered for before.
+  private func take(_ old: DeliveryBatch, _ answer: DeliveryAnswer, _ heir: inout ReceiptHeir) {
+    var (items, decided) = (old.items, old.decided)
+    for index in items.indices where old.isOpen(index) {
+      if let receipt = heir.receipt(items[index].receipt) {
+        items[index].receipt = receipt
+      } else {
+        if decided.isEmpty { decided = [Bool](repeating: false, count: items.count) }
+        decided[index] = true
+      }
+    }
+    guard decided.isEmpty || decided.contains(false) else { return }
+    let batch = queue.adopt(items, to: old.target, key: old.key, isNumbered: true) { batch in
+      (batch.attempts, batch.tries, batch.failure) = (old.attempts, old.tries, old.failure)
+      (batch.number, batch.time, batch.memo, batch.answer) = (old.number, old.time, old.memo, answer)
+      batch.decided = decided
+    }
+    watch(batch, answer)
   }
 
   /// Encodes the events anew: the new version may write them in another way, or not at all.
@@ -175,7 +200,7 @@ extension DeliverySink {
   }
 
   /// An event of another version, as this one delivers it; nil: it does not.
-  private func encoded(_ old: DeliveryItem) -> (item: DeliveryItem, target: DeliveryTarget?)? {
+  func encoded(_ old: DeliveryItem) -> (item: DeliveryItem, target: DeliveryTarget?)? {
     old.event.keep(in: executor.arena)
     do throws(DeliveryRefusal) {
       let made = try connector.encode(old.event.event)

@@ -1,11 +1,5 @@
 import PipelineCore
 
-/// The connection of an earlier version, with other parameters: it has a while for what it was given.
-struct Farewell {
-  let stream: any StreamConnector
-  let answer: DeliveryAnswer
-}
-
 extension DeliverySink {
   // MARK: Blocks
 
@@ -88,7 +82,7 @@ extension DeliverySink {
   /// Ends the connection, and counts what passed before.
   func endStream(_ stream: any StreamConnector) -> @Sendable () -> Void {
     if let farewell {
-      _ = farewell.stream.end()
+      _ = farewell.connector.end()
       for case .passed(let count) in farewell.answer.take() { passed(count) }
       self.farewell = nil
     }
@@ -120,13 +114,19 @@ extension DeliverySink {
       left.queue.forEachWaiting { item, _ in waiting.append(item) }
       for item in waiting.compactMap({ inherited($0, &heir) }).flatMap(anew) { queue.append(item, to: nil) }
     }
-    guard let former else { return }
+    follow(left, goesOn)
+  }
+
+  /// Takes over the connection of an earlier version, or gives that a while for what it was given.
+  func follow(_ left: DeliveryEstate.Contents, _ goesOn: Bool) {
+    guard let former = left.connector as? any LastingConnector else { return }
     if goesOn {
       (connection, isOpen, isOpening, openedAt) = (left.connection, left.isOpen, left.isOpening, executor.now)
       if isOpening { pace.begun(openingBatch) }
       if let connection { expect(connection, openingBatch) }
     } else if let answer = left.connection, !queue.underWay.isEmpty {
-      farewell = Farewell(stream: former, answer: answer)
+      former.finishBeside(nodeContext)
+      farewell = Farewell(connector: former, answer: answer)
       farewellEnds = executor.schedule(at: executor.now + Waking.patience, self, Waking.farewellIsOver)
       expect(answer, openingBatch)
     } else {
@@ -159,15 +159,27 @@ extension DeliverySink {
     self.farewell = nil
     unset(&farewellEnds)
     if queue.underWay.isEmpty {
-      farewell.stream.retire()
+      farewell.connector.retire()
     } else {
-      let accepted = farewell.stream.end().accepted
+      let accepted = farewell.connector.end().accepted
       for case .passed(let count) in farewell.answer.take() { passed(count) }
       if accepted > 0 { passed(accepted) }
     }
     guard !queue.isEmpty else { return }
-    for batch in queue.batches.reversed() where batch.answer != nil { takeBack(batch) }
-    for left in queue.removeAll() { for item in anew(left.item) { queue.append(item, to: nil) } }
+    let underWay = queue.batches.filter { $0.answer != nil }
+    for batch in underWay.reversed() { takeBack(batch) }
+    if builder != nil {
+      for left in queue.removeAll() { for item in anew(left.item) { queue.append(item, to: nil) } }
+    } else if !underWay.isEmpty {
+      for left in queue.removeAll() {
+        if let (item, target) = encoded(left.item) { queue.append(item, to: target) }
+      }
+    }
+  }
+
+  /// Ends the farewell when the earlier version has answered for all that it was given.
+  func endFarewellIfDone() {
+    if builder == nil, farewell != nil, queue.underWay.isEmpty { endFarewell() }
   }
 
   /// An item of another version with the frames of this one; what cannot be framed is rejected.

@@ -22,6 +22,8 @@ package final class DeliverySink: RunningSink, TimerTarget {
   let traits: DeliveryTraits
   /// The block of the turn, if the connector sends a stream of messages (``StreamConnector``).
   let builder: BlockBuilder?
+  /// The connector, if its connection goes on over a reload.
+  let lasting: (any LastingConnector)?
   var queue: DeliveryQueue
   var pace: DeliveryPace
   /// The destination is open; until then, no batch begins.
@@ -68,6 +70,7 @@ package final class DeliverySink: RunningSink, TimerTarget {
     self.connector = connector
     traits = connector.traits
     builder = (connector as? any StreamConnector).map { BlockBuilder($0) }
+    lasting = connector as? any LastingConnector
     queue = DeliveryQueue(traits)
     pace = DeliveryPace(most: traits.concurrency)
     openings = traits.retry
@@ -82,7 +85,7 @@ package final class DeliverySink: RunningSink, TimerTarget {
       return
     }
     // A connection may come with what the execution before has left.
-    if builder == nil || !awaitsEstate && !traits.opensLate { begin() }
+    if lasting == nil || !awaitsEstate && !traits.opensLate { begin() }
   }
 
   /// Returns whether the connector can work.
@@ -221,6 +224,11 @@ package final class DeliverySink: RunningSink, TimerTarget {
       if !handsOver { connector.withdraw(batch) }
     }
     if handsOver || builder == nil { connector.close(handsOver: handsOver) }
+    if let farewell {
+      // That of a stream has ended with it.
+      _ = farewell.connector.end()
+      self.farewell = nil
+    }
     let left = queue.removeAll()
     waitNoLonger()
     updatePressure()
@@ -282,12 +290,13 @@ package final class DeliverySink: RunningSink, TimerTarget {
     // What is stored belongs to the name of a pipeline: one that is renamed goes on from what its new name has.
     guard !isOver, KeptListeners.isKeeping, execution.successor?.name == execution.plan.name else { return false }
     seal()
-    endFarewell()
+    if builder != nil { endFarewell() }
     isSuspending = true
     isHandingOver = true
     var announced: Set<ObjectIdentifier> = []
     queue.forEachReceipt { if announced.insert(ObjectIdentifier($0)).inserted { $0.announceHandover() } }
-    if !traits.handsOver, !queue.underWay.isEmpty { waitForOutcomes() }
+    // What an instance of an earlier version has in hand cannot be taken back.
+    if !traits.handsOver || farewell != nil, !queue.underWay.isEmpty { waitForOutcomes() }
     return true
   }
 

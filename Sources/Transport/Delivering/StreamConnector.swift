@@ -5,7 +5,7 @@ import PipelineCore
 ///
 /// The outcomes of all blocks come to the answer of ``DeliveryConnector/open(_:)``, in the order of the messages: ``DeliveryOutcome/passed(_:)`` and
 /// ``DeliveryOutcome/refusedNext(_:)``.
-package protocol StreamConnector: DeliveryConnector, BlockFraming {
+package protocol StreamConnector: LastingConnector, BlockFraming {
   /// Prepares what can be wrong before the first event. Returns why nothing can ever be sent.
   func start() -> SignalFailure?
   /// Appends the message of an event, with its frame. Appends nothing if it throws.
@@ -14,13 +14,6 @@ package protocol StreamConnector: DeliveryConnector, BlockFraming {
   func append(message: UnsafeRawBufferPointer, to block: OutputBuffer) throws(DeliveryRefusal)
   /// Sends blocks behind those under way.
   func send(_ blocks: [SentBlock])
-  /// Goes on with the connection of a version with the same parameters. False: it cannot.
-  func goOn(with former: any StreamConnector) -> Bool
-  /// Ends the connection in good order when all that it was given is sent. Nobody waits for that.
-  func retire()
-  /// Ends the connection. Returns how many messages of those under way are on their way all the same, and waits in the closure until it has ended,
-  /// for a while.
-  func end() -> (accepted: Int, wait: @Sendable () -> Void)
 }
 
 extension StreamConnector {

@@ -165,6 +165,8 @@ package final class FileWriter: Sendable {
   private let turns: SerialWork
   /// Whether blocks may be left to a thread that calls `write()`.
   package let mayBeLeft: Bool
+  /// Whether writing may wait for a reader.
+  package let mayBlock: Bool
   /// Woken when the thread must stop its current call.
   private let cancellation: WakeEvent
   /// The outcome of ``Options/resume``; nil without.
@@ -183,6 +185,7 @@ package final class FileWriter: Sendable {
     work = try WriterWork(target, options: options, cancellation: cancellation, trouble: trouble)
     resumption = work.resumption
     state = Guarded(State(stretches: work.stretches, file: work.file))
+    mayBlock = work.mayBlock
     mayBeLeft = work.isRegular && (options.sync == .never || options.acknowledgesLater)
     let state = state
     let work = work
@@ -505,6 +508,15 @@ extension FileWriter.Options {
 }
 
 extension FileWriter.Target {
+  /// Whether both are the same place, as far as their names tell.
+  package func isSame(as other: FileWriter.Target) -> Bool {
+    switch (self, other) {
+    case (.descriptor(let one), .descriptor(let other)): one.number == other.number
+    case (.append(let one, _), .append(let other, _)): one == other
+    default: false
+    }
+  }
+
   /// The name of the file or stream, for messages.
   package var name: String {
     switch self {

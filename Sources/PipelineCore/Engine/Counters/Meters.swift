@@ -64,7 +64,7 @@ final class Meters {
   /// The waits of each source, by the number of its step.
   let waits: [Int: SourceWaits]
   /// The counts of the plugin behind each plugin step, and the counts of earlier executions there.
-  let plugins: [Int: (meter: PluginMeter, before: PipelineStatistics.Plugin)]
+  private(set) var plugins: [Int: (meter: PluginMeter, before: PipelineStatistics.Plugin)]
 
   /// The time between samples.
   private static let period = TimeSpan.milliseconds(50)
@@ -107,6 +107,9 @@ final class Meters {
 
   func edge(_ id: EdgeID) -> UnsafeMutablePointer<EdgeCounters> { edges + id.number }
   func step(_ id: StepID) -> UnsafeMutablePointer<StepCounters> { steps + id.number }
+
+  /// The plugin of an earlier execution goes on, and counts from now on for this one. In turns.
+  func goOn(with meter: PluginMeter, at step: StepID) { plugins[step.number] = (meter, meter.now) }
 
   /// The latencies of a step. In turns.
   func latency(_ id: StepID) -> LatencyMeter {

@@ -112,7 +112,11 @@ extension Execution {
     life.suspension = Suspension(successor: successor, keeping: keeping)
     for source in sources.running where !source.isClosed { source.suspend() }
     for (index, sink) in sinks.enumerated() where sink.isOpen && keeping(plan.sinks[index]) {
-      if sink.isPersistent || sink.node is OutboxSink { sink.node.willSuspend() }
+      if sink.isPersistent || sink.node is OutboxSink {
+        sink.node.willSuspend()
+      } else if sink.node.handOverQueue() {
+        life.suspension?.leaving.insert(index)
+      }
     }
     for sink in sinks where sink.isOpen { sink.node.takeRest() }
     if life.holds == 0 { return freeze() }
@@ -142,7 +146,7 @@ extension Execution {
     for (index, sink) in sinks.enumerated() where outcome == nil && sink.isOpen {
       if let outbox = sink.node as? OutboxSink {
         outbox.suspend()
-      } else if sink.isPersistent, keeping(plan.sinks[index]) {
+      } else if sink.isPersistent && keeping(plan.sinks[index]) || life.suspension?.leaving.contains(index) == true {
         sink.node.suspend()
         sink.node.drained()
       } else {
@@ -158,6 +162,8 @@ extension Execution {
     var successor: Plan?
     /// Whether a sink's undelivered events are part of the state.
     var keeping: (SinkPlan) -> Bool = { _ in true }
+    /// The indexes of sinks that save nothing and leave what they have to the successor.
+    var leaving: Set<Int> = []
   }
 
   /// The plan that runs in this process after the suspended pipeline; nil: none, as far as known.
@@ -177,7 +183,7 @@ extension Execution {
     guard let successor,
       let number = successor.steps.firstIndex(where: { $0.key == key || $0.formerKeys.contains(key) })
     else { return nil }
-    return successor.components[number]
+    return successor.components[number] ?? successor.sinks.first { $0.step.number == number }?.component
   }
 
   /// Whether the successor has such a component, whatever the name of its step.

@@ -9,6 +9,11 @@ extension Execution {
   /// Whether the execution before has left something of this sink.
   package func hasEstate(of step: StepID) -> Bool { names(of: step).contains { restored.inherited[$0] != nil } }
 
+  /// The same, without taking it.
+  package func estate(of step: StepID) -> (any SinkEstate)? {
+    names(of: step).lazy.compactMap { self.restored.inherited[$0] }.first
+  }
+
   /// What the execution before has left of this sink; nil: nothing, or it was taken before.
   package func takeEstate(of step: StepID) -> (any SinkEstate)? {
     for name in names(of: step) { if let estate = restored.inherited.removeValue(forKey: name) { return estate } }

@@ -4,4 +4,7 @@ extension NodeContext {
 
   /// The counts of the plugin behind the step; nil: there is none.
   package var pluginMeter: PluginMeter? { execution.meters.plugins[step.number]?.meter }
+
+  /// The plugin of an earlier execution goes on, and counts from now on for this one.
+  package func goOn(with meter: PluginMeter) { execution.meters.goOn(with: meter, at: step) }
 }

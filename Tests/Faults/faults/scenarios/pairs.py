@@ -3,7 +3,9 @@ import http.client
 import http.server
 import json
 import os
+import shutil
 import socket
+import subprocess
 import threading
 import time
 
@@ -30,7 +32,9 @@ SINKS = {"discard": "{from: q, discard: {}}",
          "exec": "{from: q, exec: [cat]}",
          "stream": "{from: q, exec: {command: [sh, -c, 'exec cat > /dev/null'], encode: ndjson}}",
          "stdout": "{from: q, stdout: {encode: ndjson}}",
+         "stalled": '{from: q, file: "%(dir)s/pipe"}',
          "plugin": "{from: q, take: {}}",
+         "native": "{from: q, probeSink: pass}",
          "remoteWrite": '{from: q, chain: [{map: "{\'name\': \'n_total\', \'type\': \'counter\', \'value\': 1}"}], prometheusRemoteWrite: {url: "%(url)s/write"}}',
          "sqlite": '{from: q, sqlite: {path: "%(dir)s/db", table: t, columns: {n: event.n}, create: "CREATE TABLE IF NOT EXISTS t (n INTEGER)"}}',
          "sse": '{from: q, sse: {address: "127.0.0.1:%(listen)d"}}',
@@ -38,13 +42,16 @@ SINKS = {"discard": "{from: q, discard: {}}",
          "exporter": '{from: q, chain: [{map: "{\'name\': \'n_total\', \'type\': \'counter\', \'value\': 1}"}], prometheusExporter: {listen: "127.0.0.1:%(listen)d"}}'}
 MODES = {"none": None, "light": "light", "durable": "durable"}
 #: Sinks with which clients wait for an answer that never comes, with and without a reload.
-UNANSWERED = ("dead",)
+UNANSWERED = ("dead", "stalled")
 CASES = [f"{source}-{sink}" for source in SOURCES for sink in SINKS]
 QUICK = ["whole-file", "parts-http", "whole-slow", "whole-dead", "tcp-tcp", "file-http", "interval-exec", "tcp-plugin"]
 #: The limit for the 99th percentile of all reloads of a pair.
 LIMIT_MS = 50
 #: Reloads in each of three modes: more than a hundred per pair.
 ROUNDS, QUICK_ROUNDS = 34, 4
+ROOT = os.path.realpath(os.path.join(os.path.dirname(__file__), *[".."] * 4))
+#: What builds the library of a native plugin; None: nothing.
+COMPILER = next(filter(None, map(shutil.which, ("clang", "cc"))), None)
 PLUGIN = """from rxd_plugin import Plugin, Sink
 plugin = Plugin("p", "1.0.0", "Takes events.")
 
@@ -64,6 +71,11 @@ def run(options):
         if options.cases and case not in options.cases or options.quick and not options.cases and case not in QUICK:
             continue
         source, sink = case.split("-")
+        if sink == "native" and COMPILER is None:
+            report = Report(f"pairs/{case}", options.seed)
+            report.skip("there is no C compiler")
+            yield report
+            continue
         times = []
         for mode in MODES:
             yield pair(options, source, sink, mode, times)
@@ -244,9 +256,14 @@ def pair(options, source, sink, mode, all_times):
     if sink == "plugin":
         with open(directory / "plugin.py", "w") as file:
             file.write(PLUGIN)
-        library = os.path.join(os.path.dirname(__file__), *[".."] * 4, "Plugins", "python")
-        head += ("plugins: {p: {run: [python3, ./plugin.py], env: {PYTHONPATH: \"%s\"}}}\n"
-                 % os.path.realpath(library))
+        head += f'plugins: {{p: {{run: [python3, ./plugin.py], env: {{PYTHONPATH: "{ROOT}/Plugins/python"}}}}}}\n'
+    elif sink == "native":
+        subprocess.run([COMPILER, "-shared", "-fPIC", "-I", ROOT + "/Sources/CPlugin/include", "-o",
+                        directory / "probe.so", ROOT + "/Tests/PluginHostTests/Fixtures/probe.c"], check=True)
+        head += "plugins: {p: ./probe.so}\n"
+    # The reader of this pipe reads nothing.
+    os.mkfifo(directory / "pipe")
+    stalled = os.open(directory / "pipe", os.O_RDONLY | os.O_NONBLOCK)
     value = "event" if source != "interval" else '{"n": event.tick}'
 
     def write(version):
@@ -313,5 +330,6 @@ def pair(options, source, sink, mode, all_times):
     finally:
         rxd.kill()
         receiver.close()
+        os.close(stalled)
         directory.remove()
     return report.end()
