@@ -147,7 +147,8 @@ extension Figures {
       { .flag($0.counted.isIdle) },
       if: { $0.counted.isIdle })
     table.add(
-      "watermark_held_by", meaning: "the step with the smallest watermark, or the file or connection, for which it waits",
+      "watermark_held_by",
+      meaning: "the step with the smallest watermark, or the file or connection, for which it waits",
       { $0.counted.watermarkHeldBy.map { .json(.string($0)) } })
     table.add(
       "keys", { $0.counted.keys.map { .number($0) } },

@@ -208,7 +208,9 @@ final class ReceivingNode: PieceSource<ReceivedPiece> {
   override func end(_ piece: ReceivedPiece) {
     reject(piece)
     awaitMore(piece)
-    if piece.isLast, let connection = piece.connection, let part = parts.removeValue(forKey: connection) { partEnded(part) }
+    if piece.isLast, let connection = piece.connection, let part = parts.removeValue(forKey: connection) {
+      partEnded(part)
+    }
   }
 
   /// The connection that a piece came over; nil for datagrams.

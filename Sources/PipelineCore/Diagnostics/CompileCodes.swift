@@ -65,6 +65,7 @@ extension Diagnostic.Code {
     .addressInUseTwice, .unansweredRequests, .limitTooSmall, .aggregateMisplaced, .raisedDelivery,
     .lateWithoutMeaning, .noOutbox, .unknownTemplate, .templateForm, .templateArgument, .templateKind, .insertion,
     .templateTooLarge, .foreachForm, .include, .includedKey,
-    .functionCircle, .functionExample, .eventTimeEnded, .asOfWithoutTime, .joinByClock, .changesMistaken, .cannotTakeBack,
+    .functionCircle, .functionExample, .eventTimeEnded, .asOfWithoutTime, .joinByClock, .changesMistaken,
+    .cannotTakeBack,
   ]
 }
