@@ -103,8 +103,11 @@ import Testing
         pipeline.inTurn { _ in for index in indexes { sink.held.acknowledge(index) } }
         end(pipeline)
         let before = sink.held.turns.prefix(checkpoint.turns)
+        // Clients that wait for an answer get it on threads of their own, so their commit may come after the end of the run.
+        let isCommitted = checkpoint.state != nil
+        let isAcknowledged = before.allSatisfy(\.isAcknowledged)
         #expect(
-          (checkpoint.state != nil) == before.allSatisfy(\.isAcknowledged),
+          recovery.canRepeat ? isCommitted == isAcknowledged : !isCommitted || isAcknowledged,
           "\(input.source), seed \(seed): \(sink.held.turns)")
         if let committed = checkpoint.state {
           state = committed

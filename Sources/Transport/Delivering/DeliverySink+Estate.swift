@@ -147,7 +147,7 @@ extension DeliverySink {
       }
     }
     guard !items.isEmpty else { return }
-    let batch = queue.adopt(items, to: target, key: old.key, isNumbered: true) { batch in
+    _ = queue.adopt(items, to: target, key: old.key, isNumbered: true) { batch in
       (batch.attempts, batch.tries, batch.failure) = (old.attempts, old.tries, old.failure)
       (batch.number, batch.time, batch.memo) = (old.number, old.time, old.memo)
     }

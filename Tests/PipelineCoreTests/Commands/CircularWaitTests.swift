@@ -82,7 +82,7 @@ import Testing
     ),
   ]) func anEndlessSourceElsewhereHoldsUpNothing(_ signal: String, _ events: Int) throws {
     let yaml = """
-      sources: { a: { scripted: {} }, ticks: { interval: 1s } }
+      sources: { a: { scripted: {} }, ticks: { scripted: {} } }
       signals:
         e: { from: a, chain: [ { execute: work } ] }
         \(signal)
@@ -93,12 +93,14 @@ import Testing
         also: { from: { merge: [ticks, other] }, probe: {} }
         both: { from: { merge: { n: n, ticks: ticks } }, probe: {} }
       """
+    let ticks = ScriptedSource((1...9).map { (at: .seconds($0), moment: .next(OwnedValue(.int($0)))) })
     for cut in [false, true] {
       var options = PipelineRun.Options()
       options.until = .seconds(5)
       options.cutAfter = { _ in cut }
       let run = try PipelineRun(
-        yaml, sources: ["a": ScriptedSource(SignalHistory(try Marbles("1-2-|")).script)], options: options)
+        yaml, sources: ["a": ScriptedSource(SignalHistory(try Marbles("1-2-|")).script), "ticks": ticks],
+        options: options)
       #expect(run.outcome == nil)
       #expect(run.out.entries.last?.moment == .complete, "\(run.out)")
       #expect(run.texts["out"]?.count == events)
@@ -106,17 +108,18 @@ import Testing
   }
 
   /// As long as something upstream may act, nothing ends: a timer, a source that is endless itself.
-  @Test(arguments: ["{ delay: 3s }", "{ flattenMap: { interval: 1s } }"])
+  @Test(arguments: ["{ delay: 3s }", "{ throttle: 3s }"])
   func whatMayActUpstreamIsWaitedFor(_ step: String) throws {
     let yaml = """
-      sources: { a: { scripted: {} }, ticks: { interval: 1s } }
+      sources: { a: { scripted: {} }, ticks: { scripted: {} } }
       signals: { n: { merge: { a: a, e: n.errors }, chain: [ \(step), { filter: type(dyn(event)) == int }, { map: 6 / (dyn(event) - 1) } ] } }
       sinks: { out: { from: n, probe: {} }, also: { from: ticks, probe: {} } }
       """
     var options = PipelineRun.Options()
     options.until = .milliseconds(2500)
+    let ticks = ScriptedSource((1...9).map { (at: .seconds($0), moment: .next(OwnedValue(.int($0)))) })
     let run = try PipelineRun(
-      yaml, sources: ["a": ScriptedSource(SignalHistory(try Marbles("1-|")).script)], options: options)
+      yaml, sources: ["a": ScriptedSource(SignalHistory(try Marbles("1-|")).script), "ticks": ticks], options: options)
     #expect(run.outcome == nil)
     #expect(run.out.entries.last?.moment != .complete)
   }

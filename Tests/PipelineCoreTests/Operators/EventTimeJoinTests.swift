@@ -336,7 +336,7 @@ import Testing
           from: a
           chain:
             - join: { signal: b, within: 4s, unmatched: left, key: event.k, otherKey: other.k, reduce: { k: event.k, a: event.n, b: "other == null ? 0 : other.n" } }
-            - join: { signal: c, within: { after: 5s }, unmatched: full, key: event.k, otherKey: other.k, reduce: "[event == null ? [0, 0] : [event.a, event.b], other == null ? 0 : other.n]" }
+            - join: { signal: c, within: { after: 5s }, unmatched: full, key: event.k, otherKey: other.k, reduce: "[dyn(event) == null ? [0, 0] : [event.a, event.b], other == null ? 0 : other.n]" }
           probe: {}
       """
     let keys = Dictionary(uniqueKeysWithValues: one.items.map { ($0.number, $0.key) })

@@ -1,0 +1,46 @@
+extension Window.PaneStep {
+  /// A window, or a session.
+  final class Open {
+    /// Of a session, the time of its first event.
+    var start: Int64
+    /// Of a session, the time of its last event.
+    var end: Int64
+    /// When it closes.
+    var closing: Int64
+    /// The time of day at `start`, less `start`; 0 by event time. Fixed when it opens, so that all its rows have one `start`.
+    let wall: Int64
+    /// Its events in the order of their times, equal ones in that of arrival.
+    var items: [(at: Int64, event: OwnedValue)] = []
+    var figures: Figures?
+    /// What was sent of it and not taken back: of sessions that have become one, several.
+    var rows: [Row] = []
+    var isClosed = false
+    /// When its change is sent; distant: it has none that would be sent before it closes.
+    var due = Instant.distantFuture
+    var sentAt: Instant?
+    /// What is counted of it.
+    var counted = (keys: 0, events: 0, bytes: 0)
+
+    init(from start: Int64, to end: Int64, closing: Int64, wall: Int64) {
+      (self.start, self.end, self.closing, self.wall) = (start, end, closing, wall)
+    }
+
+    var count: Int { figures?.events ?? items.count }
+    var itemBytes = 0
+    var size: (keys: Int, events: Int, bytes: Int) {
+      (
+        figures?.keys ?? 0, count,
+        MemoryLayout<Int>.stride * 16 + itemBytes + (figures?.bytes ?? 0)
+          + rows.reduce(0) { $0 + $1.value.byteCount }
+      )
+    }
+  }
+
+  /// A row that was sent.
+  struct Row {
+    /// The `start` that it had: rows of one window replace each other by it.
+    var start: Int64
+    /// Kept only where it may have to be taken back.
+    var value = OwnedValue()
+  }
+}
