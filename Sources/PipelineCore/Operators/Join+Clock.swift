@@ -196,13 +196,16 @@ extension Join {
     @inline(__always)
     private func expire() {
       let now = now
-      while min(left.due, right.due) <= now, !isClosed { expireNext() }
+      // At the end of time nothing that is kept is due, and what is kept no more is not due either.
+      while min(left.due, right.due) <= now, !isClosed, expireNext() {}
     }
 
     @inline(never)
-    private func expireNext() {
+    private func expireNext() -> Bool {
       let (side, opposite) = right.due <= left.due ? (right, left) : (left, right)
-      if let oldest = removeOldest(side) { giveUp(oldest, side, opposite) }
+      guard let oldest = removeOldest(side) else { return false }
+      giveUp(oldest, side, opposite)
+      return true
     }
 
     private func setTimer() {
