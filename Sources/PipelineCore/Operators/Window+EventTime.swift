@@ -63,6 +63,10 @@ extension Window {
           return refused(event, .unexpectedValue, "the event has no event time: no source or signal gave it one", run)
         }
       }
+      if isBetweenWindows(time) {
+        if form.time != nil { clock.advance(to: time &- form.lateness) }
+        return .drop
+      }
       guard !isLate(time) else {
         return refused(event, .eventTooLate, "the event came after its window was closed", run)
       }
@@ -103,6 +107,11 @@ extension Window {
     /// The end of the first open window that contains an event of this time.
     private func firstEnd(_ time: Int64) -> Int64 {
       boundary(after: max(watermark, time))
+    }
+
+    /// Between windows that are shorter than their distance, an event belongs to none.
+    private func isBetweenWindows(_ time: Int64) -> Bool {
+      form.gap == 0 && form.length < form.every && boundary(after: time) &- form.length > time
     }
 
     private func isLate(_ time: Int64) -> Bool {

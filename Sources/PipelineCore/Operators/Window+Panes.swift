@@ -94,6 +94,8 @@ extension Window {
       if let verdict = form.gap > 0
         ? addToSession(event, time, frame, run, &touched) : addToWindows(event, time, frame, run, &touched)
       {
+        // An event between two windows is dropped, and moves the watermark all the same.
+        if case .drop = verdict, form.time != nil { ownClock?.advance(to: time &- form.lateness) }
         return verdict
       }
       last = now

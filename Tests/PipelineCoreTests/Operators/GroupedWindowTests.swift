@@ -45,6 +45,28 @@ import Testing
     return options
   }
 
+  /// Windows that are shorter than their distance: what lies between two of them is dropped, and is not late. It moves the watermark.
+  @Test(arguments: ["", ", emit: { update: 1ms }"], [false, true])
+  func betweenWindowsNothingIsLate(_ emit: String, _ isCut: Bool) throws {
+    let items = [1, 5, 7, 11, 15, 18, 2, 21].enumerated().map {
+      Item(at: Int64($0.offset * 10), key: 1, time: $0.element)
+    }
+    let run = try PipelineRun(
+      Self.pipeline(
+        "{ window: { every: 10s, length: 4s, time: timestamp(event.t), aggregate: { n: count(), at: int(start) }\(emit) } }"
+      ),
+      sources: ["a": Self.source(items)], options: Self.cutting { _ in isCut })
+    #expect(
+      run.texts["out"] == [#"[1,{"n":1,"at":0}]"#, #"[1,{"n":1,"at":10}]"#, #"[1,{"n":1,"at":20}]"#], "\(run.texts)")
+    // Only the event of a window that has closed.
+    #expect(run.deadLetters.count == 1 && run.deadLetters[0].contains("RX521"), "\(run.deadLetters)")
+    // Counts are those of one execution.
+    if !isCut {
+      #expect(run.counters.rejected == 1)
+      #expect(run.statistics.steps.contains { $0.dropped == 4 }, "\(run.statistics.steps.map(\.dropped))")
+    }
+  }
+
   /// One group falls silent: the events of another close its window, not the end of the signal.
   @Test func theWatermarkIsTheStreams() throws {
     let items = [(1, 1), (2, 5), (2, 65), (2, 125), (2, 185)].enumerated().map {
