@@ -168,7 +168,7 @@ struct HostileFileTests {
       "sample: { every: 36500d }", "rateLimit: { count: 1, per: 36500d }",
       "rateLimit: { count: 1, per: 36500d, mode: bucket, excess: wait }", "absence: { after: 36500d }",
       "retry: { count: 3, delay: 36500d, maxDelay: 36500d }", "repeat: { delay: 36500d }",
-      "join: { signal: a, within: 13000d }", "dematerialize", "materialize",
+      "join: { signal: a, within: 36500d }", "dematerialize", "materialize",
       "scan: { start: 9223372036854775807, next: running + 1 }",
     ]
     let files = try steps.enumerated().map { index, step in

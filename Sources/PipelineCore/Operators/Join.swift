@@ -34,16 +34,16 @@ struct Join: OperatorComponent, TimedOperator {
     var before = TimeSpan.zero
     var after = TimeSpan.zero
 
-    /// About 36 years, so that sums of spans and times cannot overflow.
-    private static let longest = Int64(1) << 60
+    /// By event time, about 36 years, so that sums of spans and times cannot overflow.
+    fileprivate static let longestByTime = Int64(1) << 60
 
     private struct Sides: RecordParameter {
       var before = TimeSpan.zero
       var after = TimeSpan.zero
       static var fields: [RecordField<Sides>] {
         [
-          .init("before", \.before, range: 0...longest, "How much earlier than `event` the other event may be."),
-          .init("after", \.after, range: 0...longest, "How much later than `event` the other event may be."),
+          .init("before", \.before, range: 0...Int64.max, "How much earlier than `event` the other event may be."),
+          .init("after", \.after, range: 0...Int64.max, "How much later than `event` the other event may be."),
         ]
       }
     }
@@ -59,10 +59,10 @@ struct Join: OperatorComponent, TimedOperator {
         guard let sides = Sides.decode(node, &context) else { return nil }
         (bounds.before, bounds.after) = (sides.before, sides.after)
       }
-      guard (1...longest).contains(max(bounds.before, bounds.after).nanoseconds) else {
+      guard max(bounds.before, bounds.after).nanoseconds > 0 else {
         // A mapping with other keys has been reported.
         if node.entries == nil || node.entries?.isEmpty == true || node["before"] != nil || node["after"] != nil {
-          context.badValue(node, "'within' of 'join' must be longer than 0, and at most 36 years")
+          context.badValue(node, "'within' of 'join' must be longer than 0")
         }
         return nil
       }
@@ -122,7 +122,7 @@ struct Join: OperatorComponent, TimedOperator {
     parameters: [
       .init("signal", \.signal, primary: true, required: true, "The other signal."),
       .init(
-        "within", \.within, range: 1...(1 << 60), applies: .off("asOf"),
+        "within", \.within, range: 1...Int64.max, applies: .off("asOf"),
         """
         The largest time between two paired events: one for both directions, or `before` and `after`. Required without \
         `asOf`.
@@ -208,7 +208,10 @@ struct Join: OperatorComponent, TimedOperator {
         "join: { signal: other, within: 5m, key: event.id, otherKey: other.id, unmatched: full }"),
       .init(
         .time, "look up what was valid when an event happened",
-        "join: { signal: other, asOf: true, key: event.currency, otherKey: other.currency }"),
+        """
+        { from: a, chain: [ { eventTime: event.at }, { join: { signal: { from: other, chain: [ { eventTime: event.at } ] }, \
+        asOf: true, key: event.currency, otherKey: other.currency } } ] }
+        """),
     ],
     seeAlso: ["combineLatest", "withLatestFrom", "zip", "eventTime"])
 
@@ -316,7 +319,13 @@ struct Join: OperatorComponent, TimedOperator {
 
   /// What is wrong with the event times of its signals, or goes by the clock against expectation.
   private func timeRemark(_ location: SourceLocation) -> Diagnostic? {
-    guard !followsTime, !byClock else { return nil }
+    if byClock { return nil }
+    if followsTime {
+      guard let within, max(within.before, within.after).nanoseconds > Bounds.longestByTime else { return nil }
+      return Diagnostic(
+        .outOfRange, "'within' of 'join' is at most 36 years by event time", at: location,
+        help: "Make it shorter, or write 'clock: true' to pair events by the time at which they come")
+    }
     if asOf {
       return Diagnostic(
         .asOfWithoutTime, "'asOf' of 'join' needs the event time of both signals", at: location,
