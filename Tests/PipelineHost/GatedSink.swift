@@ -7,22 +7,26 @@ package struct GatedSink: SinkComponent {
 
   package init() { self.init(room: .max) }
 
-  /// - Parameter room: After how many events the input is paused.
-  package init(room: Int) { held = Held(room: room) }
+  /// - Parameters:
+  ///   - room: After how many events the input is paused.
+  ///   - acknowledges: Whether it acknowledges each turn when it ends, without being told to.
+  package init(room: Int, acknowledges: Bool = false) { held = Held(room: room, acknowledges: acknowledges) }
 
   package final class Held: @unchecked Sendable {
     /// What came in each turn, as JSON.
     package var turns: [(texts: [String], receipt: Receipt, isAcknowledged: Bool)] = []
     package var all: [String] { turns.flatMap(\.texts) }
     package var count: Int { turns.reduce(0) { $0 + $1.texts.count } }
-    /// Events that came while there was no room, in a later turn than the one that filled the sink.
+    /// The number of events that came after the turn in which the sink became full, before it had room again.
     package fileprivate(set) var overruns = 0
     fileprivate var room: Int
     fileprivate var isFull = false
     fileprivate var fullTurn: UInt64 = 0
     fileprivate weak var node: Node?
 
-    fileprivate init(room: Int) { self.room = room }
+    fileprivate let acknowledges: Bool
+
+    fileprivate init(room: Int, acknowledges: Bool) { (self.room, self.acknowledges) = (room, acknowledges) }
 
     /// Acknowledges a turn, once; there may be no such turn.
     package func acknowledge(_ index: Int) {
@@ -66,8 +70,10 @@ package struct GatedSink: SinkComponent {
     }
 
     override func turnEnded() {
-      if !taken.isEmpty { held.turns.append((taken, take(taken.count, bytes: 0), false)) }
+      guard !taken.isEmpty else { return }
+      held.turns.append((taken, take(taken.count, bytes: 0), false))
       taken = []
+      if held.acknowledges { held.acknowledgeAll() }
     }
 
     override func finish() {
