@@ -115,7 +115,17 @@ final class KeyTable {
     UnsafeRawBufferPointer(start: bytes(number), count: entries[number].length)
   }
 
+  /// Inserts a text that must be new, such as one of a saved state; nil: it was there.
+  func insertNew(_ text: ArraySlice<UInt8>) -> Int? {
+    text.withUnsafeBytes { text in
+      let hash = hash(text)
+      return find(text, hash) == nil ? insert(text, hash) : nil
+    }
+  }
+
+  /// Forgets the text with this number, which is in the table.
   func remove(_ number: Int) {
+    guard entries[number].length >= 0 else { return assertionFailure("a key was removed twice") }
     var hole = Int(truncatingIfNeeded: entries[number].hash) & mask
     while slots[hole].number != Int32(number) { hole = (hole &+ 1) & mask }
     // Entries after the hole are moved into it where they may be, so that no search ends too early.

@@ -97,12 +97,7 @@ struct Distinct: FusableOperator {
 
     override func restore(_ state: inout StateReader) throws(StateFault) {
       for _ in 0..<(try state.count()) {
-        let text = try state.counted()
-        let number = text.withUnsafeBytes { text -> Int? in
-          let hash = known.hash(text)
-          return known.find(text, hash) == nil ? known.insert(text, hash) : nil
-        }
-        guard let number else { throw StateFault("a value is there twice") }
+        guard let number = known.insertNew(try state.counted()) else { throw StateFault("a value is there twice") }
         order.append((number, try state.read()))
       }
       countKept()

@@ -170,12 +170,7 @@ struct Latest: FusableOperator, ChangingOperator {
 
     override func restore(_ state: inout StateReader) throws(StateFault) {
       for _ in 0..<(try state.count()) {
-        let text = try state.counted()
-        let number = text.withUnsafeBytes { text -> Int? in
-          let hash = known.hash(text)
-          return known.find(text, hash) == nil ? known.insert(text, hash) : nil
-        }
-        guard let number else { throw StateFault("a key is there twice") }
+        guard let number = known.insertNew(try state.counted()) else { throw StateFault("a key is there twice") }
         insert(Kept(event: try state.read(), time: try state.read(), last: try state.read()), at: number)
       }
     }
