@@ -1,3 +1,4 @@
+import Foundation
 import Glibc
 import PipelineCore
 import PipelineTesting
@@ -92,6 +93,19 @@ package final class VirtualPipeline {
 
   /// Runs what is due now, without advancing the time.
   package func settle() { run(until: TimeSpan(nanoseconds: time.now.nanoseconds)) }
+
+  /// Runs what is due now until the condition holds, for at most a minute; time stands still. For input that threads read.
+  package func settle(until condition: () -> Bool) -> Bool {
+    let bell = DispatchSemaphore(value: 0)
+    executor.setNeedsTurn = { bell.signal() }
+    let end = Date().addingTimeInterval(60)
+    while Date() < end {
+      settle()
+      if condition() { return true }
+      _ = bell.wait(timeout: .now() + 0.05)
+    }
+    return false
+  }
 
   package func drain() {
     inTurn { $0.execution.drain() }

@@ -110,7 +110,7 @@ struct StalledReceiverTests {
       "busy.py",
       """
       #!/usr/bin/python3 -S
-      import json, os, sys, time
+      import fcntl, json, sys
       folder = '\(folder.path)'
       def say(frame): print(json.dumps(frame), flush=True)
       def note(name, text): open(folder + '/' + name, 'a').write(text + '\\n')
@@ -122,7 +122,7 @@ struct StalledReceiverTests {
               say({"opened": f['open']})
           elif 'event' in f:
               note('busy', '')
-              while not os.path.exists(folder + '/go'): time.sleep(0.01)
+              with open(folder + '/go') as go: fcntl.flock(go, fcntl.LOCK_SH)
               note('received', json.dumps({"n": f['event']['n']}))
               say({"id": f['id']})
           elif 'complete' in f: say({"id": f['id']})
@@ -130,6 +130,9 @@ struct StalledReceiverTests {
 
       """)
     chmod(program, 0o755)
+    // The plugin waits until this lock is released.
+    let go = open(folder.path + "/go", O_CREAT | O_RDWR | O_CLOEXEC, 0o600)
+    try #require(go >= 0 && flock(go, LOCK_EX) == 0)
     let head = "plugins: { p: { run: ['\(program)'], timeout: 5m } }"
     let process = try start(pipeline(0, "take: {}", head), delivery)
     #expect(Polling.until(within: 120) { access(folder.path + "/busy", F_OK) == 0 })
@@ -138,7 +141,7 @@ struct StalledReceiverTests {
     #expect(times.allSatisfy { $0 < 1000 }, "\(times)")
     // With another parameter it finishes what it has beside the new version, which waits for it.
     #expect(try reload(process, delivery, [pipeline(5, "take: { mark: other }", head)]).allSatisfy { $0 < 1000 })
-    try folder.write("go", "")
+    close(go)
     func received() -> [Int] {
       numbers((try? String(contentsOfFile: folder.path + "/received", encoding: .utf8)) ?? "")
     }

@@ -21,19 +21,6 @@ import Testing
     yaml("file: { path: '\(scratch("a.log"))', follow: true, join: { \(join) }\(more) }")
   }
 
-  /// Runs what is due now until the condition holds; time stands still.
-  private func settle(_ pipeline: VirtualPipeline, until condition: () -> Bool) -> Bool {
-    let bell = DispatchSemaphore(value: 0)
-    pipeline.executor.setNeedsTurn = { bell.signal() }
-    let end = Date().addingTimeInterval(60)
-    while Date() < end {
-      pipeline.settle()
-      if condition() { return true }
-      _ = bell.wait(timeout: .now() + 0.05)
-    }
-    return false
-  }
-
   // MARK: Once
 
   static let lines = "a\n 1\n 2\nb\nc\n 3\n"
@@ -88,12 +75,12 @@ import Testing
   @Test func theLastEventWaits() throws {
     scratch.append("x\na\n 1\n", to: "a.log")
     let pipeline = try VirtualPipeline(followed("indented: true, wait: 2s"))
-    #expect(settle(pipeline) { pipeline.out.count == 1 })
+    #expect(pipeline.settle { pipeline.out.count == 1 })
     pipeline.run(until: .milliseconds(1999))
     #expect(pipeline.out.count == 1)
     // Another line begins the time anew.
     scratch.append(" 2\ny\nb\n", to: "a.log")
-    #expect(settle(pipeline) { pipeline.out.count == 3 })
+    #expect(pipeline.settle { pipeline.out.count == 3 })
     pipeline.run(until: .milliseconds(3998))
     #expect(pipeline.out.count == 3)
     pipeline.run(until: .milliseconds(3999))
@@ -103,7 +90,7 @@ import Testing
       ])
     // What follows then is another event.
     scratch.append(" 3\nend\n", to: "a.log")
-    #expect(settle(pipeline) { pipeline.out.count == 5 })
+    #expect(pipeline.settle { pipeline.out.count == 5 })
     #expect(pipeline.out.last == #"3s999ms [" 3",14]"#)
   }
 

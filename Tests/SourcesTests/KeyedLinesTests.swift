@@ -21,19 +21,6 @@ import Testing
     yaml("file: { path: '\(scratch("a.log"))', follow: true, \(more) }", event)
   }
 
-  /// Runs what is due now until the condition holds; time stands still.
-  private func settle(_ pipeline: VirtualPipeline, until condition: () -> Bool) -> Bool {
-    let bell = DispatchSemaphore(value: 0)
-    pipeline.executor.setNeedsTurn = { bell.signal() }
-    let end = Date().addingTimeInterval(60)
-    while Date() < end {
-      pipeline.settle()
-      if condition() { return true }
-      _ = bell.wait(timeout: .now() + 0.05)
-    }
-    return false
-  }
-
   // MARK: Keys
 
   private static let join = #"join: { start: '^\w+ \d', by: '^\w+', wait: 2s }"#
@@ -42,14 +29,14 @@ import Testing
   @Test func eachKeyWaitsForItsOwnLines() throws {
     scratch.append("w;\na 1\nb 1;\n", to: "a.log")
     let pipeline = try VirtualPipeline(followed(#"join: { end: ';$', by: '^\w+', wait: 2s }"#))
-    #expect(settle(pipeline) { pipeline.out.count == 1 })
+    #expect(pipeline.settle { pipeline.out.count == 1 })
     pipeline.run(until: .milliseconds(1999))
     #expect(pipeline.out == [#"0s ["w;",0]"#])
     pipeline.run(until: .milliseconds(2000))
     #expect(pipeline.out.dropFirst() == [#"2s ["a 1",3]"#, #"2s ["b 1;",7]"#])
     // Another line of the key is then another event.
     scratch.append("a x;\n", to: "a.log")
-    #expect(settle(pipeline) { pipeline.out.count == 4 })
+    #expect(pipeline.settle { pipeline.out.count == 4 })
     #expect(pipeline.out.last == #"2s ["a x;",12]"#)
   }
 
@@ -137,7 +124,7 @@ import Testing
   @Test func piecesWaitNoLongerThanTheySay() throws {
     scratch.append("2026-01-31T00:00:00Z stdout F w\n2026-01-31T00:00:00Z stdout P half\n", to: "a.log")
     let pipeline = try VirtualPipeline(followed("decode: { container: { wait: 3s } }", "event.message"))
-    #expect(settle(pipeline) { pipeline.out.count == 1 })
+    #expect(pipeline.settle { pipeline.out.count == 1 })
     pipeline.run(until: .milliseconds(2999))
     #expect(pipeline.out.count == 1)
     pipeline.run(until: .milliseconds(3000))

@@ -18,19 +18,6 @@ import Testing
     """
   }
 
-  /// Runs what is due now until the condition holds; time stands still.
-  private func settle(_ pipeline: VirtualPipeline, until condition: () -> Bool) -> Bool {
-    let bell = DispatchSemaphore(value: 0)
-    pipeline.executor.setNeedsTurn = { bell.signal() }
-    let end = Date().addingTimeInterval(60)
-    while Date() < end {
-      pipeline.settle()
-      if condition() { return true }
-      _ = bell.wait(timeout: .now() + 0.05)
-    }
-    return false
-  }
-
   private func append(_ times: [Int], to name: String) {
     scratch.append(times.map { "\($0)\n" }.joined(), to: name)
   }
@@ -89,13 +76,13 @@ import Testing
     append([1, 2], to: "a.log")
     append([1, 33], to: "b.log")
     let pipeline = try VirtualPipeline(yaml(followed))
-    #expect(settle(pipeline) { pipeline.execution.statistics.steps.contains { $0.watermark == 2_000_000_000 } })
+    #expect(pipeline.settle { pipeline.execution.statistics.steps.contains { $0.watermark == 2_000_000_000 } })
     #expect(pipeline.execution.statistics.steps.compactMap(\.watermarkHeldBy) == [scratch("a.log")])
     append([14], to: "a.log")
-    #expect(settle(pipeline) { pipeline.out.count == 1 })
+    #expect(pipeline.settle { pipeline.out.count == 1 })
     #expect(pipeline.out == ["0s [1,1,2]"])
     append([40], to: "a.log")
-    #expect(settle(pipeline) { pipeline.out.count == 2 })
+    #expect(pipeline.settle { pipeline.out.count == 2 })
     #expect(pipeline.out.last == "0s [14]")
   }
 
@@ -106,18 +93,18 @@ import Testing
     append([1, 2], to: "a.log")
     append([3, 33], to: "b.log")
     let pipeline = try VirtualPipeline(yaml(followed, options))
-    #expect(settle(pipeline) { pipeline.execution.statistics.steps.contains { $0.watermark == 2_000_000_000 } })
+    #expect(pipeline.settle { pipeline.execution.statistics.steps.contains { $0.watermark == 2_000_000_000 } })
     pipeline.run(until: .milliseconds(Int64(wait) * 1000 - 1))
     append([44], to: "b.log")
-    #expect(settle(pipeline) { pipeline.counters.received == 5 })
+    #expect(pipeline.settle { pipeline.counters.received == 5 })
     #expect(pipeline.out == [])
     pipeline.run(until: .seconds(Int64(wait)))
     #expect(pipeline.out == ["\(shown) [1,2,3]", "\(shown) [33]"])
     // It is waited for again as soon as it goes on, and what it has then may be late.
     append([45, 30], to: "a.log")
-    #expect(settle(pipeline) { pipeline.probe("late").events.count == 1 })
+    #expect(pipeline.settle { pipeline.probe("late").events.count == 1 })
     append([60], to: "b.log")
-    #expect(settle(pipeline) { pipeline.counters.received == 8 })
+    #expect(pipeline.settle { pipeline.counters.received == 8 })
     #expect(pipeline.out.count == 2)
   }
 
@@ -126,7 +113,7 @@ import Testing
     append([1, 2], to: "a.log")
     append([3, 33], to: "b.log")
     let pipeline = try VirtualPipeline(yaml(followed))
-    #expect(settle(pipeline) { pipeline.execution.statistics.steps.contains { $0.watermark == 2_000_000_000 } })
+    #expect(pipeline.settle { pipeline.execution.statistics.steps.contains { $0.watermark == 2_000_000_000 } })
     let executor = pipeline.executor
     executor.post { executor.pauseInput(.queue) }
     pipeline.run(until: .seconds(90))
