@@ -70,6 +70,8 @@ final class MessageConnector: StreamConnector {
   let traits: DeliveryTraits
   let messagesAreJSON: Bool
   private let settings: Settings
+  /// What ``check(_:)`` needs for each event.
+  private let (sendsText, maxMessage): (Bool, Int)
   private let framing: SentFraming
   private let nodeContext: NodeContext
   private let encoder: any EventEncoder
@@ -86,6 +88,7 @@ final class MessageConnector: StreamConnector {
     // Receivers could not tell it from an event.
     settings.encode.options.csv.header = false
     self.settings = settings
+    (sendsText, maxMessage) = (settings.webSocket?.options.isText == true, settings.maxMessage)
     self.nodeContext = nodeContext
     framing = settings.place.isDatagram || settings.webSocket != nil ? .none : settings.framing
     syslog = settings.syslog.map { SyslogEncoder($0) }
@@ -147,12 +150,12 @@ final class MessageConnector: StreamConnector {
   }
 
   private func check(_ message: UnsafeRawBufferPointer) throws(DeliveryRefusal) {
-    if settings.webSocket?.options.isText == true, !UTF8Text.isValid(message) {
+    if sendsText, !UTF8Text.isValid(message) {
       throw DeliveryRefusal("a text message must be UTF-8; 'type: binary' sends any bytes")
     }
-    if message.count > settings.maxMessage {
+    if message.count > maxMessage {
       throw DeliveryRefusal(
-        "the message has \(message.count) bytes, more than the \(settings.maxMessage) of a datagram")
+        "the message has \(message.count) bytes, more than the \(maxMessage) of a datagram")
     }
     if framing == .nul, message.contains(0) {
       throw DeliveryRefusal("the message contains a zero byte, which would end it")

@@ -46,8 +46,8 @@ package struct SQLiteSink: SinkComponent {
       `columns` gives the value of each column as an expression. Null is NULL, a boolean 0 or 1, bytes a blob, a time or duration its text, a list or map its JSON; a value that \
       SQLite cannot hold (NaN, an integer beyond 63 bits) is refused. With `mode: upsert`, a row with the same values in the columns of `key` is changed; the table needs a \
       PRIMARY KEY or UNIQUE condition on exactly these columns. An event that takes a row back (`meta.retracts`, as \
-      [results that change](../../event-time.md#results-that-change) do) deletes the row with its key, so the table always has what holds now; with `mode: insert` it is a row like \
-      others, which a column `meta.retracts` tells apart.
+      [results that change](../../event-time.md#results-that-change) do) deletes the row with its key, so the table always has what holds now; with `mode: insert` it is another \
+      row; a column with the value `meta.retracts` shows which rows these are.
 
       The events that come together are one transaction, at most `batch.count` of them. They are acknowledged when it is committed, which waits for the disk \
       (`synchronous = FULL`). A row that a condition of the table refuses (UNIQUE, NOT NULL, CHECK, a foreign key, a type of a STRICT table) goes to the errors output alone, \

@@ -217,7 +217,7 @@ import Testing
     }
   }
 
-  /// No version takes it: the connection ends, and senders that wait are told.
+  /// If no version takes the connection over, it ends, and senders that wait for an acknowledgement get a failure.
   @Test func whatNoVersionTakesEnds() throws {
     try keepingListeners.withLock { _ in
       KeptListeners.begin()

@@ -61,7 +61,7 @@ extension Join {
       if let value = build(builder, other, seeing: .null, frame) { emit(other.with(value)) }
     }
 
-    /// What a side counts that only the log tells.
+    /// Events of a side that were dropped and are in no count of the step; the log has their numbers.
     struct Losses {
       /// The number of events dropped at the limit.
       var lost = 0
@@ -69,7 +69,8 @@ extension Join {
       var undecided = 0
     }
 
-    /// Drops an event at the limit: readers of errors or dead letters receive it, but the log must not be filled.
+    /// Rejects an event at the limit. Where nothing reads rejected events and no dead letters are kept, the log has the first and at the end
+    /// the number, not a line for each.
     final func lose(_ event: Event, of name: StaticString, _ losses: inout Losses) {
       let text = "join keeps \(Printable.count(parameters.limit, "event")) of the \(name) signal, its limit `limit`"
       if execution.keepsRejections(of: nodeContext.step) {

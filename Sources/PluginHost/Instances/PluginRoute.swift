@@ -4,8 +4,8 @@ import Synchronization
 
 /// The way of an instance's answers into the turns of its pipeline.
 ///
-/// In a reload the instance of a sink goes to the next version of the pipeline, and what was posted and not heard goes with it, in order: the mailbox
-/// of an execution that is over hears nothing.
+/// In a reload the instance of a sink goes to the next version of the pipeline. Answers that the version before has not processed go with it, in
+/// order, because an execution that has ended processes nothing.
 final class PluginRoute: Sendable {
   private struct State {
     /// Nil: the version before has ended, and the next one has not begun.

@@ -4,7 +4,7 @@ import Testing
 /// What other packages can use is small and has documentation: declarations of the package's own targets are `package`.
 @Suite struct PublicSurfaceTests {
   /// The number of public declarations may fall and not rise. Decisions 115, 179 and 187 say what belongs to them.
-  private static let most = 706
+  private static let most = 705
 
   private struct Declaration {
     var place: String

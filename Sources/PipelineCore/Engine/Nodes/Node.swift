@@ -280,7 +280,7 @@ open class OperatorNode: Downstream, Subscription, TimerTarget, OutputHolder {
   }
 
   /// Calls `resumed` with an empty stack, later in this turn or in the next.
-  public final func later(_ token: Int = 0) { executor.defer(self, token) }
+  package final func later(_ token: Int = 0) { executor.defer(self, token) }
   /// The same, called in ``resumed(_:)`` because a step upstream has yet to run.
   final func waitLonger() { executor.waitLonger(self) }
 
