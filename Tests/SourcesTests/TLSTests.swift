@@ -145,8 +145,11 @@ private let opensslPath: String? = ["/usr/bin/openssl"].first { (path: String) i
     let port = try #require(server.port())
     func subject() throws -> String {
       let process = Process()
-      process.executableURL = URL(fileURLWithPath: opensslPath ?? "")
-      process.arguments = ["s_client", "-connect", "127.0.0.1:\(port)", "-CAfile", made.folder("ca.pem")]
+      // It has no limit of its own, and no turn runs here meanwhile.
+      process.executableURL = URL(fileURLWithPath: "/usr/bin/timeout")
+      process.arguments = [
+        "20", opensslPath ?? "", "s_client", "-connect", "127.0.0.1:\(port)", "-CAfile", made.folder("ca.pem"),
+      ]
       let output = Pipe()
       process.standardOutput = output
       process.standardError = FileHandle.nullDevice

@@ -13,7 +13,7 @@ struct Aggregate: FusableOperator, TimedOperator, ChangingOperator {
 
   static let spec = ComponentSpec<Aggregate>(
     "aggregate",
-    summary: "Computes figures of all events, or folds them into one value, and sends it at the end or as it changes.",
+    summary: "Computes figures of all events, or folds them into one value; sends it at the end or as it changes.",
     details: """
       **Figures**: an expression over aggregates, or a mapping of such: `{ n: count(), users: \
       countDistinct(event.user), top: max(event.price) }`. An aggregate may have a condition as its last argument, \

@@ -16,6 +16,8 @@ extension StreamReceiver {
     var lastRead: Int64
     /// The end of a pause in reading; 0: no pause.
     var pausedUntil: Int64 = 0
+    /// Whether pieces have come of it.
+    var hasPieces = false
 
     init(
       _ descriptor: Int32, _ sender: Sender, _ session: TLSSession?, _ decoding: BlockDecoding, _ options: Options,

@@ -38,10 +38,11 @@ extension StreamReceiver.Work {
       options.decodesStream
       ? (connection.lines.rest, connection.lines.offset)
       : ([UInt8](connection.cutter.rest), connection.cutter.readOffset &- Int64(connection.cutter.rest.count))
-    pieces.append(
+    add(
       StreamReceiver.Piece(
         sender: connection.sender,
-        refused: [RefusedBytes(offset: offset, head: Array(rest.prefix(LongLine.headBytes)), reason: reason)]))
+        refused: [RefusedBytes(offset: offset, head: Array(rest.prefix(LongLine.headBytes)), reason: reason)]),
+      of: connection)
     owner.counted.withLock { $0.broken += 1 }
     notify(.lost(peer: connection.sender.peer.text, reason: reason))
     remove(tag)
@@ -113,7 +114,7 @@ extension StreamReceiver.Work {
             "the line has \(long.length) bytes, more than the \(limit ?? connection.options.maxMessage) that 'maxMessage' allows"
         ))
     }
-    pieces.append(piece)
+    add(piece, of: connection)
   }
 
   /// Decodes the messages; returns whether nothing after them in the stream can be understood.
@@ -122,7 +123,7 @@ extension StreamReceiver.Work {
     if !block.messages.isEmpty {
       piece.rows = connection.decoding.decode(block.slab, messages: block.messages, offset: block.offset)
     }
-    pieces.append(piece)
+    add(piece, of: connection)
     if block.isBroken {
       owner.counted.withLock { $0.broken += 1 }
       notify(
@@ -141,14 +142,20 @@ extension StreamReceiver.Work {
     if connection.decoding.pendingOffset != nil {
       let rows = connection.decoding.decode(
         Slab(capacity: 0), offset: connection.lines.readOffset, isLast: true)
-      pieces.append(StreamReceiver.Piece(sender: connection.sender, rows: rows))
+      add(StreamReceiver.Piece(sender: connection.sender, rows: rows), of: connection)
     }
+  }
+
+  func add(_ piece: StreamReceiver.Piece, of connection: StreamReceiver.Connection) {
+    connection.hasPieces = true
+    pieces.append(piece)
   }
 
   func remove(_ tag: UInt64) {
     guard let connection = connections.removeValue(forKey: tag) else { return }
     unfinished.set(0, of: tag)
-    pieces.append(StreamReceiver.Piece(sender: connection.sender, isLast: true))
+    // Nobody waits for the end of a connection that sent nothing, such as that of a health check: it needs no turn.
+    if connection.hasPieces { pieces.append(StreamReceiver.Piece(sender: connection.sender, isLast: true)) }
     rx_unwatch(poller, connection.descriptor)
     isFull = false
     count()

@@ -116,7 +116,7 @@ extension StreamReceiver {
         guard let offset = due[connection.sender.number], connection.decoding.pendingOffset == offset,
           let (rows, _) = connection.decoding.endEvent()
         else { continue }
-        pieces.append(Piece(sender: connection.sender, rows: rows))
+        add(Piece(sender: connection.sender, rows: rows), of: connection)
       }
     }
 
@@ -267,7 +267,7 @@ extension StreamReceiver {
         connections[tag] = connection
         if options.idleTimeout != nil, checksIdleAt == 0 { checksIdleAt = now &+ 1_000_000_000 }
         if let offset = connection.decoding.pendingOffset {
-          pieces.append(Piece(sender: connection.sender, pendingOffset: offset))
+          add(Piece(sender: connection.sender, pendingOffset: offset), of: connection)
         }
         read(tag, connection)
       }
@@ -307,7 +307,7 @@ extension StreamReceiver {
         bytes = undecoded + bytes
         offset &-= Int64(undecoded.count)
       } else if let (rows, _) = connection.decoding.endEvent() {
-        pieces.append(Piece(sender: connection.sender, rows: rows))
+        add(Piece(sender: connection.sender, rows: rows), of: connection)
       }
       if old.decoding == options.decoding { decoding.reset(memory: connection.decoding.memory) }
       connection.decoding = decoding

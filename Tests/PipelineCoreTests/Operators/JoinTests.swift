@@ -178,13 +178,14 @@ import Testing
     var options = PipelineRun.Options()
     options.cutAfter = { $0 == 2 }
     options.damage = { _ in Self.formerState }
-    let run = try PipelineRun(
+    let plan = try PipelineRun.compile(
       """
       name: t
       sources: { a: { values: { list: [1, 2, 1], every: 10m } }, b: { values: { list: [2, 2], every: 10m } } }
       signals: { pairs: { from: a, chain: [ { join: { signal: b, within: 1h, unmatched: send, key: event, otherKey: other } } ] } }
       sinks: { out: { from: pairs, probe: {} } }
-      """, sources: [:], options: options)
+      """, catalogue: .builtIn.adding(Catalogue([CatalogueEntry(sink: ProbeSink.self)])))
+    let run = PipelineRun(plan, sources: [:], options: options)
     #expect(run.refusals.isEmpty, "\(run.refusals.map(\.message))")
     #expect(run.texts["out"] == ["[2,2]", "[2,2]", "[1,null]", "[1,null]"])
   }
