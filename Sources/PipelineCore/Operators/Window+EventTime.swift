@@ -97,28 +97,21 @@ extension Window {
       run.executor.withEventTime(end &- 1) { send(content, from: start, to: last) }
     }
 
-    /// The first end of a window after `time`. Windows begin at multiples of `every`.
-    private func boundary(after time: Int64) -> Int64 {
-      let offset = form.length % form.every
-      let (quotient, rest) = (time &- offset).quotientAndRemainder(dividingBy: form.every)
-      return (quotient &+ (rest < 0 ? 0 : 1)) &* form.every &+ offset
-    }
-
     /// The end of the first open window that contains an event of this time.
     private func firstEnd(_ time: Int64) -> Int64 {
-      boundary(after: max(watermark, time))
+      form.grid.end(after: max(watermark, time))
     }
 
     /// Between windows that are shorter than their distance, an event belongs to none.
     private func isBetweenWindows(_ time: Int64) -> Bool {
-      form.gap == 0 && form.length < form.every && boundary(after: time) &- form.length > time
+      form.gap == 0 && form.length < form.every && form.grid.end(after: time) &- form.length > time
     }
 
     private func isLate(_ time: Int64) -> Bool {
       let watermark = watermark
       guard watermark > .min else { return false }
       // Late if the last window that contains the event has ended.
-      if form.gap == 0 { return boundary(after: time &+ form.length) &- form.every <= watermark }
+      if form.gap == 0 { return form.grid.lastEnd(of: time) <= watermark }
       if time &+ form.gap > watermark { return false }
       // The event may still belong to an open session.
       let at = position(after: time)
@@ -162,10 +155,10 @@ extension Window {
         } else if at < kept.count, kept[at].at &- time < form.gap {
           isNew = false
         }
-      } else if at > 0, slice(kept[at - 1].at) == slice(time) {
+      } else if at > 0, form.grid.slice(of: kept[at - 1].at) == form.grid.slice(of: time) {
         at -= 1
         isNew = false
-      } else if at < kept.count, slice(kept[at].at) == slice(time) {
+      } else if at < kept.count, form.grid.slice(of: kept[at].at) == form.grid.slice(of: time) {
         isNew = false
       }
       if isNew, let refusal = refusal(of: event, run) { return refusal }
@@ -184,11 +177,6 @@ extension Window {
       }
       expect(time)
       return nil
-    }
-
-    private func slice(_ time: Int64) -> Int64 {
-      let (quotient, rest) = time.quotientAndRemainder(dividingBy: form.slice)
-      return rest < 0 ? quotient &- 1 : quotient
     }
 
     /// Schedules the next wake-up. A step that is woken too early schedules another.
@@ -248,14 +236,16 @@ extension Window {
     private func closeWindows(upTo time: Int64) {
       while !kept.isEmpty, nextEnd <= time, !isStopped {
         let end = nextEnd
-        let isWhole = kept[0].at >= end &- form.length && kept[kept.count - 1].at < end
-        let first = isWhole ? 0 : position(after: end &- form.length &- 1)
+        let start = form.grid.start(ofWindowTo: end)
+        let next = form.grid.end(behindWindowTo: end)
+        let isWhole = kept[0].at >= start && kept[kept.count - 1].at < end
+        let first = isWhole ? 0 : position(after: start &- 1)
         let window = first..<(isWhole ? kept.count : max(first, position(after: end &- 1)))
         let events = content(window)
         let isTumbling = isWhole && form.every >= form.length
-        removeFirst(isTumbling ? kept.count : position(after: end &+ form.every &- form.length &- 1))
-        nextEnd = kept.isEmpty ? .max : max(boundary(after: kept[0].at), end &+ form.every)
-        if !window.isEmpty { send(events, from: end &- form.length, to: end, endingAt: end) }
+        removeFirst(isTumbling ? kept.count : position(after: form.grid.start(ofWindowTo: next) &- 1))
+        nextEnd = kept.isEmpty ? .max : max(form.grid.end(after: kept[0].at), next)
+        if !window.isEmpty { send(events, from: start, to: end, endingAt: end) }
       }
     }
 
@@ -281,7 +271,7 @@ extension Window {
     private func closeAll() {
       guard let newest = kept.last else { return }
       // The end of the last window that contains the newest event.
-      let end = form.gap > 0 ? newest.wall &+ form.gap : boundary(after: newest.wall &+ form.length) &- form.every
+      let end = form.gap > 0 ? newest.wall &+ form.gap : form.grid.lastEnd(of: newest.wall)
       lowerBound = max(lowerBound, end)
       close(upTo: watermark)
     }

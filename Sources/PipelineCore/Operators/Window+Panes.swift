@@ -123,9 +123,8 @@ extension Window {
 
     /// The first end of a window after `time`.
     private func boundary(after time: Int64) -> Int64 {
-      let base = byClock ? origin : form.length % form.every
-      let (quotient, rest) = (time &- base).quotientAndRemainder(dividingBy: form.every)
-      return (quotient &+ (rest < 0 ? 0 : 1)) &* form.every &+ base
+      guard byClock else { return form.grid.end(after: time) }
+      return origin &+ (Calendar.floor(time &- origin, form.every).quotient &+ 1) &* form.every
     }
 
     private func addToWindows(
@@ -135,10 +134,10 @@ extension Window {
       var ends: [Int64] = []
       var end = boundary(after: time)
       // Between windows that are shorter than their distance, an event belongs to none.
-      if end &- form.length > time { return .drop }
-      while end &- form.length <= time {
+      if form.grid.start(ofWindowTo: end) > time { return .drop }
+      while form.grid.start(ofWindowTo: end) <= time {
         if byClock || watermark == .min || end &+ form.allowedLateness > watermark { ends.append(end) }
-        end &+= form.every
+        end = form.grid.end(behindWindowTo: end)
       }
       if ends.isEmpty { return tooLate(event, run) }
       let takesBack = form.takesBack && event.retracts
@@ -152,7 +151,7 @@ extension Window {
         } else {
           new.append(
             Open(
-              from: end &- form.length, to: end, closing: end,
+              from: form.grid.start(ofWindowTo: end), to: end, closing: end,
               wall: byClock ? run.executor.wallTime &- now.nanoseconds : 0))
         }
       }

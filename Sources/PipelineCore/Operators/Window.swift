@@ -1,6 +1,7 @@
 /// `window`: lists of events that belong together by time or by number.
 struct Window: FusableOperator, TimedOperator, ChangingOperator {
   var every: TimeSpan?
+  var timezone: String?
   var length: TimeSpan?
   var count: Int?
   var step: Int?
@@ -40,7 +41,8 @@ struct Window: FusableOperator, TimedOperator, ChangingOperator {
       most `maxLength`.
 
       **Event time**: with `time`, an expression that returns a timestamp, `every` and `gap` refer to the events' \
-      times. Windows of `every` start at multiples of it since 1970, also those with another `length`. A window closes when an event comes whose time \
+      times. Windows of `every` start at multiples of it since 1970, also those with another `length`. With `timezone`, a window of `every: 1d` is a day \
+      of that zone, which has 23 or 25 hours where clocks are set. A window closes when an event comes whose time \
       is `lateness` past its end; until then events may come in any order, and are sent in the order of their times. \
       An event whose windows are all closed goes to the errors output. With `idle`, all windows close after that \
       time without events.
@@ -59,7 +61,10 @@ struct Window: FusableOperator, TimedOperator, ChangingOperator {
       Events are then not kept: a window takes the memory of its figures. Sliding windows are composed of parts as \
       long as the common divisor, so 5 minutes every minute keep five sets of figures.
 
-      **When results are sent**: by default when the window closes. With `emit: { early: 10s }` also before, that long after a change; with `emit: update` each time the       result changes, with `{ update: 1s }` at most once a second. With `allowedLateness`, a window by event time takes late events for that long after it has       closed, and each sends a correction (with `update`, at most once in that time). Each row says which it is: `meta.pane` is `early`, `on-time` or `late`, and `meta.replaces` whether a       row of the same window was sent before, whose place it takes. See [results that change](../../event-time.md#results-that-change).
+      **When results are sent**: by default when the window closes. With `emit: { early: 10s }` also before, that long after a change; with `emit: update` each time the \
+      result changes, with `{ update: 1s }` at most once a second. With `allowedLateness`, a window by event time takes late events for that long after it has \
+      closed, and each sends a correction (with `update`, at most once in that time). Each row says which it is: `meta.pane` is `early`, `on-time` or `late`, and `meta.replaces` whether a \
+      row of the same window was sent before, whose place it takes. See [results that change](../../event-time.md#results-that-change).
 
       The event is the list, or the result of `to` for `events`, `start` and `end` (by number and by session: the \
       times of the first and the last event). Completion sends the open windows, also those that overlap, the \
@@ -71,6 +76,9 @@ struct Window: FusableOperator, TimedOperator, ChangingOperator {
       .init(
         "length", \.length, range: span, applies: .with("every"),
         "How long a window is; as long as `every` if left out."),
+      .init(
+        "timezone", \.timezone, applies: .with("every"),
+        "By event time: the time zone whose days the windows are, an IANA name; `every` is a number of days then."),
       .init("count", \.count, range: 1...10_000_000, "How many events a window has."),
       .init(
         "step", \.step, range: 1...10_000_000,
@@ -175,6 +183,10 @@ struct Window: FusableOperator, TimedOperator, ChangingOperator {
         .time, "go by the time in the events, late ones included",
         "window: { every: 1m, time: timestamp(event.at), lateness: 10s }"),
       .init(
+        .time, "count per day of a time zone, also where clocks are set",
+        "window: { every: 1d, timezone: Europe/Berlin, time: timestamp(event.at), aggregate: { day: start, n: count() } }"
+      ),
+      .init(
         .time, "have a figure for each minute, empty ones too", "window: { every: 1m, empty: true, to: size(events) }"),
     ],
     seeAlso: ["bufferWithTime", "bufferWithCount", "aggregate", "groupBy"])
@@ -209,6 +221,16 @@ struct Window: FusableOperator, TimedOperator, ChangingOperator {
         conflict("'\(name)' of 'window' cannot go with '\(other)'", "Remove one of them")
       }
     }
+    if let timezone, every != nil {
+      if !CronSchedule.isTimeZone(timezone) {
+        context.badValue(
+          at: context.location, "there is no time zone '\(timezone)'", help: "Use a name such as Europe/Berlin or UTC")
+      } else if days < 1 {
+        conflict("'timezone' of 'window' needs 'every' in whole days", "Write 'every: 1d', or remove 'timezone'")
+      } else if length != nil {
+        conflict("'timezone' of 'window' cannot go with 'length'", "Remove one of them")
+      }
+    }
     if aggregate.isGiven, to.isGiven {
       conflict(
         "'aggregate' and 'to' of 'window' exclude each other",
@@ -226,18 +248,25 @@ struct Window: FusableOperator, TimedOperator, ChangingOperator {
     if takesBack { aggregate.checkTakingBack(&binder) }
     guard !goesByEvents, count == nil else { return }
     let slides = length.map { $0 != every } ?? false
-    for (name, isWrong) in [("allowedLateness", allowedLateness != nil), ("emit", emit != nil && slides)] where isWrong
-    {
+    for (name, isWrong) in [
+      ("allowedLateness", allowedLateness != nil), ("timezone", timezone != nil), ("emit", emit != nil && slides),
+    ] where isWrong {
       binder.diagnostics.report(
         Diagnostic(
           .conflictingParameters,
           name == "emit"
-            ? "'emit' cannot go with a window that slides by the clock" : "'allowedLateness' needs event time",
+            ? "'emit' cannot go with a window that slides by the clock" : "'\(name)' of 'window' needs event time",
           at: binder.location, help: "Give the events a time: 'time: event.at' beside the source or in 'window'"))
     }
   }
 
   private var goesByEvents: Bool { time.isGiven || followsStream }
+
+  /// With `timezone`, how many days a window has; 0: not whole days.
+  var days: Int64 {
+    let (days, rest) = (every?.nanoseconds ?? 1).quotientAndRemainder(dividingBy: TimeSpan.seconds(86_400).nanoseconds)
+    return rest == 0 ? days : 0
+  }
 
   private mutating func bindTime(_ binder: inout Binder) {
     guard !time.isGiven, !byClock, count == nil, let input = binder.inputs.first else { return }

@@ -5,6 +5,8 @@ extension Window {
   final class Form {
     let every: Int64
     let length: Int64
+    /// By event time, where windows begin and end.
+    let grid: Grid
     let count: Int
     let step: Int
     /// With `inclusive`, one nanosecond more than the parameter, so that a pause within a session is always shorter
@@ -42,6 +44,9 @@ extension Window {
         isSentOnce: parameters.count != nil ? step >= count : length <= every || gap > 0)
       slice =
         parameters.count == nil ? Self.divisor(every, length) : Self.divisor(Int64(count), Int64(step))
+      grid = Grid(
+        every: every, length: length, slice: slice,
+        days: parameters.timezone.map { ZonedDays(count: max(1, parameters.days), in: $0) })
       sendsEmpty = parameters.empty
       bound = parameters.bound
       emission = Emission(parameters.emit)

@@ -68,7 +68,7 @@ import Testing
     ],
     "operator rateLimit": ["per: 1s", "per: 1s, mode: bucket", "per: 1s, mode: bucket, excess: wait"],
     "operator join": ["signal: a", "signal: a, asOf: true"],
-    "operator window": ["every: 1s", "count: 1", "gap: 1s", "every: 1s, time: event.t"],
+    "operator window": ["every: 1s", "count: 1", "gap: 1s", "every: 1s, time: event.t", "every: 1d, time: event.t"],
     "operator flattenMap": ["list: event.a", "signal: a", "signal: a, policy: latest", "signal: a, policy: concat"],
     "operator topN": ["by: event.n, count: 2", "by: event.n, count: 2, per: event.k"],
     "operator gate": ["signal: a", "signal: a, whileClosed: hold"],

@@ -1,0 +1,44 @@
+extension Window {
+  /// Where windows of `every` begin and end by event time, in nanoseconds since 1970.
+  struct Grid {
+    let every: Int64
+    let length: Int64
+    /// What windows are composed of, if figures are kept.
+    let slice: Int64
+    /// Set: the windows are days of a time zone. Otherwise they begin at multiples of `every`.
+    let days: ZonedDays?
+
+    /// The first end of a window after `time`.
+    func end(after time: Int64) -> Int64 {
+      if let days { return days.span(of: time).end }
+      let offset = length % every
+      let (quotient, rest) = (time &- offset).quotientAndRemainder(dividingBy: every)
+      return (quotient &+ (rest < 0 ? 0 : 1)) &* every &+ offset
+    }
+
+    /// The end of the last window that contains `time`; between windows, that of the one before.
+    func lastEnd(of time: Int64) -> Int64 {
+      if let days { return days.span(of: time).end }
+      return end(after: time &+ length) &- every
+    }
+
+    /// The start of the window that ends at `end`.
+    func start(ofWindowTo end: Int64) -> Int64 {
+      if let days { return days.span(of: end &- 1).start }
+      return end &- length
+    }
+
+    /// The end of the window that follows the one that ends at `end`.
+    func end(behindWindowTo end: Int64) -> Int64 {
+      if let days { return days.span(of: end).end }
+      return end &+ every
+    }
+
+    /// What events of one slice have in common.
+    func slice(of time: Int64) -> Int64 {
+      if let days { return days.span(of: time).start }
+      let (quotient, rest) = time.quotientAndRemainder(dividingBy: slice)
+      return rest < 0 ? quotient &- 1 : quotient
+    }
+  }
+}
