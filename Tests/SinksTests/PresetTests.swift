@@ -84,6 +84,44 @@ import Testing
       ])
   }
 
+  /// Results that change: a row that is taken back deletes its document, which may be gone already.
+  @Test func elasticsearchFollowsResultsThatChange() throws {
+    let sending = try sending(
+      """
+      use: elasticsearch, with: { url: 'http://127.0.0.1:9200', index: "'tops'", id: 'string(event.n)', action: upsert, count: 4 }, \
+      chain: [ { topN: { by: event.n, count: 1 } } ]
+      """, events: "[{ n: 1 }, { n: 2 }, { n: 3 }]")
+    sending.settle()
+    let first = try #require(sending.http.exchanges.first)
+    let lines = [
+      #"{"index":{"_index":"tops","_id":"1"}}"#, #"{"n":1}"#, #"{"delete":{"_index":"tops","_id":"1"}}"#,
+      #"{"index":{"_index":"tops","_id":"2"}}"#, #"{"n":2}"#, #"{"delete":{"_index":"tops","_id":"2"}}"#,
+    ]
+    #expect(first.body == lines.map { $0 + "\n" }.joined())
+    first.answer(
+      200,
+      """
+      {"errors":true,"items":[{"index":{"_id":"1","status":201}},{"delete":{"_id":"1","status":404,"result":"not_found"}},\
+      {"index":{"_id":"2","status":503,"error":{"type":"unavailable"}}},{"delete":{"_id":"2","status":404,"result":"not_found"}}]}
+      """)
+    sending.run(until: .seconds(60))
+    // The deletion came through before what it deletes: both come again, in order.
+    let second = try #require(sending.http.exchanges.last)
+    #expect(second.body == lines.dropFirst(3).map { $0 + "\n" }.joined())
+    second.answer(
+      200, #"{"errors":false,"items":[{"index":{"_id":"2","status":201}},{"delete":{"_id":"2","status":200}}]}"#)
+    sending.run(until: .seconds(90))
+    let third = try #require(sending.http.exchanges.last)
+    #expect(third.body == #"{"index":{"_index":"tops","_id":"3"}}"# + "\n{\"n\":3}\n", "\(third.body)")
+    third.answer(
+      200,
+      #"{"errors":true,"items":[{"index":{"_id":"3","status":400,"error":{"type":"document_parsing_exception"}}}]}"#)
+    sending.run(until: .seconds(120))
+    #expect(sending.outcome == .completed)
+    #expect(sending.http.exchanges.count == 3)
+    #expect(sending.probe("refused").events.count == 1, "\(sending.probe("refused").events)")
+  }
+
   @Test func clickhouseHalvesWhatItRefuses() throws {
     let sending = try sending("use: clickhouse, with: { url: 'http://127.0.0.1:8123', table: shop.orders, count: 3 }")
     sending.settle()

@@ -248,8 +248,13 @@ import Testing
     for connection in connections.dropFirst() { connection.send(get("/")) }
     mayGoOn.signal()
     for connection in connections { _ = try #require(connection.message()) }
-    let after = calls.wait(until: monotonicNow() + 60_000_000_000) { $0.count == 22 ? $0 : nil }
-    #expect(after == [.request, .handOver] + Array(repeating: .request, count: 19) + [.handOver])
+    let after = calls.wait(until: monotonicNow() + 60_000_000_000) {
+      $0.last == .handOver && $0.count(where: { $0 == .request }) == 20 ? $0 : nil
+    }
+    // A loaded machine may bring them in a few parts.
+    let handOvers = try #require(after).count { $0 == .handOver }
+    #expect(handOvers >= 2 && handOvers <= 6, "\(handOvers)")
+    #expect(after?.prefix(2) == [.request, .handOver])
   }
 
   /// Answers that come at once, from another thread, each go to their connection.

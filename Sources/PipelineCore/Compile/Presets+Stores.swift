@@ -6,14 +6,16 @@ extension Preset {
       elasticsearch:
         description: |
           Each event is a document of the index. The answer has a status for each document: those that are refused go to
-          the errors output, and those that the server has no room for are sent again. With an id, a document that is
-          there already counts as indexed, so an event that is delivered twice is indexed once. OpenSearch has the same interface;
-          on AWS, 'auth' is { awsSigV4: ... } with the service es.
+          the errors output. Those that the server has no room for are sent again, together with the others of their id,
+          so that the last one stays the last. With an id, a document that is there already counts as indexed, so an event
+          that is delivered twice is indexed once. With the action upsert, the index follows results that change: a row
+          that is taken back (meta.retracts) deletes the document with its id. OpenSearch has the same interface; on AWS,
+          'auth' is { awsSigV4: ... } with the service es.
         parameters:
           url: { type: text, description: "The server, such as http://127.0.0.1:9200." }
           index: { type: expression, description: "The index or data stream, such as 'orders' or event.kind." }
           id: { type: expression, default: "''", description: "The id of the document, such as meta.id; '': the server makes one." }
-          action: { type: text, default: create, description: "create, which data streams need, or index, which replaces." }
+          action: { type: text, default: create, description: "create, which data streams need; index, which replaces; or upsert, which also deletes and needs an id." }
           count: { type: int, default: 500, description: "The largest number of documents in a request." }
           every: { type: duration, default: 1s, description: "How long a document may wait for others." }
           compress: { type: text, default: gzip, description: "gzip, zstd or none." }
@@ -23,8 +25,10 @@ extension Preset {
           http:
             url: $(url)/_bulk
             body: |
-              '{"$(action)":{"_index":' + toJson(string($(index)))
-                + (string($(id)) == '' ? '' : ',"_id":' + toJson(string($(id)))) + '}}\n' + toJson(event)
+              '{"' + ('$(action)' != 'upsert' ? '$(action)' : has(meta.retracts) && meta.retracts ? 'delete' : 'index')
+                + '":{"_index":' + toJson(string($(index)))
+                + (string($(id)) == '' ? '' : ',"_id":' + toJson(string($(id)))) + '}}'
+                + ('$(action)' == 'upsert' && has(meta.retracts) && meta.retracts ? '' : '\n' + toJson(event))
             headers: { Content-Type: application/x-ndjson }
             encode: text
             batch: { count: $(count), every: $(every) }
@@ -32,8 +36,10 @@ extension Preset {
             auth: $(auth)
             tls: $(tls)
             partial: |
-              response.body.items.map(i, i['$(action)'].status < 300 || i['$(action)'].status == 409 ? 'ok'
-                : i['$(action)'].status == 429 || i['$(action)'].status >= 500 ? 'retry' : toJson(i['$(action)'].error))
+              cel.bind(all, response.body.items.map(i, has(i.delete) ? i.delete : has(i.index) ? i.index : i.create),
+                all.map(d,
+                  response.body.errors && all.exists(o, o._id == d._id && (o.status == 429 || o.status >= 500)) ? 'retry'
+                  : d.status < 300 || d.status == 409 || d.status == 404 && !has(d.error) ? 'ok' : toJson(d.error)))
     """#)
 
   static let clickhouse = Preset(
