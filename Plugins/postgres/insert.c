@@ -1,19 +1,27 @@
 // postgresInsert: rows from events, one transaction for each batch.
 //
 // The batch is sent in one go (libpq's pipeline mode, or COPY) and confirmed behind COMMIT. If the server refuses a
-// value, the batch is sent again row by row with savepoints, so that only the rows at fault are refused.
+// value, the batch is sent again row by row with savepoints, so that only the rows at fault are refused. Without COPY each
+// event has a statement of its own, in the order of the events, so a later one finds what an earlier one has done.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "postgres.h"
 
+static const char no_key_for_retraction[] = "a row is taken back by its key, which only 'mode: upsert' has";
+
+// The places of the parameters that are expressions.
+enum { argument_row, argument_retracted };
+
 typedef struct {
   session session;
   char **columns;  // quoted nowhere
   char ***paths;   // of each column the members that lead to its value; an empty one is the whole event
-  int column_count;
-  char *insert, *copy;  // statements; `copy` is NULL in mode insert
+  bool *is_key;    // of each column, whether it is one of the key
+  int column_count, key_count;
+  const char *keys_at;  // the parameter that names the key
+  char *insert, *copy, *delete;  // statements; `copy` is NULL without mode copy, `delete` if no event takes a row back
   Oid *types;
   buffer *values;       // of one row
   bool checks_at_commit;  // a deferred constraint has failed
@@ -30,8 +38,10 @@ static void insert_close(void *instance) {
   free(self->paths);
   free(self->values);
   free(self->types);
+  free(self->is_key);
   free(self->insert);
   free(self->copy);
+  free(self->delete);
   free(self);
 }
 
@@ -59,6 +69,7 @@ static int take_columns(insert *self, const rxd_opening *opening) {
   self->paths = allocate(count * sizeof(char **));
   self->values = allocate(count * sizeof(buffer));
   self->types = allocate(count * sizeof(Oid));
+  self->is_key = allocate(count * sizeof(bool));
   for (size_t index = 0; index < count; index++) {
     rxd_text name;
     rxd_value value = host->entry(opening->scope, &table, index, &name);
@@ -87,70 +98,146 @@ static bool contains(char **list, const char *name) {
   return false;
 }
 
-static int make_statements(insert *self, const rxd_opening *opening, const char *table, char **keys) {
-  bool updates = is_choice(opening, "conflict", "update"), ignores = is_choice(opening, "conflict", "ignore");
-  if (updates && (keys == NULL || keys[0] == NULL))
-    return refuse_opening(opening, "'conflict: update' needs the keys that tell rows apart", "keys");
-  if (keys != NULL && !updates && !ignores)
-    return refuse_opening(opening, "keys belong to 'conflict: update' or 'conflict: ignore'", "keys");
-  for (char **key = keys; key != NULL && *key != NULL; key++) {
-    if (!contains(self->columns, *key)) return refuse_opening(opening, "each key must be one of the columns", "keys");
+/// What the parameters `conflict`, `keys` and `key` say together.
+typedef struct {
+  bool upserts, updates, ignores, copies;
+  char **keys;  // the columns that tell rows apart; NULL or empty: none are named
+} conflicts;
+
+/// Whether the file gives the expression at `place`; `otherwise`, if this rxd does not say.
+static bool is_given(const rxd_opening *opening, size_t place, bool otherwise) {
+  if (opening->size < offsetof(rxd_opening, given_count) + sizeof opening->given_count || opening->given == NULL ||
+      place >= opening->given_count)
+    return otherwise;
+  return opening->given[place] != 0;
+}
+
+/// Takes `keys` or `key`, whichever belongs to the mode; the other must not be there.
+static int take_keys(insert *self, const rxd_opening *opening, conflicts *to) {
+  self->keys_at = to->upserts ? "key" : "keys";
+  const char *other_at = to->upserts ? "keys" : "key";
+  char **other = list_parameter(opening, other_at);
+  bool has_other = other != NULL;
+  free_list(other);
+  if (has_other && to->upserts) return refuse_opening(opening, "'mode: upsert' has a 'key', and no 'keys'", other_at);
+  if (has_other) return refuse_opening(opening, "a key belongs to 'mode: upsert'", other_at);
+  to->keys = list_parameter(opening, self->keys_at);
+  for (char **key = to->keys; key != NULL && *key != NULL; key++) {
+    if (!contains(self->columns, *key)) return refuse_opening(opening, "each key must be one of the columns", self->keys_at);
   }
-  bool copies = is_choice(opening, "mode", "copy");
-  if (copies && (updates || ignores))
-    return refuse_opening(opening, "COPY cannot resolve conflicts; use 'mode: insert'", "mode");
-  buffer names = {0}, marks = {0}, statement = {0};
-  for (int column = 0; column < self->column_count; column++) {
-    if (column > 0) append_text(&names, ", "), append_text(&marks, ", ");
-    append_identifier(&names, self->columns[column]);
-    append_format(&marks, "$%d", column + 1);
-  }
-  append_text(&statement, "INSERT INTO ");
-  append_name(&statement, table);
-  append_text(&statement, " ("), append_text(&statement, names.bytes);
-  append_text(&statement, ") VALUES ("), append_text(&statement, marks.bytes);
-  append_text(&statement, ")");
-  if (updates || ignores) {
-    append_text(&statement, " ON CONFLICT ");
-    for (char **key = keys; key != NULL && *key != NULL; key++) {
-      append_text(&statement, key == keys ? "(" : ", ");
-      append_identifier(&statement, *key);
-    }
-    if (keys != NULL && keys[0] != NULL) append_text(&statement, ") ");
-    bool is_first = true;
-    for (int column = 0; updates && column < self->column_count; column++) {
-      if (contains(keys, self->columns[column])) continue;
-      append_text(&statement, is_first ? "DO UPDATE SET " : ", ");
-      is_first = false;
-      append_identifier(&statement, self->columns[column]);
-      append_text(&statement, " = excluded.");
-      append_identifier(&statement, self->columns[column]);
-    }
-    if (is_first) append_text(&statement, "DO NOTHING");
-  }
-  self->insert = statement.bytes;
-  if (copies) {
-    buffer copy = {0};
-    append_text(&copy, "COPY ");
-    append_name(&copy, table);
-    append_text(&copy, " ("), append_text(&copy, names.bytes), append_text(&copy, ") FROM STDIN");
-    self->copy = copy.bytes;
-  }
-  free(names.bytes);
-  free(marks.bytes);
+  for (int column = 0; column < self->column_count; column++) self->is_key[column] = contains(to->keys, self->columns[column]);
   return RXD_OK;
+}
+
+static int take_conflicts(insert *self, const rxd_opening *opening, conflicts *to) {
+  to->upserts = is_choice(opening, "mode", "upsert");
+  to->updates = is_choice(opening, "conflict", "update");
+  to->ignores = is_choice(opening, "conflict", "ignore");
+  to->copies = is_choice(opening, "mode", "copy");
+  bool resolves = to->updates || to->ignores;
+  if (take_keys(self, opening, to) != RXD_OK) return RXD_FAILED;
+  bool has_keys = to->keys != NULL && to->keys[0] != NULL;
+  if (to->upserts && resolves)
+    return refuse_opening(opening, "'mode: upsert' says what becomes of a row that is there; leave out 'conflict'", "conflict");
+  if (to->upserts && !has_keys) return refuse_opening(opening, "'mode: upsert' needs the columns that tell rows apart", "key");
+  if (to->updates && !has_keys)
+    return refuse_opening(opening, "'conflict: update' needs the keys that tell rows apart", "keys");
+  if (to->keys != NULL && !resolves && !to->upserts)
+    return refuse_opening(opening, "keys belong to 'conflict: update' or 'conflict: ignore'", "keys");
+  if (to->copies && resolves)
+    return refuse_opening(opening, "COPY cannot resolve conflicts; use 'mode: insert'", "mode");
+  if (!to->upserts && is_given(opening, argument_retracted, false))
+    return refuse_opening(opening, no_key_for_retraction, "retracted");
+  to->updates = to->updates || to->upserts;
+  return RXD_OK;
+}
+
+static void append_columns(insert *self, buffer *to) {
+  append_text(to, " (");
+  for (int column = 0; column < self->column_count; column++) {
+    if (column > 0) append_text(to, ", ");
+    append_identifier(to, self->columns[column]);
+  }
+  append_text(to, ")");
+}
+
+static void append_conflict(insert *self, buffer *to, const conflicts *conflicts) {
+  char **keys = conflicts->keys;
+  append_text(to, " ON CONFLICT ");
+  for (char **key = keys; key != NULL && *key != NULL; key++) {
+    append_text(to, key == keys ? "(" : ", ");
+    append_identifier(to, *key);
+  }
+  if (keys != NULL && keys[0] != NULL) append_text(to, ") ");
+  bool is_first = true;
+  for (int column = 0; conflicts->updates && column < self->column_count; column++) {
+    if (self->is_key[column]) continue;
+    append_text(to, is_first ? "DO UPDATE SET " : ", ");
+    is_first = false;
+    append_identifier(to, self->columns[column]);
+    append_text(to, " = excluded.");
+    append_identifier(to, self->columns[column]);
+  }
+  if (is_first) append_text(to, "DO NOTHING");
+}
+
+static char *make_insert(insert *self, const char *table, const conflicts *conflicts) {
+  buffer made = {0};
+  append_text(&made, "INSERT INTO ");
+  append_name(&made, table);
+  append_columns(self, &made);
+  for (int column = 0; column < self->column_count; column++)
+    append_format(&made, "%s$%d", column == 0 ? " VALUES (" : ", ", column + 1);
+  append_text(&made, ")");
+  if (conflicts->updates || conflicts->ignores) append_conflict(self, &made, conflicts);
+  return made.bytes;
+}
+
+static char *make_copy(insert *self, const char *table) {
+  buffer made = {0};
+  append_text(&made, "COPY ");
+  append_name(&made, table);
+  append_columns(self, &made);
+  append_text(&made, " FROM STDIN");
+  return made.bytes;
+}
+
+/// Its parameters are the columns of the key, in the order of the columns.
+static char *make_delete(insert *self, const char *table) {
+  buffer made = {0};
+  append_text(&made, "DELETE FROM ");
+  append_name(&made, table);
+  int count = 0;
+  for (int column = 0; column < self->column_count; column++) {
+    if (!self->is_key[column]) continue;
+    append_text(&made, count == 0 ? " WHERE " : " AND ");
+    append_identifier(&made, self->columns[column]);
+    append_format(&made, " = $%d", ++count);
+  }
+  self->key_count = count;
+  return made.bytes;
+}
+
+static int make_statements(insert *self, const rxd_opening *opening, const char *table) {
+  conflicts conflicts = {0};
+  int status = take_conflicts(self, opening, &conflicts);
+  if (status == RXD_OK) {
+    self->insert = make_insert(self, table, &conflicts);
+    if (conflicts.copies) self->copy = make_copy(self, table);
+    if (conflicts.upserts && is_given(opening, argument_retracted, true)) self->delete = make_delete(self, table);
+  }
+  free_list(conflicts.keys);
+  return status;
 }
 
 static int insert_open(const rxd_opening *opening, void **instance) {
   insert *self = allocate(sizeof *self);
   char *table = text_parameter(opening, "table");
-  char **keys = list_parameter(opening, "keys");
   int status = table == NULL || *table == 0 ? refuse_opening(opening, "the name of the table is empty", "table") : RXD_OK;
   if (status == RXD_OK) status = take_columns(self, opening);
-  if (status == RXD_OK) status = make_statements(self, opening, table, keys);
+  if (status == RXD_OK) status = make_statements(self, opening, table);
   if (status == RXD_OK) status = open_session(&self->session, opening);
   free(table);
-  free_list(keys);
   if (status != RXD_OK) {
     insert_close(self);
     return RXD_FAILED;
@@ -174,7 +261,15 @@ typedef struct {
   char *rows;  // a row_state each
   int good;    // how many
   fault fault;  // of what has failed last
+  const char *at;  // the parameter at fault, if it is one of the settings
 } work;
+
+/// What is sent for an event.
+typedef struct {
+  const char *name;    // of the prepared statement
+  int count;           // of its parameters
+  const char **texts;  // the parameters; NULL is SQL's NULL
+} statement;
 
 static const rxd_input *input_at(const work *work, size_t index) {
   return (const rxd_input *)((const char *)work->batch->inputs + index * work->batch->input_size);
@@ -186,31 +281,80 @@ static void refuse_row(work *work, size_t index, const char *message) {
   work->good--;
 }
 
-/// Fills `self->values`, and `texts` with NULL for SQL's NULL. False: the row was refused.
-static bool fill_row(work *work, size_t index, const char **texts) {
+static void refuse_column(work *work, size_t index, const char *before, int column, const char *after) {
+  buffer message = {0};
+  append_text(&message, before), append_text(&message, " '"), append_text(&message, work->self->columns[column]);
+  append_text(&message, "' "), append_text(&message, after);
+  refuse_row(work, index, message.bytes);
+  free(message.bytes);
+}
+
+/// The result of an expression; NULL if the file does not give it.
+static const rxd_value *argument(const rxd_input *input, size_t place) {
+  bool is_there = place < input->argument_count && host->kind(&input->arguments[place]) != RXD_ABSENT;
+  return is_there ? &input->arguments[place] : NULL;
+}
+
+/// Fills `self->values[column]`; `*is_null`: with SQL's NULL. False: the row was refused.
+static bool fill_column(work *work, size_t index, const rxd_value *whole, int column, bool *is_null) {
+  insert *self = work->self;
+  rxd_value value = *whole;
+  for (char **part = self->paths[column]; *part != NULL; part++) value = host->member(work->scope, &value, text_of(*part));
+  buffer *to = &self->values[column];
+  to->count = 0;
+  if (text_of_value(work->scope, self->types[column], &value, to, is_null)) return true;
+  refuse_column(work, index, "the text for column", column, "has a zero byte, which PostgreSQL cannot store");
+  return false;
+}
+
+/// Takes the columns, or those of the key, as parameters. False: the row was refused.
+static bool fill_row(work *work, size_t index, bool is_key_only, statement *made) {
   insert *self = work->self;
   const rxd_input *input = input_at(work, index);
-  rxd_value whole = input->event;
-  // The parameter `row`, if the file has one.
-  if (input->argument_count > 0 && host->kind(&input->arguments[0]) != RXD_ABSENT) whole = input->arguments[0];
+  const rxd_value *row = argument(input, argument_row), *whole = row == NULL ? &input->event : row;
+  made->count = 0;
   for (int column = 0; column < self->column_count; column++) {
-    rxd_value value = whole;
-    for (char **part = self->paths[column]; *part != NULL; part++)
-      value = host->member(work->scope, &value, text_of(*part));
-    buffer *to = &self->values[column];
-    to->count = 0;
+    if (is_key_only && !self->is_key[column]) continue;
     bool is_null;
-    if (!text_of_value(work->scope, self->types[column], &value, to, &is_null)) {
-      buffer message = {0};
-      append_text(&message, "the text for column '"), append_text(&message, self->columns[column]);
-      append_text(&message, "' has a zero byte, which PostgreSQL cannot store");
-      refuse_row(work, index, message.bytes);
-      free(message.bytes);
+    if (!fill_column(work, index, whole, column, &is_null)) return false;
+    if (is_null && is_key_only) {
+      // NULL equals no value, so nothing would be deleted.
+      refuse_column(work, index, "the row cannot be taken back: column", column, "of its key is NULL");
       return false;
     }
-    texts[column] = is_null ? NULL : to->bytes;
+    made->texts[made->count++] = is_null ? NULL : self->values[column].bytes;
   }
   return true;
+}
+
+/// Whether the event takes its row back. False: the row was refused.
+static bool look_at_retraction(work *work, size_t index, bool *is_retracted) {
+  const rxd_value *value = argument(input_at(work, index), argument_retracted);
+  int kind = value == NULL ? RXD_NULL : host->kind(value);
+  *is_retracted = kind == RXD_BOOL && host->boolean(value) != 0;
+  if (kind != RXD_NULL && kind != RXD_BOOL) {
+    refuse_row(work, index, "'retracted' must be true, false or null, and is something else for this event");
+    return false;
+  }
+  if (*is_retracted && work->self->delete == NULL) {
+    // An rxd that does not say at the opening which expressions are given.
+    refuse_row(work, index, no_key_for_retraction);
+    return false;
+  }
+  return true;
+}
+
+/// Makes what is to be sent for the input at `index`. False: nothing; it is no event, or was refused.
+static bool make_statement(work *work, size_t index, statement *made) {
+  if (input_at(work, index)->kind != RXD_EVENT || work->rows[index] == row_refused) return false;
+  bool is_retracted;
+  if (!look_at_retraction(work, index, &is_retracted)) return false;
+  made->name = is_retracted ? "back" : "row";
+  return fill_row(work, index, is_retracted, made);
+}
+
+static bool send_statement(session *session, const statement *made) {
+  return PQsendQueryPrepared(session->connection, made->name, made->count, made->texts, NULL, NULL, 0) != 0;
 }
 
 static bool lost(work *work) {
@@ -219,6 +363,27 @@ static bool lost(work *work) {
   disconnect(&work->self->session);
   work->fault = fault_passing;
   return false;
+}
+
+static bool has_state(const PGresult *result, const char *state) {
+  const char *has = PQresultErrorField(result, PG_DIAG_SQLSTATE);
+  return has != NULL && strcmp(has, state) == 0;
+}
+
+/// To write to what cannot be written to, such as a view or a key whose constraint is deferrable, is no passing state.
+static fault fault_of_row(const PGresult *result) { return has_state(result, "55000") ? fault_setting : fault_of(result); }
+
+static void take_row_error(work *work, const PGresult *result) {
+  session *session = &work->self->session;
+  take_error(session, result);
+  work->at = "table";
+  if (!has_state(result, "42P10")) return;
+  work->at = work->self->keys_at;
+  buffer message = {0};
+  append_text(&message, "the table needs a PRIMARY KEY or UNIQUE constraint on exactly these columns: ");
+  append(&message, session->error.bytes, session->error.count);
+  set_error(session, message.bytes);
+  free(message.bytes);
 }
 
 /// Takes the answer to one command in a pipeline. `*fault` and the error are of the first one that fails.
@@ -230,8 +395,8 @@ static bool take_answer(work *work, int64_t deadline, fault *fault) {
     if (!ok) return false;
     if (result == NULL) return true;
     ExecStatusType status = PQresultStatus(result);
-    if (*fault == fault_none && status != PGRES_PIPELINE_ABORTED && (*fault = fault_of(result)) != fault_none)
-      take_error(session, result);
+    if (*fault == fault_none && status != PGRES_PIPELINE_ABORTED && (*fault = fault_of_row(result)) != fault_none)
+      take_row_error(work, result);
     PQclear(result);
     if (status == PGRES_PIPELINE_SYNC) return true;
   }
@@ -243,20 +408,20 @@ static bool insert_all(work *work) {
   session *session = &self->session;
   PGconn *connection = session->connection;
   int64_t deadline = now() + session->timeout;
-  const char **texts = allocate((size_t)self->column_count * sizeof(char *));
+  statement made = {.texts = allocate((size_t)self->column_count * sizeof(char *))};
   int sent = 0;
   session->error.count = 0;
   bool is_good = PQenterPipelineMode(connection) && PQsendQueryParams(connection, "BEGIN", 0, NULL, NULL, NULL, NULL, 0);
   for (size_t index = 0; is_good && index < work->batch->count; index++) {
-    if (input_at(work, index)->kind != RXD_EVENT || work->rows[index] == row_refused || !fill_row(work, index, texts)) continue;
-    is_good = PQsendQueryPrepared(connection, "row", self->column_count, texts, NULL, NULL, 0);
+    if (!make_statement(work, index, &made)) continue;
+    is_good = send_statement(session, &made);
     // Written as it comes, so that it does not pile up here.
     if (is_good && ++sent % 64 == 0) {
       deadline = now() + session->timeout;
       is_good = flush_session(session, deadline);
     }
   }
-  free(texts);
+  free(made.texts);
   is_good = is_good && PQsendQueryParams(connection, "COMMIT", 0, NULL, NULL, NULL, NULL, 0) &&
             PQpipelineSync(connection) && flush_session(session, deadline);
   work->fault = fault_none;
@@ -321,17 +486,16 @@ static bool copy_all(work *work) {
   work->fault = fault_of(result);
   PQclear(result);
   if (work->fault == fault_none) {
-    const char **texts = allocate((size_t)self->column_count * sizeof(char *));
+    statement made = {.texts = allocate((size_t)self->column_count * sizeof(char *))};
     buffer rows = {0};
     bool is_good = true;
     for (size_t index = 0; is_good && index < work->batch->count; index++) {
-      if (input_at(work, index)->kind == RXD_EVENT && work->rows[index] != row_refused && fill_row(work, index, texts))
-        append_copy_row(self, texts, &rows);
+      if (make_statement(work, index, &made)) append_copy_row(self, made.texts, &rows);
       if (rows.count < 65536 && index + 1 < work->batch->count) continue;
       if (rows.count > 0) is_good = put_copy(work, &rows);
       rows.count = 0;
     }
-    free(texts);
+    free(made.texts);
     free(rows.bytes);
     if (!is_good) return lost(work);
     while ((is_good = PQputCopyEnd(session->connection, NULL)) == 0) {
@@ -358,16 +522,16 @@ static bool copy_all(work *work) {
 static bool insert_each(work *work) {
   insert *self = work->self;
   session *session = &self->session;
-  const char **texts = allocate((size_t)self->column_count * sizeof(char *));
+  statement made = {.texts = allocate((size_t)self->column_count * sizeof(char *))};
   bool is_good = run_simple(session, "BEGIN", &work->fault);
   for (size_t index = 0; is_good && index < work->batch->count; index++) {
-    if (input_at(work, index)->kind != RXD_EVENT || work->rows[index] == row_refused || !fill_row(work, index, texts)) continue;
+    if (!make_statement(work, index, &made)) continue;
     is_good = run_simple(session, "SAVEPOINT one", &work->fault);
     if (!is_good) break;
     int64_t deadline = now() + session->timeout;
     work->fault = fault_none;
-    if (!PQsendQueryPrepared(session->connection, "row", self->column_count, texts, NULL, NULL, 0) ||
-        !flush_session(session, deadline) || !take_answer(work, deadline, &work->fault)) {
+    if (!send_statement(session, &made) || !flush_session(session, deadline) ||
+        !take_answer(work, deadline, &work->fault)) {
       is_good = lost(work);
       break;
     }
@@ -387,43 +551,69 @@ static bool insert_each(work *work) {
       is_good = false;
     }
   }
-  free(texts);
+  free(made.texts);
   if (is_good) return run_simple(session, "COMMIT", &work->fault);
   disconnect(session);
   return false;
 }
 
-/// Connects and prepares the statement. False with `fault`.
-static bool prepare(work *work) {
-  insert *self = work->self;
-  session *session = &self->session;
-  work->fault = fault_passing;
-  if (session->connection != NULL) return true;
-  if (!connect_session(session)) return false;
+/// Prepares a statement under a name; `types` may be NULL. False with `fault`.
+static bool prepare_statement(work *work, const char *name, const char *text, int count, const Oid *types) {
+  session *session = &work->self->session;
   int64_t deadline = now() + session->timeout;
   work->fault = fault_none;
-  if (!PQsendPrepare(session->connection, "row", self->insert, 0, NULL) || !flush_session(session, deadline) ||
+  if (!PQsendPrepare(session->connection, name, text, count, types) || !flush_session(session, deadline) ||
       !take_answer(work, deadline, &work->fault))
     return lost(work);
-  if (work->fault == fault_none &&
-      (!PQsendDescribePrepared(session->connection, "row") || !flush_session(session, deadline)))
-    return lost(work);
+  return work->fault == fault_none;
+}
+
+/// Learns the types of the columns. False with `fault`.
+static bool describe_columns(work *work) {
+  insert *self = work->self;
+  session *session = &self->session;
+  int64_t deadline = now() + session->timeout;
+  if (!PQsendDescribePrepared(session->connection, "row") || !flush_session(session, deadline)) return lost(work);
   bool ok = true;
   PGresult *result;
-  while (work->fault == fault_none && (result = next_result(session, deadline, &ok)) != NULL) {
+  while ((result = next_result(session, deadline, &ok)) != NULL) {
     for (int column = 0; column < self->column_count && column < PQnparams(result); column++)
       self->types[column] = PQparamtype(result, column);
     PQclear(result);
   }
-  if (!ok) return lost(work);
-  if (work->fault == fault_none) return true;
-  disconnect(session);
+  return ok || lost(work);
+}
+
+/// The key of a row that is taken back has the types that it has when the row is written. False with `fault`.
+static bool prepare_delete(work *work) {
+  insert *self = work->self;
+  Oid *types = allocate((size_t)self->key_count * sizeof(Oid));
+  int count = 0;
+  for (int column = 0; column < self->column_count; column++) {
+    if (self->is_key[column]) types[count++] = self->types[column];
+  }
+  bool is_good = prepare_statement(work, "back", self->delete, count, types);
+  free(types);
+  return is_good;
+}
+
+/// Connects and prepares the statements. False with `fault`.
+static bool prepare(work *work) {
+  insert *self = work->self;
+  work->fault = fault_passing;
+  if (self->session.connection != NULL) return true;
+  if (!connect_session(&self->session)) return false;
+  if (prepare_statement(work, "row", self->insert, 0, NULL) && describe_columns(work) &&
+      (self->delete == NULL || prepare_delete(work)))
+    return true;
+  disconnect(&self->session);
   return false;
 }
 
 static int insert_write(void *instance, rxd_scope *scope, const rxd_batch *batch, rxd_verdicts *verdicts) {
   insert *self = instance;
-  work work = {.self = self, .scope = scope, .batch = batch, .verdicts = verdicts, .good = (int)batch->count};
+  work work = {.self = self, .scope = scope, .batch = batch, .verdicts = verdicts, .good = (int)batch->count,
+               .at = "table"};
   work.rows = allocate(batch->count);
   bool had_connection = self->session.connection != NULL;
   for (;;) {
@@ -441,7 +631,7 @@ static int insert_write(void *instance, rxd_scope *scope, const rxd_batch *batch
     disconnect(&self->session);
   }
   free(work.rows);
-  host->fail(scope, text_of(self->session.error.bytes), text_of(work.fault == fault_setting ? "table" : ""));
+  host->fail(scope, text_of(self->session.error.bytes), text_of(work.fault == fault_setting ? work.at : ""));
   return work.fault == fault_setting ? RXD_FAILED : RXD_RETRY;
 }
 

@@ -1,6 +1,7 @@
 """Calls each component without rxd, against a server of its own."""
 
 import os
+import random
 import signal
 import sys
 import threading
@@ -348,6 +349,121 @@ class Insert(unittest.TestCase):
             self.assertEqual(sink.write({"id": 1}, {"id": 2})["refused"], {})
         self.assertEqual(server.column("SELECT id FROM t ORDER BY id"), ["1", "2"])
 
+    def upsert(self, *changes, **parameters):
+        """Writes one batch: each change is an event, or one with the result of `retracted`."""
+        changes = [change if isinstance(change, tuple) else (change, host.ABSENT) for change in changes]
+        with self.open(**{"mode": "upsert", "key": "id", **parameters}) as sink:
+            return sink.write(*(event for event, _ in changes), arguments=[[host.ABSENT, back] for _, back in changes])
+
+    def test_upsert_takes_changes_in_their_order(self):
+        answer = self.upsert({"id": 1, "x": "a"}, {"id": 1, "n": 2, "x": "b"}, {"id": 2}, ({"id": 2}, True), {"id": 3, "x": "old"},
+                             ({"id": 3, "x": "old"}, True), ({"id": 3, "x": "new"}, False), ({"id": 4}, None), ({"id": 5}, True))
+        self.assertEqual((answer["status"], answer["refused"]), (host.OK, {}), answer["error"])
+        self.assertEqual(server.sql("SELECT id, n, x FROM t ORDER BY id"), [["1", "2", "b"], ["3", "", "new"], ["4", "", ""]])
+        self.upsert(({"id": 1, "n": "of no number, which the key does not need"}, True), {"id": 4, "x": "c"})
+        self.assertEqual(server.sql("SELECT id, x FROM t ORDER BY id"), [["3", "new"], ["4", "c"]])
+        self.assertEqual(self.upsert({"id": 4}, {"id": 6}, columns={"id": "id"})["refused"], {})
+        self.assertEqual(server.sql("SELECT id, x FROM t ORDER BY id"), [["3", "new"], ["4", "c"], ["6", ""]])
+
+    def test_the_key_of_a_deletion_has_the_types_of_its_columns(self):
+        server.sql("""DROP TABLE IF EXISTS keys; CREATE TABLE keys (at timestamptz, name varchar(9), f real, bytes bytea, list int[],
+            n numeric, d date, b bool, i interval, j jsonb, "a ""b" char(5), value int, PRIMARY KEY
+            (name, at, f, bytes, list, n, d, b, i, j, "a ""b"))""")
+        names = ["at", "name", "f", "bytes", "list", "n", "d", "b", "i", "j", 'a "b']
+        event = {"at": {"$timestamp": 1_700_000_000_123_456_789}, "name": "ä", "f": 0.1, "bytes": {"$bytes": "\x00z"}, "list": [1, 2],
+                 "n": 1.50, "d": "2026-11-28", "b": False, "i": host.duration(1_500_000_000), "j": {"a": [1]}, 'a "b': "ab", "value": 1}
+        others = [{**event, name: value} for name, value in [("at", {"$timestamp": 0}), ("name", "b"), ("f", 0.2), ("list", []), ("j", 1)]]
+        parameters = {"table": "keys", "columns": {name: name for name in [*names, "value"]}, "key": names}
+        answer = self.upsert(event, *others, {**event, "value": 2}, **parameters)
+        self.assertEqual((answer["status"], answer["refused"]), (host.OK, {}), answer["error"])
+        self.assertEqual(server.column("SELECT value FROM keys ORDER BY value"), ["1"] * 5 + ["2"])
+        self.assertEqual(self.upsert((event, True), **parameters)["refused"], {})
+        self.assertEqual(server.column("SELECT value FROM keys"), ["1"] * 5)
+
+    def test_what_says_no_truth_value_and_a_null_key_are_refused_alone(self):
+        answer = self.upsert({"id": 1}, ({"id": 1}, "true"), ({"id": 1}, 1), ({}, True), ({"id": "zero\0byte"}, True), {"id": 2})
+        self.assertEqual(answer["status"], host.OK, answer["error"])
+        wrong = "'retracted' must be true, false or null, and is something else for this event"
+        self.assertEqual({index: text for index, text in answer["refused"].items() if index != "4"},
+                         {"1": wrong, "2": wrong, "3": "the row cannot be taken back: column 'id' of its key is NULL"})
+        self.assertIn("has a zero byte", answer["refused"]["4"])
+        self.assertEqual(server.column("SELECT id FROM t ORDER BY id"), ["1", "2"])
+
+    def test_changes_keep_their_order_when_rows_among_them_are_refused(self):
+        answer = self.upsert({"id": 1, "x": "a"}, {"id": 2, "n": 1000}, ({"id": 1}, True), {"id": 3, "x": "a"}, ({"id": 3}, True),
+                             {"id": 3, "x": "b"}, ({"id": "no number"}, True), {"id": 1, "x": "b"}, {"id": 4}, ({"id": 4}, True))
+        self.assertEqual((answer["status"], sorted(answer["refused"])), (host.OK, ["1", "6"]), answer)
+        self.assertIn("the database refuses the row: new row for relation", answer["refused"]["1"])
+        self.assertIn("invalid input syntax for type integer", answer["refused"]["6"])
+        self.assertEqual(server.sql("SELECT id, x FROM t ORDER BY id"), [["1", "b"], ["3", "b"]])
+
+    def test_a_deletion_that_the_database_refuses_is_refused_alone(self):
+        server.sql("ALTER TABLE t ADD FOREIGN KEY (n) REFERENCES p DEFERRABLE INITIALLY DEFERRED; INSERT INTO t VALUES (7, 1)")
+        answer = self.upsert({"id": 2}, ({"id": 1}, True), ({"id": 2}, True), {"id": 3}, table="p", columns={"id": "id"})
+        self.assertEqual((answer["status"], list(answer["refused"])), (host.OK, ["1"]), answer)
+        self.assertIn("violates foreign key constraint", answer["refused"]["1"])
+        self.assertEqual(server.column("SELECT id FROM p ORDER BY id"), ["1", "3"])
+
+    def test_a_key_without_a_constraint_is_a_wrong_setting(self):
+        bad = {"id": "no number"}
+        for parameters, at in [({"key": "n"}, "key"), ({"key": ["id", "n"]}, "key"),
+                               ({"mode": "insert", "key": None, "conflict": "update", "keys": ["n"]}, "keys")]:
+            parameters = {name: value for name, value in {"mode": "upsert", **parameters}.items() if value is not None}
+            for events in [[{"id": 1, "n": 1}], [bad, {"id": 1, "n": 1}]]:
+                with self.open(**parameters) as sink:
+                    answer = sink.write(*events)
+                self.assertEqual((answer["status"], answer["at"]), (host.FAILED, at), answer)
+                self.assertIn("needs a PRIMARY KEY or UNIQUE constraint on exactly these columns: there is no unique", answer["error"])
+        self.assertEqual(server.column("SELECT id FROM t"), [])
+
+    def test_what_cannot_be_written_to_is_a_wrong_setting(self):
+        server.sql("CREATE VIEW v AS SELECT count(*) AS id FROM p; CREATE TABLE late (id int PRIMARY KEY DEFERRABLE)")
+        self.addCleanup(server.sql, "DROP VIEW v; DROP TABLE late")
+        for table, message in [("v", "cannot insert into view"), ("late", "does not support deferrable unique constraints")]:
+            answer = self.upsert({"id": 1}, table=table, columns={"id": "id"})
+            self.assertEqual((answer["status"], answer["at"]), (host.FAILED, "table"), answer)
+            self.assertIn(message, answer["error"])
+
+    def test_a_right_that_is_lost_while_it_runs_is_a_wrong_setting(self):
+        server.sql("DROP ROLE IF EXISTS writer; CREATE ROLE writer LOGIN; GRANT SELECT, INSERT, UPDATE ON t TO writer")
+        with self.open(mode="upsert", key="id", user="writer") as sink:
+            self.assertEqual(sink.write({"id": 1})["status"], host.OK)
+            answer = sink.write({"id": 2}, {"id": 1}, arguments=[[host.ABSENT, False], [host.ABSENT, True]])
+        self.assertEqual((answer["status"], answer["error"]), (host.FAILED, "permission denied for table t (42501)"))
+        self.assertEqual(server.column("SELECT id FROM t"), ["1"])
+        server.sql("DROP OWNED BY writer; DROP ROLE writer")
+
+    def test_a_table_follows_changes_while_the_server_restarts(self):
+        """Random changes with bad rows among them, against a plain model."""
+        chance = random.Random(1)
+        model = {}
+        with self.open(mode="upsert", key="id") as sink:
+            for turn in range(60):
+                events, arguments, bad = [], [], set()
+                for place in range(chance.randrange(1, 200)):
+                    event = {"id": chance.randrange(40), "n": chance.randrange(1000), "x": f"{turn}.{place}"}
+                    is_back = chance.random() < 0.4
+                    if turn % 5 == 0 and chance.random() < 0.05:
+                        event["n"], is_back = 1000, False
+                        bad.add(str(place))
+                    elif is_back:
+                        model.pop(event["id"], None)
+                    else:
+                        model[event["id"]] = event
+                    events.append(event)
+                    arguments.append([host.ABSENT, is_back])
+                restarter = later(0.002, lambda: (server.stop(signal.SIGQUIT), server.start())) if turn % 12 == 7 else None
+                while (answer := sink.write(*events, arguments=arguments))["status"] != host.OK:
+                    self.assertEqual(answer["status"], host.RETRY, answer["error"])
+                    time.sleep(0.05)
+                self.assertEqual(set(answer["refused"]), bad)
+                if restarter:
+                    restarter.join()
+            log = sink.log()
+        self.assertEqual(log.count("count reconnects 1"), 5, log)
+        self.assertEqual(server.sql("SELECT id, n, x FROM t ORDER BY id"),
+                         [[str(event["id"]), str(event["n"]), event["x"]] for _, event in sorted(model.items())])
+
     def test_paths_the_whole_event_and_the_row_expression(self):
         server.sql("DROP TABLE IF EXISTS d; CREATE TABLE d (name text, doc jsonb)")
         with self.open(table="public.d", columns={"name": "customer.name", "doc": "."}) as sink:
@@ -360,7 +476,9 @@ class Insert(unittest.TestCase):
         for parameters, at in [
             ({"columns": {}}, "columns"), ({"columns": {"id": "a..b"}}, "columns.id"), ({"table": ""}, "table"),
             ({"conflict": "update"}, "keys"), ({"keys": ["id"]}, "keys"), ({"conflict": "update", "keys": ["z"]}, "keys"),
-            ({"conflict": "ignore", "mode": "copy"}, "mode"),
+            ({"conflict": "ignore", "mode": "copy"}, "mode"), ({"mode": "upsert"}, "key"), ({"mode": "upsert", "key": []}, "key"),
+            ({"mode": "upsert", "key": ["id", "z"]}, "key"), ({"key": "id"}, "key"), ({"mode": "copy", "key": "id"}, "key"),
+            ({"mode": "upsert", "key": "id", "keys": ["id"]}, "keys"), ({"mode": "upsert", "key": "id", "conflict": "update"}, "conflict"),
         ]:
             with self.assertRaises(host.Refused) as caught:
                 self.open(**parameters)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import random
 import shutil
 import signal
 import subprocess
@@ -101,6 +102,72 @@ class Pipelines(unittest.TestCase):
         self.assertEqual([line["event"]["id"] for line in refused], [5000, 10_000, 15_000, 20_000])
         self.assertIn("violates check constraint", refused[0]["error"])
         self.assertNotIn("geheim", self.log())
+
+    def best_orders(self, feed) -> None:
+        """Sends orders of some customers through best-orders.yaml, and compares the table with a sort of all orders."""
+        server.sql("DROP TABLE IF EXISTS best_orders; CREATE TABLE best_orders (id int PRIMARY KEY, customer text NOT NULL, total numeric)")
+        chance = random.Random(2)
+        orders = [{"id": n, "customer": f"c{chance.randrange(50)}", "total": n} for n in range(1, 5001)]
+        chance.shuffle(orders)
+        process = self.run_pipeline("best-orders.yaml")
+        feed(process, [json.dumps(order).encode() + b"\n" for order in orders])
+        process.stdin.close()
+        self.assertEqual(process.wait(120), 0, self.log())
+        best = {}
+        for order in sorted(orders, key=lambda order: -order["total"]):
+            best.setdefault(order["customer"], []).append(order["id"])
+        self.assertEqual(sorted(int(n) for n in server.column("SELECT id FROM best_orders")),
+                         sorted(n for ids in best.values() for n in ids[:3]))
+
+    def test_a_table_follows_results_that_change(self):
+        self.best_orders(lambda process, lines: process.stdin.write(b"".join(lines)))
+
+    def test_a_table_follows_results_that_change_while_the_server_restarts(self):
+        def feed(process, lines) -> None:
+            process.stdin.write(b"".join(lines[:2500]))
+            process.stdin.flush()
+            self.until(lambda: server.column("SELECT count(*) FROM best_orders")[0] != "0")
+            self.restart()
+            process.stdin.write(b"".join(lines[2500:]))
+
+        self.best_orders(feed)
+
+    def changed(self, name: str, *changes: tuple[str, str]) -> str:
+        """A pipeline of the directory with other texts in it; its path."""
+        text = (HERE / "pipelines" / name).read_text().replace("../build", str(HERE / "build"))
+        for old, new in changes:
+            self.assertIn(old, text)
+            text = text.replace(old, new)
+        path = self.directory / name
+        path.write_text(text)
+        return str(path)
+
+    def test_a_member_may_say_what_is_taken_back(self):
+        server.sql("DROP TABLE IF EXISTS best_orders; CREATE TABLE best_orders (id int PRIMARY KEY, customer text, total numeric)")
+        process = self.run_pipeline(self.changed(
+            "best-orders.yaml", ("      - topN: { by: event.total, count: 3, per: event.customer }", "      - map: event"),
+            ("retracted: meta.retracts", "retracted: event.?gone.orValue(null)"),
+            ("\nsinks:", "\nsinks:\n  refused: { from: best.errors, file: refused.ndjson }")))
+        process.stdin.write(b"".join(json.dumps(event).encode() + b"\n" for event in [
+            {"id": 1}, {"id": 2, "gone": False}, {"id": 1, "gone": True}, {"id": 3, "gone": None}, {"id": 2, "gone": "yes"}]))
+        process.stdin.close()
+        self.assertEqual(process.wait(30), 0, self.log())
+        self.assertEqual(server.column("SELECT id FROM best_orders ORDER BY id"), ["2", "3"])
+        self.assertEqual([line["error"] for line in self.lines("refused.ndjson")],
+                         ["'retracted' must be true, false or null, and is something else for this event"])
+
+    def test_wrong_keys_have_their_place_in_the_file(self):
+        server.sql("DROP TABLE IF EXISTS best_orders; CREATE TABLE best_orders (id int, customer text PRIMARY KEY, total numeric)")
+        for changes, message, line in [
+            ((), "needs a PRIMARY KEY or UNIQUE constraint on exactly these columns", 27),
+            ((("key: id", "key: number"),), "each key must be one of the columns", 27),
+            ((("mode: upsert", "mode: insert"), ("key: id", "conflict: ignore")), "which only 'mode: upsert' has", 28),
+        ]:
+            process = self.run_pipeline(self.changed("best-orders.yaml", *changes))
+            process.stdin.write(b'{"id":1,"customer":"ada","total":1}\n')
+            process.stdin.close()
+            self.assertNotEqual(process.wait(30), 0, message)
+            self.assertRegex(self.log(), f"{message}.*best-orders.yaml:{line}:")
 
     def test_rows_are_read_once_while_server_and_rxd_restart(self):
         insert = "INSERT INTO orders (id) SELECT g FROM generate_series({}, {}) g"
