@@ -70,10 +70,12 @@ def run_source(instance: host.Instance, more: str) -> int:
     return failed(instance.join())
 
 
-def evaluate(template: Any, event: Any) -> Any:
-    """The result of a template that has `event` or members of it."""
+def evaluate(kind: str, template: Any, event: Any) -> Any:
+    """The result of a template that has `event` or members of it, or of an expression that is one of these."""
     if not isinstance(template, str):
         return host.ABSENT
+    if kind == "expression":
+        return event if template == "event" else event.get(template.removeprefix("event."), host.ABSENT)
     parts = template.split("{{ event")
     text = parts[0]
     for part in parts[1:]:
@@ -85,7 +87,7 @@ def evaluate(template: Any, event: Any) -> Any:
     return text
 
 
-def run_sink(instance: host.Instance, templates: list[Any]) -> int:
+def run_sink(instance: host.Instance, templates: list[tuple[str, Any]]) -> int:
     waiting: list[Any] = []
     delivered = refused = 0
     is_over = is_failing = False
@@ -99,7 +101,7 @@ def run_sink(instance: host.Instance, templates: list[Any]) -> int:
                 waiting.append(json.loads(line))
         if not waiting:
             break
-        end = instance.write(*waiting, arguments=[[evaluate(template, event) for template in templates] for event in waiting])
+        end = instance.write(*waiting, arguments=[[evaluate(*template, event) for template in templates] for event in waiting])
         tell_log(instance)
         for message in end["refused"].values():
             say(f"refused: {message}")
@@ -132,8 +134,8 @@ def main() -> int:
     path, kind, name, given = sys.argv[1:5]
     plugin = host.Plugin(path)
     parameters = json.loads(given)
-    templates = [parameters.pop(its["name"], its.get("default")) for its in plugin.component(kind, name).get("parameters", [])
-                 if its["type"] in ("expression", "template")]
+    templates = [(its["type"], parameters.pop(its["name"], its.get("default")))
+                 for its in plugin.component(kind, name).get("parameters", []) if its["type"] in ("expression", "template")]
     try:
         instance = plugin.open(kind, name, **parameters)
     except host.Refused as refusal:

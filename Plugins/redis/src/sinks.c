@@ -91,6 +91,18 @@ static bool add_entry(sink *self, rxd_scope *scope, const rxd_input *input, rxd_
   return true;
 }
 
+/* Whether the event takes back what its key was set to. False: refused. */
+static bool look_at_retraction(const sink *self, const rxd_input *input, rxd_verdicts *verdicts, uint32_t index,
+                               bool *is_retracted) {
+  enum { retracted = 2 }; /* behind `key` and `value` */
+  bool is_given = self->command == SET && retracted < input->argument_count;
+  int kind = is_given ? host->kind(&input->arguments[retracted]) : RXD_ABSENT;
+  *is_retracted = kind == RXD_BOOL && host->boolean(&input->arguments[retracted]) != 0;
+  if (kind == RXD_ABSENT || kind == RXD_NULL || kind == RXD_BOOL) return true;
+  host->refuse(verdicts, index, WORD("'retracted' must be true, false or null, and is something else for this event"));
+  return false;
+}
+
 static bool add_command(sink *self, rxd_scope *scope, const rxd_input *input, rxd_verdicts *verdicts, uint32_t index) {
   rxd_text key = {NULL, 0}, value = {NULL, 0};
   char expiry[24], message[80];
@@ -100,8 +112,14 @@ static bool add_command(sink *self, rxd_scope *scope, const rxd_input *input, rx
     return false;
   }
   if (self->command == ADD_TO_STREAM) return add_entry(self, scope, input, key, verdicts, index);
-  if (!argument(scope, input, 1, &value)) value = bytes_of_value(scope, &input->event);
+  bool is_retracted;
+  if (!look_at_retraction(self, input, verdicts, index, &is_retracted)) return false;
   connection *connection = &self->connection;
+  if (is_retracted) {
+    COMMAND(connection, WORD("DEL"), key);
+    return true;
+  }
+  if (!argument(scope, input, 1, &value)) value = bytes_of_value(scope, &input->event);
   if (self->command == PUBLISH) COMMAND(connection, WORD("PUBLISH"), key, value);
   else if (self->command == PUSH) COMMAND(connection, self->at_left ? WORD("LPUSH") : WORD("RPUSH"), key, value);
   else if (self->expiry > 0)

@@ -1,6 +1,7 @@
 """Tests of the plugin with a real redis-server: without rxd, and in rxd if RXD names it."""
 import json
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -264,6 +265,88 @@ class SinkTests(RedisTest):
         self.assertEqual(sink.errors().count("warning"), 1, sink.errors())
         seen = [int(fields[1]) for _, fields in client("XRANGE", "s", "-", "+")]
         self.assert_nothing_lost(range(COUNT), seen, "sink redisStream, server killed")
+
+
+class ChangeTests(RedisTest):
+    """`redisSet` with `retracted`, against a plain model."""
+
+    def changes(self, count, seed):
+        """Random changes of a table of 40 keys, and what it has at the end."""
+        chance, changes, model = random.Random(seed), [], {}
+        for n in range(count):
+            change = {"id": chance.randrange(40), "n": n, "back": chance.random() < 0.4}
+            changes.append(change)
+            if change["back"]:
+                model.pop(change["id"], None)
+            else:
+                model[change["id"]] = n
+        return changes, model
+
+    def table(self, client):
+        keys = client("KEYS", "k:*")
+        values = client("MGET", *keys) if keys else []
+        # While it runs, a key may be deleted between the two commands.
+        return {int(key[2:]): json.loads(value)["n"] for key, value in zip(keys, values) if value is not None}
+
+    def test_keys_follow_changes_in_their_order(self):
+        client = self.start_server()
+        changes, model = self.changes(3000, 1)
+        sink = self.sink("redisSet", {"key": "k:{{ event.id }}", "retracted": "event.back", "server": self.address}, changes)
+        self.assertEqual(sink.process.wait(20), 0, sink.errors())
+        self.assertIn("delivered 3000, refused 0", sink.errors())
+        self.assertEqual(self.table(client), model)
+
+    def test_what_says_no_truth_value_is_refused_alone(self):
+        client = self.start_server()
+        events = [{"id": 1, "n": 1, "back": None}, {"id": 2, "n": 2}, {"id": 1, "n": 3, "back": "true"}, {"id": 2, "n": 4, "back": 1},
+                  {"id": 3, "n": 5, "back": False}, {"id": 3, "n": 6, "back": True}, {"id": 4, "back": True}]
+        sink = self.sink("redisSet", {"key": "k:{{ event.id }}", "retracted": "event.back", "expire": "1h", "server": self.address}, events)
+        self.assertEqual(sink.process.wait(20), 0, sink.errors())
+        self.assertEqual(sink.errors().count("refused: 'retracted' must be true, false or null, and is something else for this event"), 2)
+        self.assertIn("delivered 5, refused 2", sink.errors())
+        self.assertEqual(self.table(client), {1: 1, 2: 2})
+        self.assertGreater(client("PTTL", "k:1"), 3_000_000)
+
+    def test_keys_follow_changes_while_the_server_takes_deletions_only(self):
+        client = self.start_server()
+        changes, model = self.changes(500, 2)
+        client("CONFIG", "SET", "maxmemory", "1")
+        sink = self.sink("redisSet", {"key": "k:{{ event.id }}", "retracted": "event.back", "server": self.address}, changes)
+        wait_for(lambda: "OOM" in sink.errors(), "the refusal")
+        client("CONFIG", "SET", "maxmemory", "0")
+        self.assertEqual(sink.process.wait(20), 0, sink.errors())
+        self.assertEqual(self.table(client), model)
+
+    def test_keys_follow_changes_while_the_server_restarts(self):
+        client = self.start_server()
+        changes, model = self.changes(COUNT, 3)
+        sink = self.sink("redisSet", {"key": "k:{{ event.id }}", "retracted": "event.back", "server": self.address}, changes)
+        wait_for(lambda: client("DBSIZE") > 0, "the first keys")
+        self.kill_server()
+        time.sleep(0.3)
+        client = self.start_server()
+        self.assertEqual(sink.process.wait(60), 0, sink.errors())
+        self.assertEqual(sink.errors().count("warning"), 1, sink.errors())
+        self.assertEqual(self.table(client), model)
+
+    def test_keys_follow_changes_in_rxd_while_the_server_restarts(self):
+        client = self.start_server()
+        changes, model = self.changes(COUNT, 5)
+        with open(self.path("in.ndjson"), "w") as file:
+            file.writelines(json.dumps(change) + "\n" for change in changes)
+        rxd = self.pipeline(f"""
+            plugins: {{ redis: PLUGIN }}
+            sources: {{ in: {{ file: {{ path: {self.path("in.ndjson")}, decode: ndjson }} }} }}
+            sinks: {{ out: {{ from: in, redisSet: {{ key: 'k:{{{{ event.id }}}}', retracted: event.back, server: '{self.address}' }} }} }}
+            """)
+        wait_for(lambda: client("DBSIZE") > 0, "the first keys")
+        self.kill_server()
+        time.sleep(0.3)
+        client = self.start_server()
+        wait_for(lambda: self.table(client) == model, "the table of the model", 60)
+        self.assertEqual(rxd.end(), 0, rxd.errors())
+        self.assertEqual(self.table(client), model)
+        self.assertIn("delivers again", rxd.errors())
 
 
 class StreamTests(RedisTest):
@@ -540,6 +623,34 @@ class PipelineTests(RedisTest):
         wait_for(lambda: client("LLEN", "to-check") > 0, "the large order")
         self.assertEqual([json.loads(order) for order in client("LRANGE", "to-check", 0, -1)], [{"id": 7, "total": 1200}])
         self.assertEqual(listener.reply()[2], b"SHOUT")
+
+    def test_the_example_of_changes_works(self):
+        client = self.start_server()
+        if not RXD:
+            self.skipTest("set RXD to the program")
+        chance = random.Random(4)
+        orders = [{"id": n, "customer": f"c{chance.randrange(20)}", "total": n} for n in range(2000)]
+        chance.shuffle(orders)
+        with open(self.path("in.ndjson"), "w") as file:
+            file.writelines(json.dumps(order) + "\n" for order in orders)
+        example = os.path.join(os.path.dirname(HERE), "pipelines", "best-orders.yaml")
+        with open(self.path("in.ndjson")) as file:
+            rxd = self.start([RXD, "run", example, "--state-dir", self.path("best")], "best", stdin=file, environment={"REDIS": self.address})
+        self.assertEqual(rxd.process.wait(60), 0, rxd.errors())
+        best = {}
+        for order in sorted(orders, key=lambda order: -order["total"]):
+            best.setdefault(order["customer"], []).append(order)
+        expected = {f"best:{order['customer']}:{order['id']}": order for orders in best.values() for order in orders[:3]}
+        keys = client("KEYS", "*")
+        self.assertEqual({key.decode(): json.loads(value) for key, value in zip(keys, client("MGET", *keys))}, expected)
+
+    def test_the_tests_of_the_examples_pass(self):
+        if not RXD:
+            self.skipTest("set RXD to the program")
+        examples = os.path.join(os.path.dirname(HERE), "pipelines")
+        for name in sorted(os.listdir(examples)):
+            done = subprocess.run([RXD, "test", os.path.join(examples, name)], capture_output=True, text=True)
+            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
 
     def test_list(self):
         for kill in ["server", "rxd"]:
