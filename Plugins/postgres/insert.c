@@ -20,7 +20,6 @@ typedef struct {
   char ***paths;   // of each column the members that lead to its value; an empty one is the whole event
   bool *is_key;    // of each column, whether it is one of the key
   int column_count, key_count;
-  const char *keys_at;  // the parameter that names the key
   char *insert, *copy, *delete;  // statements; `copy` is NULL without mode copy, `delete` if no event takes a row back
   Oid *types;
   buffer *values;       // of one row
@@ -98,10 +97,10 @@ static bool contains(char **list, const char *name) {
   return false;
 }
 
-/// What the parameters `conflict`, `keys` and `key` say together.
+/// What the parameters `mode`, `conflict` and `key` say together.
 typedef struct {
-  bool upserts, updates, ignores, copies;
-  char **keys;  // the columns that tell rows apart; NULL or empty: none are named
+  bool upserts, ignores, copies;
+  char **key;  // the columns that tell rows apart; NULL unless it upserts
 } conflicts;
 
 /// Whether the file gives the expression at `place`; `otherwise`, if this rxd does not say.
@@ -112,43 +111,29 @@ static bool is_given(const rxd_opening *opening, size_t place, bool otherwise) {
   return opening->given[place] != 0;
 }
 
-/// Takes `keys` or `key`, whichever belongs to the mode; the other must not be there.
-static int take_keys(insert *self, const rxd_opening *opening, conflicts *to) {
-  self->keys_at = to->upserts ? "key" : "keys";
-  const char *other_at = to->upserts ? "keys" : "key";
-  char **other = list_parameter(opening, other_at);
-  bool has_other = other != NULL;
-  free_list(other);
-  if (has_other && to->upserts) return refuse_opening(opening, "'mode: upsert' has a 'key', and no 'keys'", other_at);
-  if (has_other) return refuse_opening(opening, "a key belongs to 'mode: upsert'", other_at);
-  to->keys = list_parameter(opening, self->keys_at);
-  for (char **key = to->keys; key != NULL && *key != NULL; key++) {
-    if (!contains(self->columns, *key)) return refuse_opening(opening, "each key must be one of the columns", self->keys_at);
+static int take_key(insert *self, const rxd_opening *opening, conflicts *to) {
+  to->key = list_parameter(opening, "key");
+  if (to->key != NULL && !to->upserts) return refuse_opening(opening, "a key belongs to 'mode: upsert'", "key");
+  if (to->upserts && (to->key == NULL || to->key[0] == NULL))
+    return refuse_opening(opening, "'mode: upsert' needs the columns that tell rows apart", "key");
+  for (char **column = to->key; column != NULL && *column != NULL; column++) {
+    if (!contains(self->columns, *column)) return refuse_opening(opening, "each key must be one of the columns", "key");
   }
-  for (int column = 0; column < self->column_count; column++) self->is_key[column] = contains(to->keys, self->columns[column]);
+  for (int column = 0; column < self->column_count; column++) self->is_key[column] = contains(to->key, self->columns[column]);
   return RXD_OK;
 }
 
 static int take_conflicts(insert *self, const rxd_opening *opening, conflicts *to) {
   to->upserts = is_choice(opening, "mode", "upsert");
-  to->updates = is_choice(opening, "conflict", "update");
-  to->ignores = is_choice(opening, "conflict", "ignore");
   to->copies = is_choice(opening, "mode", "copy");
-  bool resolves = to->updates || to->ignores;
-  if (take_keys(self, opening, to) != RXD_OK) return RXD_FAILED;
-  bool has_keys = to->keys != NULL && to->keys[0] != NULL;
-  if (to->upserts && resolves)
+  to->ignores = is_choice(opening, "conflict", "ignore");
+  if (take_key(self, opening, to) != RXD_OK) return RXD_FAILED;
+  if (to->upserts && to->ignores)
     return refuse_opening(opening, "'mode: upsert' says what becomes of a row that is there; leave out 'conflict'", "conflict");
-  if (to->upserts && !has_keys) return refuse_opening(opening, "'mode: upsert' needs the columns that tell rows apart", "key");
-  if (to->updates && !has_keys)
-    return refuse_opening(opening, "'conflict: update' needs the keys that tell rows apart", "keys");
-  if (to->keys != NULL && !resolves && !to->upserts)
-    return refuse_opening(opening, "keys belong to 'conflict: update' or 'conflict: ignore'", "keys");
-  if (to->copies && resolves)
+  if (to->copies && to->ignores)
     return refuse_opening(opening, "COPY cannot resolve conflicts; use 'mode: insert'", "mode");
   if (!to->upserts && is_given(opening, argument_retracted, false))
     return refuse_opening(opening, no_key_for_retraction, "retracted");
-  to->updates = to->updates || to->upserts;
   return RXD_OK;
 }
 
@@ -161,16 +146,15 @@ static void append_columns(insert *self, buffer *to) {
   append_text(to, ")");
 }
 
-static void append_conflict(insert *self, buffer *to, const conflicts *conflicts) {
-  char **keys = conflicts->keys;
-  append_text(to, " ON CONFLICT ");
-  for (char **key = keys; key != NULL && *key != NULL; key++) {
-    append_text(to, key == keys ? "(" : ", ");
-    append_identifier(to, *key);
+/// Changes the row with the key; one whose columns are all of the key stays as it is.
+static void append_upsert(insert *self, buffer *to, char **key) {
+  for (char **column = key; *column != NULL; column++) {
+    append_text(to, column == key ? " ON CONFLICT (" : ", ");
+    append_identifier(to, *column);
   }
-  if (keys != NULL && keys[0] != NULL) append_text(to, ") ");
+  append_text(to, ") ");
   bool is_first = true;
-  for (int column = 0; conflicts->updates && column < self->column_count; column++) {
+  for (int column = 0; column < self->column_count; column++) {
     if (self->is_key[column]) continue;
     append_text(to, is_first ? "DO UPDATE SET " : ", ");
     is_first = false;
@@ -189,7 +173,8 @@ static char *make_insert(insert *self, const char *table, const conflicts *confl
   for (int column = 0; column < self->column_count; column++)
     append_format(&made, "%s$%d", column == 0 ? " VALUES (" : ", ", column + 1);
   append_text(&made, ")");
-  if (conflicts->updates || conflicts->ignores) append_conflict(self, &made, conflicts);
+  if (conflicts->upserts) append_upsert(self, &made, conflicts->key);
+  if (conflicts->ignores) append_text(&made, " ON CONFLICT DO NOTHING");
   return made.bytes;
 }
 
@@ -226,7 +211,7 @@ static int make_statements(insert *self, const rxd_opening *opening, const char 
     if (conflicts.copies) self->copy = make_copy(self, table);
     if (conflicts.upserts && is_given(opening, argument_retracted, true)) self->delete = make_delete(self, table);
   }
-  free_list(conflicts.keys);
+  free_list(conflicts.key);
   return status;
 }
 
@@ -378,7 +363,7 @@ static void take_row_error(work *work, const PGresult *result) {
   take_error(session, result);
   work->at = "table";
   if (!has_state(result, "42P10")) return;
-  work->at = work->self->keys_at;
+  work->at = "key";
   buffer message = {0};
   append_text(&message, "the table needs a PRIMARY KEY or UNIQUE constraint on exactly these columns: ");
   append(&message, session->error.bytes, session->error.count);
