@@ -55,6 +55,8 @@ test-program:
 	Tests/Faults/run hup/both-http --rounds 200 --rxd $(RXD)
 	Tests/Faults/run --quick --rxd $(RXD) kill/file-file kill/durable-http kill/server-delay-file term/file-http \
 	  mutate/killed syscalls/kill
+	Benchmarks/nexmark/run $(RXD) --events 20000 --rounds 1
+	Benchmarks/nexmark/run $(RXD) --events 20000 --rounds 1 --lateness 700
 	Tests/Page/run --rxd $(RXD)
 test-beside:
 	nice -n 10 $(MAKE) --no-print-directory test-embedding test-plugins lint check-docs
