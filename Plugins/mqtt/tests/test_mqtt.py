@@ -58,6 +58,23 @@ listener {self.port} 127.0.0.1
         wait_for(lambda: os.path.exists(database) and os.stat(database).st_mtime_ns >= begin - 20_000_000 and not os.path.exists(database + ".new"),
                  "the database")
 
+    def hold(self, process):
+        """Stops a process that publishes, and waits until the broker has read all that it has sent: what the broker acknowledges is then in what `save` saves."""
+        process.send_signal(signal.SIGSTOP)
+
+        def is_read():
+            with open(f"/proc/{process.pid}/stat") as file:
+                if file.read().rpartition(")")[2].split()[0] != "T":
+                    return False
+            with open("/proc/net/tcp") as file:
+                for line in file.readlines()[1:]:
+                    _, local, remote, _, queues = line.split()[:5]
+                    to_send, to_read = (int(size, 16) for size in queues.split(":"))
+                    if int(local.split(":")[1], 16) == self.port and to_read or int(remote.split(":")[1], 16) == self.port and to_send:
+                        return False
+            return True
+        wait_for(is_read, "the broker to read everything")
+
     def kill_broker(self):
         self.broker.end(signal.SIGKILL)
 
@@ -355,7 +372,7 @@ class DeliveryTests(MQTTTest):
             sink = self.sink("mqtt", {"topic": "t/a", "payload": "{{ event.n }}", "version": version, "server": self.address}, [{"n": n} for n in range(COUNT)])
             wait_for(lambda: watcher.count() > COUNT // 5, "a fifth")
             # The broker acknowledges what is in its memory: all of that must have left it, or be saved.
-            sink.process.send_signal(signal.SIGSTOP)
+            self.hold(sink.process)
             self.save()
             self.kill_broker()
             sink.process.send_signal(signal.SIGCONT)
@@ -432,7 +449,7 @@ class PipelineTests(MQTTTest):
             sinks: {{ out: {{ from: in, mqtt: {{ topic: 't/{{{{ event.n % 10 }}}}', payload: '{{{{ event.n }}}}', server: '{self.address}' }} }} }}
             """)
         wait_for(lambda: watcher.count() > COUNT // 5, "a fifth", 60)
-        rxd.process.send_signal(signal.SIGSTOP)
+        self.hold(rxd.process)
         self.save()
         self.kill_broker()
         rxd.process.send_signal(signal.SIGCONT)
