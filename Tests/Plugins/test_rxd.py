@@ -233,7 +233,7 @@ def leak(event, token=secret("A token.")):
         events = [{"n": 1}, {"do": "print"}, {"n": 2}]
         result, found = self.run_with(code, "bare", events)
         self.assertEqual(found, [{"n": 1}, {"n": 2}])
-        self.assertRegex(result.stderr, "no JSON object.*debugging")
+        self.assertRegex(result.stderr, "not a JSON object.*debugging")
 
     def test_a_changed_spec(self):
         code = fixtures.WITH_SDK % TROUBLE
