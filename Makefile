@@ -78,7 +78,9 @@ test-unit: test-packages build
 
 ## Builds and tests the packages under Plugins.
 test-plugins: test-packages build
-	for plugin in $(PLUGINS); do RXD=$(CURDIR)/$(RXD) $(MAKE) --no-print-directory -C $$plugin test || exit 1; done
+	@failed=; for plugin in $(PLUGINS); do \
+	  echo "$$plugin"; RXD=$(CURDIR)/$(RXD) $(MAKE) --no-print-directory -C $$plugin test || failed="$$failed $$plugin"; \
+	done; [ -z "$$failed" ] || { echo "make: the tests of these packages failed:$$failed" >&2; exit 1; }
 
 build: packages
 	$(RELEASE) --product rxd
