@@ -69,8 +69,8 @@ extension Join {
       var undecided = 0
     }
 
-    /// Rejects an event at the limit. Where nothing reads rejected events and no dead letters are kept, the log has the first and at the end
-    /// the number, not a line for each.
+    /// Rejects an event at the limit. If nothing reads rejected events or keeps dead letters, the log has one line for the first such event, and
+    /// at the end their number.
     final func lose(_ event: Event, of name: StaticString, _ losses: inout Losses) {
       let text = "join keeps \(Printable.count(parameters.limit, "event")) of the \(name) signal, its limit `limit`"
       if execution.keepsRejections(of: nodeContext.step) {

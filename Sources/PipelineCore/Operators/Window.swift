@@ -224,7 +224,8 @@ struct Window: FusableOperator, TimedOperator, ChangingOperator {
     if let timezone, every != nil {
       if !CronSchedule.isTimeZone(timezone) {
         context.badValue(
-          at: context.location, "there is no time zone '\(timezone)'", help: "Use a name such as Europe/Berlin or UTC")
+          at: context.node(of: "timezone")?.location ?? context.location, "there is no time zone '\(timezone)'",
+          help: "Use a name such as Europe/Berlin or UTC")
       } else if days < 1 {
         conflict("'timezone' of 'window' needs 'every' in whole days", "Write 'every: 1d', or remove 'timezone'")
       } else if length != nil {

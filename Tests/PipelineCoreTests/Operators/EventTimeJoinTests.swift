@@ -265,7 +265,7 @@ import Testing
     let one = Input(items: Self.items([(1, 100), (2, 90), (3, 110)]), end: 9, lateness: 60)
     let other = Input(items: Self.items([(5, 100), (6, 90), (7, 110)], from: 10), end: 9, lateness: 60)
     let run = try Self.run(Self.yaml("within: 1s, limit: 2, unmatched: left, \(Self.numbers)", one, other), one, other)
-    // The event with the earliest time is lost, not the one that came first.
+    // At the limit the event with the earliest event time is dropped, whenever it came.
     #expect(run.texts["out"] == ["[1,10]", "[3,12]"])
     #expect(run.counters.rejected == 2)
     #expect(run.log.first?.contains("join keeps 2 events of the first signal") == true, "\(run.log)")
