@@ -44,6 +44,7 @@ package final class DiskStore: PipelineStore {
   package let identity: UInt64
   /// The state that an earlier run has saved; nil if there is none.
   package let savedState: [UInt8]?
+  package let lastOwner: Int64
   /// The pauses between attempts to write.
   private static let firstPause: Int64 = 100_000_000
   private static let longestPause: Int64 = 5_000_000_000
@@ -107,6 +108,7 @@ package final class DiskStore: PipelineStore {
     }
     identity = opened.file.identity
     savedState = opened.state
+    lastOwner = opened.file.owners.max() ?? 0
     state = Guarded(State(backlogs: opened.backlogs, lastRow: opened.file.lastRow))
     // Only the writer may hold the file, so that it is closed before `close` returns.
     let writer = Writer(path, opened.file, state, deadLetterBytes, room, caches, log)

@@ -15,6 +15,10 @@ final class StoreFile {
   var lastRow: Int64
   /// The checksums of the parts of the state that are on the disk.
   private var sums: [Int64] = []
+  /// Whose pages are on the disk.
+  private(set) var owners: Set<Int64>
+  /// Writes and removes pages; nil: the store has had none yet.
+  private var pages: (insert: Statement, delete: Statement)?
   /// Identifies the file.
   private var fileIdentity: FileIdentity?
   /// The size of all dead letters in bytes; nil if it has not been counted yet.
@@ -87,6 +91,7 @@ final class StoreFile {
       """)
     let statement = try database.prepare("SELECT sum FROM state ORDER BY part")
     while try statement.step() { sums.append(statement.number(0)) }
+    owners = try database.owners()
     isMarked = try database.meta("is_clean") != 1
     fileIdentity = Self.fileIdentity(path)
   }
@@ -149,7 +154,7 @@ final class StoreFile {
   func change(_ body: (StoreFile) throws(DatabaseError) -> Void) throws(DatabaseError) {
     try database.execute("BEGIN IMMEDIATE")
     do throws(DatabaseError) {
-      let before = (lastRow, sums)
+      let before = (lastRow, sums, owners)
       let wasMarked = isMarked
       do throws(DatabaseError) {
         if !isMarked { try database.setMeta("is_clean", 0) }
@@ -158,7 +163,8 @@ final class StoreFile {
         if lastRow != before.0 { try database.setMeta("last_row", lastRow) }
         try database.execute("COMMIT")
       } catch {
-        (lastRow, sums) = before
+        (lastRow, sums, owners) = before
+        pages = nil
         isMarked = wasMarked
         deadLetterBytes = nil
         throw error
@@ -193,9 +199,46 @@ final class StoreFile {
     for letter in transaction.deadLetters { try write(letter) }
     switch transaction.state {
     case .keep: break
-    case .clear: try replace([], ends: [])
-    case .replace(let state): try replace(state.bytes, ends: state.ends)
+    case .clear:
+      try replace([], ends: [])
+      try write([], of: [])
+    case .replace(let state):
+      try replace(state.bytes, ends: state.ends)
+      try write(state.pages, of: state.owners)
     }
+  }
+
+  /// Writes the pages that have changed, and removes those of other owners.
+  private func write(_ changed: [StatePage], of owners: Set<Int64>) throws(DatabaseError) {
+    if !changed.isEmpty {
+      let pages = try statementsOfPages()
+      for page in changed {
+        let id = StoreSchema.id(of: page)
+        if page.bytes.isEmpty {
+          pages.delete.bind(1, id)
+          try pages.delete.run()
+        } else {
+          pages.insert.bind(1, id)
+          pages.insert.bind(2, StoreSchema.sum(page.bytes, id))
+          try Self.run(pages.insert, 3, page.bytes[...])
+        }
+      }
+    }
+    for gone in self.owners.subtracting(owners) {
+      try database.execute("DELETE FROM page WHERE id >= \(gone << 32) AND id < \((gone + 1) << 32)")
+    }
+    self.owners = owners
+  }
+
+  private func statementsOfPages() throws(DatabaseError) -> (insert: Statement, delete: Statement) {
+    if let pages { return pages }
+    if !(try database.hasPages) { try database.execute(StoreSchema.createPages) }
+    let made = (
+      try database.prepare("INSERT OR REPLACE INTO page(id, sum, body) VALUES(?1, ?2, ?3)"),
+      try database.prepare("DELETE FROM page WHERE id = ?1")
+    )
+    pages = made
+    return made
   }
 
   private func write(_ letter: StoredDeadLetter) throws(DatabaseError) {

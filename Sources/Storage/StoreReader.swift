@@ -93,7 +93,11 @@ package final class StoreReader {
 
   /// The size of the saved state in bytes, without checking it; 0 if there is none.
   package func stateBytes() throws(StoreRefusal) -> Int {
-    try reading { Int(try database.number("SELECT total(length(body)) FROM state") ?? 0) }
+    try reading {
+      var bytes = try database.number("SELECT total(length(body)) FROM state") ?? 0
+      if try database.hasPages { bytes += try database.number("SELECT total(length(body)) FROM page") ?? 0 }
+      return Int(bytes)
+    }
   }
 
   /// The undelivered rows of the sinks.

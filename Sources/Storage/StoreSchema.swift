@@ -7,6 +7,7 @@ import Transport
 /// ```
 /// meta        identity, last_row, parts, is_clean, pipeline
 /// state       the saved state, in parts of at most 64 KiB
+/// page        what steps keep for many keys: parts of the state that change by themselves. From version 2 on
 /// outbox      rows that sinks have to deliver
 /// deadletter  rejected events that nothing reads
 /// ```
@@ -14,7 +15,9 @@ import Transport
 /// Every body has a checksum, because SQLite checks only the pages of its log, not those of the file.
 struct StoreSchema {
   static let applicationID = Database.storeApplicationID
-  static let version: Int64 = 1
+  static let version: Int64 = 2
+  /// The version of a store without pages, which earlier versions of rxd can read.
+  static let versionWithoutPages: Int64 = 1
   /// Rows are large: with pages of 4 KiB, writing takes almost twice the time.
   static let pageBytes = 8192
   static let partBytes = 64 << 10
@@ -28,8 +31,19 @@ struct StoreSchema {
     CREATE TABLE deadletter(number INTEGER PRIMARY KEY, time INTEGER NOT NULL, code TEXT NOT NULL,
       step TEXT NOT NULL, size INTEGER NOT NULL, sum INTEGER NOT NULL, document BLOB NOT NULL);
     PRAGMA application_id = \(applicationID);
+    PRAGMA user_version = \(versionWithoutPages);
+    """
+
+  /// Makes a store one with pages.
+  static let createPages = """
+    CREATE TABLE IF NOT EXISTS page(id INTEGER PRIMARY KEY, sum INTEGER NOT NULL, body BLOB NOT NULL);
     PRAGMA user_version = \(version);
     """
+
+  /// The record of a page, whose owner is in the upper half.
+  static func id(of page: StatePage) -> Int64 { page.owner << 32 | page.number }
+  static func owner(of id: Int64) -> Int64 { id >> 32 }
+  static func number(of id: Int64) -> Int64 { id & 0xFFFF_FFFF }
 
   /// The checksum of a body; it depends on the number of the record that the body belongs to.
   static func sum(_ bytes: UnsafeRawBufferPointer, _ number: Int64) -> Int64 {
@@ -78,7 +92,34 @@ extension Database {
       count += 1
     }
     guard count == parts else { throw StoreDamage("\(parts - count) of \(parts) parts of the state are missing") }
+    guard try hasPages else { return bytes }
+    let pages = try prepare("SELECT id, sum, body FROM page ORDER BY id")
+    while try pages.step() {
+      let (id, body) = (pages.number(0), pages.bytes(2))
+      let (owner, number) = (StoreSchema.owner(of: id), StoreSchema.number(of: id))
+      guard StoreSchema.sum(body, id) == pages.number(1) else {
+        throw StoreDamage("page \(number) of \(owner) of the state is damaged")
+      }
+      StatePage.append(owner, number, body, to: &bytes)
+    }
     return bytes
+  }
+
+  /// Whether the store has a table of pages.
+  var hasPages: Bool {
+    get throws(DatabaseError) { try number("PRAGMA user_version") ?? 0 > StoreSchema.versionWithoutPages }
+  }
+
+  /// Whose pages it has.
+  func owners() throws(DatabaseError) -> Set<Int64> {
+    guard try hasPages else { return [] }
+    var owners: Set<Int64> = []
+    var next: Int64 = 0
+    while let id = try number("SELECT min(id) FROM page WHERE id >= \(next)") {
+      owners.insert(StoreSchema.owner(of: id))
+      next = (StoreSchema.owner(of: id) + 1) << 32
+    }
+    return owners
   }
 
   func backlogs() throws(DatabaseError) -> [String: OutboxBacklog] {

@@ -6,7 +6,23 @@ import Synchronization
 package final class MemoryStore: PipelineStore {
   /// What survives a crash.
   package struct Disk: Sendable {
-    package var state: [UInt8]?
+    /// The parts of the state; all of it is in ``state``.
+    private var parts: [UInt8]?
+    package private(set) var pages: [Int64: [Int64: [UInt8]]] = [:]
+    package var state: [UInt8]? {
+      get {
+        guard var state = parts else { return nil }
+        for (owner, pages) in pages.sorted(by: { $0.key < $1.key }) {
+          for (number, bytes) in pages.sorted(by: { $0.key < $1.key }) {
+            bytes.withUnsafeBytes { StatePage.append(owner, number, $0, to: &state) }
+          }
+        }
+        return state
+      }
+      set { (parts, pages) = (newValue, [:]) }
+    }
+    /// How many pages all commits have written or removed.
+    package private(set) var changedPages = 0
     package var rows: [Int64: OutboxRow] = [:]
     package var lastRow: Int64 = 0
     package var deadLetters: [StoredDeadLetter] = []
@@ -34,12 +50,19 @@ package final class MemoryStore: PipelineStore {
       return nil
     }
 
+    package mutating func keep(_ saved: SavedState) {
+      parts = saved.bytes
+      changedPages += saved.pages.count
+      for page in saved.pages { pages[page.owner, default: [:]][page.number] = page.bytes.isEmpty ? nil : page.bytes }
+      pages = pages.filter { saved.owners.contains($0.key) }
+    }
+
     fileprivate mutating func apply(_ transaction: StoreTransaction) {
       commits += 1
       switch transaction.state {
       case .keep: break
       case .clear: state = nil
-      case .replace(let saved): state = saved.bytes
+      case .replace(let saved): keep(saved)
       }
       for (former, name) in transaction.renamed {
         for (number, row) in rows where row.sink == former {
@@ -77,6 +100,7 @@ package final class MemoryStore: PipelineStore {
   /// What transactions did that none may do. Nothing is stored from then on, and nothing is reported as stored, so what the test waits for does not
   /// come; the reason is also on standard error.
   package var faults: [String] { state.withLock(\.faults) }
+  package var lastOwner: Int64 { state.withLock { $0.disk.pages.keys.max() ?? 0 } }
   package var lastRow: Int64 { state.withLock(\.disk.lastRow) }
   package var waiting: Int { state.withLock(\.waiting.count) }
 

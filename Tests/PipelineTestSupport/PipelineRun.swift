@@ -79,6 +79,8 @@ package struct PipelineRun {
     package var hot: [String] = []
     /// The turns, counted from 1, after which to save the state, drop everything and continue from the saved state.
     package var cutAfter: (Int) -> Bool = { _ in false }
+    /// Whether the state is saved after each turn as a store is given it, changed pages only, and a cut continues from that.
+    package var keepsPages = false
     /// Whether a cut suspends the pipeline, so that sinks finish what they hold, instead of dropping everything.
     package var suspends = false
     /// Whether sinks write events some time after taking them.
@@ -171,6 +173,8 @@ package struct PipelineRun {
     private(set) var restoring = Duration.zero
     private(set) var refusals: [Diagnostic] = []
     private var watchers: [Downstream] = []
+    private var disk = MemoryStore.Disk()
+    private var lastOwner: Int64 = 0
     private var turns = 0
 
     init(_ plan: Plan, _ sources: [String: any SourceComponent], _ options: Options) {
@@ -232,6 +236,7 @@ package struct PipelineRun {
         if executor.runOne() {
           if execution.outcome != nil { return true }
           turns += 1
+          if options.keepsPages { keepPages() }
           if options.cutAfter(turns) { cut() }
           continue
         }
@@ -244,6 +249,12 @@ package struct PipelineRun {
       return false
     }
 
+    private func keepPages() {
+      let paging = StatePaging(from: 1, after: lastOwner, most: .max)
+      if let state = execution.saveParts(paging) { disk.keep(state) }
+      lastOwner = paging.lastOwner
+    }
+
     /// Saves the state, drops everything and continues from the saved state.
     private func cut() {
       let clock = ContinuousClock()
@@ -253,7 +264,8 @@ package struct PipelineRun {
         let old = execution
         turn { old.suspend() }
       }
-      guard let state = options.suspends ? execution.savedState : execution.saveState() else { return }
+      let saved = options.suspends ? execution.savedState : execution.saveState()
+      guard let state = options.keepsPages && saved != nil ? disk.state : saved else { return }
       if options.suspends, execution.outcome != .completed {
         refusals.append(Diagnostic(.stateRefused, "it does not end", at: nil))
       }

@@ -387,4 +387,40 @@ struct StateVerbTests {
     #expect(try rxd("deadletters", "drop", "old", "--all", "--yes").output == "removed from 'old': 1 dead letter\n")
     #expect(!FileManager.default.fileExists(atPath: state + "/dead-letters/old.ndjson"))
   }
+
+  /// What `distinct` and `groupBy` kept in the form before pages is taken over.
+  @Test func stateBeforePagesIsRead() throws {
+    let file = try folder.write(
+      "old.yaml",
+      """
+      name: old
+      sources: { a: { stdin: {} } }
+      signals:
+        s:
+          from: a
+          chain:
+            - distinct: { memory: 3 }
+            - { groupBy: { key: int(event) % 2, chain: [ { scan: { start: 0, next: running + int(event) } } ] } }
+      sinks: { out: { from: s, stdout: {} } }
+
+      """)
+    // Of a run that had read the numbers from 1 to 5.
+    let kept = [
+      "cnhkcwSezKO5lpuu7DEAAwgACXNpbmtzLm91dAAAAAAAAAAAAAAAD3NpbmtzLm91dC5wbGFjZQAAAAAAAAAAAAAADHNpbmtzLm91dC9AcwAAAAAAAAAAAAAB",
+      "B2Evc3RkaW4CHXcr5VNcYx0BAQlzL2dyb3VwQnkG18OUr2GD/18AAQ5zL2dyb3VwQnkvc2NhbgKoFRmw/+nRywABCnMvZGlzdGluY3QEMKQeSvlFYdEAAARz",
+      "L0BhAAAAAAAAAAAAAAIBYVcLMs5gacF9AXM8UAsKq70UYwCDAAAAAAEAAAAAAQMAAAACAAACAQAAAAEDBAAAAAMUAAAEMQAAAAEAAAAEAAEB/dnPZwABAgID",
+      "AgABCAAAAAUDAAAAAxIGBAMAAAEIAAAABQMAAAADDAQGJQAAAAMGBgEAAAAzAbn6hWYGBgEAAAA0Abn6hWYGBgEAAAA1Abn6hWYHAQAAAAI40/lJU8im0Q==",
+    ]
+    let document = try folder.write(
+      "old.json",
+      """
+      { "rxd_state": 1, "pipeline": "old", "identity": "97e595106cea12ea", "last_row": 1,
+      "state": "\(kept.joined())",
+      "outbox": [], "dead_letters": [] }
+      """)
+    #expect(try rxd("state", "import", "old", document, "--yes").status == 0)
+    let outcome = try rxd(file, input: "3\n4\n5\n6\n7\n1\n")
+    #expect(outcome.output == "12\n16\n17\n", "\(outcome)")
+    #expect(!outcome.errors.contains("cannot be used"))
+  }
 }

@@ -85,6 +85,72 @@ import Transport
     #expect(lines.all.isEmpty)
   }
 
+  private func page(_ owner: Int64, _ number: Int64, _ bytes: [UInt8]) -> StatePage {
+    StatePage(owner: owner, number: number, bytes: bytes)
+  }
+
+  /// A state of these bytes and pages, as the engine reads it.
+  private func whole(_ bytes: [UInt8], _ pages: [StatePage]) -> [UInt8] {
+    var state = bytes
+    for page in pages { page.bytes.withUnsafeBytes { StatePage.append(page.owner, page.number, $0, to: &state) } }
+    return state
+  }
+
+  /// Pages change by themselves, belong to owners, and go with them.
+  @Test func keepsPages() throws {
+    func state(_ bytes: [UInt8], _ pages: [StatePage], of owners: Set<Int64>) -> StoreTransaction.StateChange {
+      var state = SavedState(bytes)
+      (state.pages, state.owners) = (pages, owners)
+      return .replace(state)
+    }
+    func version() throws -> Int64? { try Database(path, .writing).number("PRAGMA user_version") }
+    var store = try open()
+    #expect(store.lastOwner == 0)
+    commit(store) { $0.state = .replace(SavedState([1])) }
+    #expect(store.close(within: .seconds(30)))
+    #expect(try version() == 1, "earlier versions can read a store without pages")
+    store = try open()
+    commit(store) { $0.state = state([1, 2], [page(1, 0, [5]), page(1, 7, [6, 6]), page(2, 0, [7])], of: [1, 2]) }
+    commit(store) { $0.state = state([1, 3], [page(1, 7, [8]), page(2, 0, []), page(2, 1, [9])], of: [1, 2]) }
+    #expect(store.close(within: .seconds(30)))
+    #expect(try version() == 2, "earlier versions must not go on from a part of the state")
+    store = try open()
+    #expect(store.savedState == whole([1, 3], [page(1, 0, [5]), page(1, 7, [8]), page(2, 1, [9])]))
+    #expect(store.lastOwner == 2)
+    // What another run keeps takes the place of all that was kept.
+    commit(store) { $0.state = state([4], [page(3, 0, [1])], of: [3]) }
+    #expect(try StoreReader(path).state() == whole([4], [page(3, 0, [1])]))
+    // A whole state, such as that of a stop, has none beside it.
+    commit(store) { $0.state = .replace(SavedState(whole([4], [page(3, 0, [1])]))) }
+    #expect(store.close(within: .seconds(30)))
+    store = try open()
+    #expect(store.savedState == whole([4], [page(3, 0, [1])]) && store.lastOwner == 0)
+    commit(store) { $0.state = state([4], [page(1, 0, [1])], of: [1]) }
+    commit(store) { $0.state = .clear }
+    #expect(store.close(within: .seconds(30)))
+    store = try open()
+    #expect(store.savedState == nil && store.lastOwner == 0 && lines.all.isEmpty)
+  }
+
+  /// A page whose bytes have changed is found, and the state with it.
+  @Test func damagedPagesAreFound() throws {
+    var store = try open()
+    commit(store) {
+      var state = SavedState([1, 2])
+      (state.pages, state.owners) = ([page(1, 0, [5]), page(1, 1, [6])], [1])
+      $0.state = .replace(state)
+      $0.rows = [row(1)]
+    }
+    #expect(store.close(within: .seconds(30)))
+    do {
+      let database = try Database(path, .writing)
+      try database.execute("UPDATE page SET body = x'07' WHERE id = \(1 << 32 | 1)")
+    }
+    store = try open()
+    #expect(store.savedState == nil && rows(store, of: "out") == [1])
+    #expect(lines.all.contains { $0.contains("page 1 of 1 of the state is damaged") }, "\(lines.all)")
+  }
+
   /// A store that is removed or replaced while it is open is written again from what is open, and that is reported.
   @Test(arguments: [false, true]) func keepsWhatIsRemoved(_ isReplaced: Bool) throws {
     var store = try open()

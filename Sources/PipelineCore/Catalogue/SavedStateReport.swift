@@ -60,6 +60,7 @@ package struct SavedStateReport {
       step.positions += Self.positions(about, reader, catalogue)
       steps[entry] = step
     }
+    for owner in contents.owners { steps[owner.entry]?.bytes += owner.bytes }
     self.sinks = sinks
     self.steps = steps.sorted { $0.key < $1.key }.map(\.value)
   }
@@ -87,7 +88,9 @@ package struct SavedStateReport {
     let context = StateReader.Context(Executor(clock: clock))
     let contents = try StateContents(bytes, context)
     guard let entry = contents.entries.firstIndex(where: { $0.isStep && $0.name == step }) else { return nil }
-    let removed = contents.root.records.reduce(0) { $0 + ($1.entry == entry ? $1.reader.remaining : 0) }
+    let removed =
+      contents.root.records.reduce(0) { $0 + ($1.entry == entry ? $1.reader.remaining : 0) }
+      + contents.owners.reduce(0) { $0 + ($1.entry == entry ? $1.bytes : 0) }
     return (contents.removing(entry, from: bytes, context), removed)
   }
 }

@@ -12,7 +12,7 @@ final class TimedEvents {
     /// What holds the owner's watermark back at it.
     var hold = Wake.none
     /// Of equal times the lower one came first.
-    fileprivate var serial: UInt64 = 0
+    fileprivate(set) var serial: UInt64 = 0
     fileprivate var place = Wake.none
   }
 
@@ -21,6 +21,8 @@ final class TimedEvents {
     func woke(_ token: Int) {}
   }
 
+  /// Called with each slot whose entry has come, changed or gone.
+  var changed: (Int) -> Void = { _ in }
   private var slots: [Entry?] = []
   private var free: [Int] = []
   private var order = TimerQueue()
@@ -36,8 +38,16 @@ final class TimedEvents {
       guard let entry = slots[slot] else { preconditionFailure("the entry has been removed") }
       return entry
     }
-    set { slots[slot] = newValue }
+    set {
+      slots[slot] = newValue
+      changed(slot)
+    }
   }
+
+  /// How many slots there are, in use or not.
+  var slotCount: Int { slots.count }
+  /// What is in a slot; nil: nothing.
+  func entry(_ slot: Int) -> Entry? { slots[slot] }
 
   /// Adds an event behind all of its time; returns its slot.
   @discardableResult
@@ -48,6 +58,7 @@ final class TimedEvents {
     var entry = Entry(event: event, time: time, key: key, isMatched: isMatched, hold: hold, serial: serial)
     entry.place = order.schedule(at: Instant(nanoseconds: time), target, slot)
     slots[slot] = entry
+    changed(slot)
     while chains.count <= key { chains.append(Deque()) }
     chains[key].insert(slot, at: position(behind: time, in: chains[key]))
     count &+= 1
@@ -96,6 +107,7 @@ final class TimedEvents {
   private func clear(_ slot: Int) -> Entry {
     let entry = self[slot]
     slots[slot] = nil
+    changed(slot)
     free.append(slot)
     count &-= 1
     bytes &-= entry.event.byteCount

@@ -35,7 +35,7 @@ struct Distinct: FusableOperator {
     ],
     memory:
       "The bytes of at most `memory` values, each for at most `within`; the oldest is forgotten first.",
-    persistence: .state(version: 2),
+    persistence: .state(version: 3),
     lateness: .always("a value that was remembered for long enough is forgotten") { distinct, _ in
       distinct.within == nil ? "it keeps no time without 'within'" : nil
     },
@@ -55,6 +55,11 @@ struct Distinct: FusableOperator {
     private let known = KeyTable()
     /// The numbers of the texts in `known`, oldest first.
     private var order = Deque<(number: Int, since: Instant)>()
+    /// For each number, one more than how many texts came before it; 0: it has no text.
+    private var places: [Int] = []
+    /// The place of the oldest.
+    private var first = 1
+    private let pages = StatePages()
     private let buffer = OutputBuffer()
 
     init(_ parameters: Distinct) {
@@ -76,30 +81,52 @@ struct Distinct: FusableOperator {
       let hash = known.hash(buffer.bytes)
       guard known.find(buffer.bytes, hash) == nil else { return .drop }
       if order.count == parameters.memory { forgetOldest() }
-      order.append((known.insert(buffer.bytes, hash), run.now))
+      append(known.insert(buffer.bytes, hash), run.now)
       countKept()
       return .pass
+    }
+
+    private func append(_ number: Int, _ since: Instant) {
+      while places.count <= number { places.append(0) }
+      places[number] = first + order.count
+      order.append((number, since))
+      pages.mark(number)
     }
 
     private func countKept() { keptSize.set(keys: known.count, bytes: known.textBytes) }
 
     private func forgetOldest() {
-      if let oldest = order.popFirst() { known.remove(oldest.number) }
+      if let oldest = order.popFirst() {
+        known.remove(oldest.number)
+        places[oldest.number] = 0
+        first += 1
+        pages.mark(oldest.number)
+      }
       countKept()
     }
 
     override func save(_ state: inout StateWriter) {
-      state.write(each: order) {
-        $0.append(counted: known.text($1.number))
-        $0.write($1.since)
+      state.write(pages, keys: places.count) { state, numbers in
+        for number in numbers where places[number] > 0 {
+          state.write(places[number])
+          state.append(counted: known.text(number))
+          state.write(order[places[number] - first].since)
+        }
       }
     }
 
     override func restore(_ state: inout StateReader) throws(StateFault) {
-      for _ in 0..<(try state.count()) {
+      var found: [(place: Int, number: Int, since: Instant)] = []
+      func read(_ place: Int, _ state: inout StateReader) throws(StateFault) {
         guard let number = known.insertNew(try state.counted()) else { throw StateFault("a value is there twice") }
-        order.append((number, try state.read()))
+        found.append((place, number, try state.read()))
       }
+      if state.version < 3 {
+        for place in 0..<(try state.count()) { try read(place, &state) }
+      } else {
+        try state.readPages { (state) throws(StateFault) in try read(try state.read(), &state) }
+      }
+      for entry in found.sorted(by: { $0.place < $1.place }) { append(entry.number, entry.since) }
       countKept()
     }
   }

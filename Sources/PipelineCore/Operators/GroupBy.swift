@@ -35,7 +35,7 @@ struct GroupBy: OperatorComponent, TimedOperator, ChangingOperator {
       completion: "Sends what windows of all groups hold, the earliest first; completes the groups, then itself.",
       disposal: "Unsubscribes from the input and cancels all groups with their timers."),
     memory: "The state of each group's chain, at most `maxGroups`; with `idle`, one timer each.",
-    persistence: .state(version: 3),
+    persistence: .state(version: 4),
     lateness: .always("a group that was idle for too long is closed") { group, _ in
       group.idle == nil ? "it keeps no time without 'idle'" : nil
     },
@@ -106,6 +106,7 @@ struct GroupBy: OperatorComponent, TimedOperator, ChangingOperator {
 
       override var key: Value { ownKey.value }
       override func ended() { node._withUnsafeGuaranteedRef { $0.end(self) } }
+      override func acts() { node._withUnsafeGuaranteedRef { $0.pages.mark(number) } }
       override func becameFresh() { node._withUnsafeGuaranteedRef { $0.forgetIfFresh(self) } }
       func woke(_ token: Int) { node._withUnsafeGuaranteedRef { $0.wasIdle(self) } }
     }
@@ -136,6 +137,7 @@ struct GroupBy: OperatorComponent, TimedOperator, ChangingOperator {
     @exclusivity(unchecked) private var groups: [Unmanaged<Group>?] = []
     /// The groups whose chains are being created or restored, by token.
     private var opening: [Int: Group] = [:]
+    private let pages = StatePages()
     private var created = 0
     private var outerEnded = false
     /// One run for all groups, if their chain consists only of fused steps; each group then has its own state of the
@@ -194,6 +196,7 @@ struct GroupBy: OperatorComponent, TimedOperator, ChangingOperator {
       }
       guard let group = group(of: event) else { return }
       group._withUnsafeGuaranteedRef { group in
+        pages.mark(group.number)
         if let idle {
           cancelWake(&group.timer)
           group.timer = executor.wake(at: now + idle, group)
@@ -276,6 +279,7 @@ struct GroupBy: OperatorComponent, TimedOperator, ChangingOperator {
       }
       while groups.count <= number { groups.append(nil) }
       groups[number] = held
+      pages.mark(number)
       countKept()
       return held
     }
@@ -286,6 +290,7 @@ struct GroupBy: OperatorComponent, TimedOperator, ChangingOperator {
     private func forget(_ group: Group) -> Unmanaged<Group>? {
       guard let held = groups[group.number] else { return nil }
       groups[group.number] = nil
+      pages.mark(group.number)
       known.remove(group.number)
       countKept()
       group.number = -1
@@ -320,6 +325,7 @@ struct GroupBy: OperatorComponent, TimedOperator, ChangingOperator {
     /// Handles the completion of a chain in the shared run.
     private func end(_ group: Group) {
       guard group.steps != nil else { return }
+      if group.number >= 0 { pages.mark(group.number) }
       running -= 1
       shared?.discard(group)
       finishIfOver()
@@ -348,6 +354,7 @@ struct GroupBy: OperatorComponent, TimedOperator, ChangingOperator {
     private func complete(_ group: Group) {
       group.subject?.complete()
       guard let shared, group.steps != nil else { return }
+      if group.number >= 0 { pages.mark(group.number) }
       shared.complete(group)
       end(group)
     }
@@ -431,14 +438,18 @@ struct GroupBy: OperatorComponent, TimedOperator, ChangingOperator {
       state.write(ownsTime)
       if ownsTime { time.save(&state, execution.plan) }
       state.write(shared != nil)
-      state.write(each: inOrder) { state, group in
-        state.write(group.token)
-        state.write(value: group.key)
-        state.write(group.timer)
-        guard let shared else { return }
-        state.write(group.steps != nil)
-        if let steps = group.steps { state.part { shared.recordSteps(steps, &$0) } }
+      state.write(pages, keys: groups.count) { state, numbers in
+        for case let group? in groups[numbers] { group._withUnsafeGuaranteedRef { save($0, &state) } }
       }
+    }
+
+    private func save(_ group: Group, _ state: inout StateWriter) {
+      state.write(group.token)
+      state.write(value: group.key)
+      state.write(group.timer)
+      guard let shared else { return }
+      state.write(group.steps != nil)
+      if let steps = group.steps { state.part { shared.recordSteps(steps, &$0) } }
     }
 
     override func restore(_ state: inout StateReader) throws(StateFault) {
@@ -454,20 +465,23 @@ struct GroupBy: OperatorComponent, TimedOperator, ChangingOperator {
       } else if outerEnded {
         throw StateFault("its input had ended, and its groups with it")
       }
-      for _ in 0..<(try state.count()) {
-        let token = try state.read(in: 1...max(created, 1))
-        let key = try state.read(OwnedValue.self)
-        buffer.clear()
-        KeyText.append(key.value, to: buffer, Context(state: frame.evaluation))
-        let hash = known.hash(buffer.bytes)
-        guard opening[token] == nil, known.find(buffer.bytes, hash) == nil else {
-          throw StateFault("two groups have one key")
-        }
-        let group = make(known.insert(buffer.bytes, hash), key.value, token).takeUnretainedValue()
-        opening[token] = group
-        group.timer = try state.readTimer(of: group)
-        if let shared { try restore(group, shared, &state) }
+      guard state.version < 4 else { return try state.readPages(restoreGroup) }
+      for _ in 0..<(try state.count()) { try restoreGroup(&state) }
+    }
+
+    private func restoreGroup(_ state: inout StateReader) throws(StateFault) {
+      let token = try state.read(in: 1...max(created, 1))
+      let key = try state.read(OwnedValue.self)
+      buffer.clear()
+      KeyText.append(key.value, to: buffer, Context(state: frame.evaluation))
+      let hash = known.hash(buffer.bytes)
+      guard opening[token] == nil, known.find(buffer.bytes, hash) == nil else {
+        throw StateFault("two groups have one key")
       }
+      let group = make(known.insert(buffer.bytes, hash), key.value, token).takeUnretainedValue()
+      opening[token] = group
+      group.timer = try state.readTimer(of: group)
+      if let shared { try restore(group, shared, &state) }
     }
 
     private func restore(_ group: Group, _ shared: FusedRun, _ state: inout StateReader) throws(StateFault) {

@@ -10,6 +10,8 @@ extension Join {
       let after: Int64
       let sendsUnmatched: Bool
       let events = TimedEvents()
+      /// The slots of the events that have changed since the last commit.
+      fileprivate let pages = StatePages()
       /// Its watermark; as it came last, which may be one of the last two values of ``EventTime``.
       @exclusivity(unchecked) fileprivate(set) var mark = EventTime.unknown
       /// An earlier event is late. Never moves backwards; while the signal is idle, it follows the other one.
@@ -25,6 +27,7 @@ extension Join {
         self.before = before
         self.after = after
         self.sendsUnmatched = sendsUnmatched
+        events.changed = { [pages] slot in pages.mark(slot) }
       }
 
       var isIdle: Bool { mark == EventTime.idle }
@@ -158,12 +161,15 @@ extension Join {
     override final func save(_ state: inout StateWriter) {
       state.write(SavedForm.eventTime.rawValue)
       for side in [left, right] {
-        state.write(each: side.events.all) { state, slot in
-          let entry = side.events[slot]
-          state.write(entry.event)
-          state.append(counted: keys.text(entry.key))
-          state.write(entry.time)
-          state.write(entry.isMatched)
+        state.write(side.pages, keys: side.events.slotCount) { state, slots in
+          for slot in slots {
+            guard let entry = side.events.entry(slot) else { continue }
+            state.write(entry.event)
+            state.append(counted: keys.text(entry.key))
+            state.write(entry.time)
+            state.write(entry.isMatched)
+            state.write(entry.serial)
+          }
         }
         state.write(side.mark)
         state.write(side.reached)
@@ -177,13 +183,7 @@ extension Join {
       guard state.version > 2 else { throw StateFault("it went by the clock, and its events have no time") }
       try SavedForm.eventTime.check(&state)
       for side in [left, right] {
-        for _ in 0..<(try state.count()) {
-          let event = try state.read(OwnedEvent.self)
-          let key = try key(&state)
-          let time = try state.read(Int64.self)
-          guard EventTime.range.contains(time) else { throw StateFault("the time of an event is out of range") }
-          insert(event, at: time, key: key, isMatched: try state.read(), side)
-        }
+        try restoreEvents(side, &state)
         side.mark = try state.read()
         side.reached = try state.read()
         side.hasEnded = try state.read()
@@ -191,6 +191,34 @@ extension Join {
         side.losses.lost = try state.read(in: 0...Int.max)
       }
       countKept()
+    }
+
+    private func restoreEvents(_ side: Side, _ state: inout StateReader) throws(StateFault) {
+      struct Found {
+        var event: OwnedEvent
+        var key: Int
+        var time: Int64
+        var isMatched: Bool
+        var serial: UInt64
+      }
+      var found: [Found] = []
+      let hasSerials = state.version > 3
+      func read(_ state: inout StateReader) throws(StateFault) {
+        var one = Found(
+          event: try state.read(), key: try key(&state), time: try state.read(), isMatched: try state.read(),
+          serial: UInt64(found.count))
+        if hasSerials { one.serial = try state.read() }
+        guard EventTime.range.contains(one.time) else { throw StateFault("the time of an event is out of range") }
+        found.append(one)
+      }
+      if hasSerials {
+        try state.readPages(read)
+      } else {
+        for _ in 0..<(try state.count()) { try read(&state) }
+      }
+      for one in found.sorted(by: { ($0.time, $0.serial) < ($1.time, $1.serial) }) {
+        insert(one.event, at: one.time, key: one.key, isMatched: one.isMatched, side)
+      }
     }
 
     /// Keeps an event.

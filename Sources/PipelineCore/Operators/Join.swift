@@ -190,7 +190,7 @@ struct Join: OperatorComponent, TimedOperator {
       events for which the watermark of the other signal lets a partner come; with `asOf`, the events that wait, and \
       of each key the newest version and those that events can still need. At most `limit` of each signal.
       """,
-    persistence: .state(version: 3),
+    persistence: .state(version: 4),
     lateness: .always("an event that is too old for a partner is too old"),
     knownAs: [
       "RxJava join", "Flink interval join", "Flink temporal join FOR SYSTEM_TIME AS OF", "ksqlDB stream-stream join",

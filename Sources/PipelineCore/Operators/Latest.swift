@@ -37,7 +37,7 @@ struct Latest: FusableOperator, ChangingOperator {
         values: ["a": "1", "b": "11"]),
     ],
     memory: "The newest event of each key, at most `maxKeys`; with `idle`, one timer each.",
-    persistence: .state(version: 1),
+    persistence: .state(version: 2),
     lateness: .always("a key that was idle for too long is forgotten") { latest, _ in
       latest.idle == nil ? "it keeps no time without 'idle'" : nil
     },
@@ -73,6 +73,7 @@ struct Latest: FusableOperator, ChangingOperator {
     /// By the number of the key.
     private var kept: [Kept?] = []
     private var bytes = 0
+    private let pages = StatePages()
     private let buffer = OutputBuffer()
 
     init(_ parameters: Latest) {
@@ -110,6 +111,7 @@ struct Latest: FusableOperator, ChangingOperator {
         return .keep
       }
       guard let old = kept[number] else { return .drop }
+      pages.mark(number)
       kept[number]?.last = now
       if time < old.time || frame.areEqual(old.event.value, event.value) {
         if time > old.time { kept[number]?.time = time }
@@ -131,6 +133,7 @@ struct Latest: FusableOperator, ChangingOperator {
     private func insert(_ new: Kept, at number: Int) {
       while kept.count <= number { kept.append(nil) }
       kept[number] = new
+      pages.mark(number)
       if let idle = parameters.idle { kept[number]?.timer = wake(at: new.last + idle, number) }
       bytes += new.event.byteCount
       countKept()
@@ -141,6 +144,7 @@ struct Latest: FusableOperator, ChangingOperator {
       cancelWake(&old.timer)
       bytes -= old.event.byteCount
       kept[number] = nil
+      pages.mark(number)
       known.remove(number)
       countKept()
     }
@@ -159,20 +163,24 @@ struct Latest: FusableOperator, ChangingOperator {
     }
 
     override func save(_ state: inout StateWriter) {
-      state.write(each: kept.indices.filter { kept[$0] != nil }) { state, number in
-        guard let entry = kept[number] else { return }
-        state.append(counted: known.text(number))
-        state.write(entry.event)
-        state.write(entry.time)
-        state.write(entry.last)
+      state.write(pages, keys: kept.count) { state, numbers in
+        for number in numbers {
+          guard let entry = kept[number] else { continue }
+          state.append(counted: known.text(number))
+          state.write(entry.event)
+          state.write(entry.time)
+          state.write(entry.last)
+        }
       }
     }
 
     override func restore(_ state: inout StateReader) throws(StateFault) {
-      for _ in 0..<(try state.count()) {
+      func read(_ state: inout StateReader) throws(StateFault) {
         guard let number = known.insertNew(try state.counted()) else { throw StateFault("a key is there twice") }
         insert(Kept(event: try state.read(), time: try state.read(), last: try state.read()), at: number)
       }
+      guard state.version < 2 else { return try state.readPages(read) }
+      for _ in 0..<(try state.count()) { try read(&state) }
     }
   }
 }

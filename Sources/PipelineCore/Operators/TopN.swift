@@ -55,7 +55,7 @@ struct TopN: FusableOperator, ChangingOperator {
     memory: """
       The first `count` events of each key, of at most `maxKeys`; all events, at most `maxRows`, where rows of the input are taken back. With `idle`, one timer for each key.
       """,
-    persistence: .state(version: 1),
+    persistence: .state(version: 2),
     lateness: .always("a key that was idle for too long is forgotten") { top, _ in
       top.idle == nil ? "it keeps no time without 'idle'" : nil
     },
@@ -103,6 +103,7 @@ struct TopN: FusableOperator, ChangingOperator {
     private var groups: [Group?] = []
     private var rowCount = 0
     private var bytes = 0
+    private let pages = StatePages()
     private let buffer = OutputBuffer()
 
     init(_ parameters: TopN) {
@@ -143,6 +144,7 @@ struct TopN: FusableOperator, ChangingOperator {
         return .keep
       }
       groups[found]?.last = now
+      pages.mark(found)
       if isTakenBack { return takeBack(event, value, found, frame, run) }
       guard let at = place(value, time, found, context) else {
         return refused(event, .unexpectedValue, "'by' of topN cannot compare \(value.kindName) with earlier ranks", run)
@@ -218,6 +220,7 @@ struct TopN: FusableOperator, ChangingOperator {
     private func open(_ group: Group, at number: Int) {
       while groups.count <= number { groups.append(nil) }
       groups[number] = group
+      pages.mark(number)
       if let idle = parameters.idle { groups[number]?.timer = wake(at: group.last + idle, number) }
     }
 
@@ -241,6 +244,7 @@ struct TopN: FusableOperator, ChangingOperator {
       rowCount -= group.rows.count
       bytes -= group.rows.reduce(0) { $0 + $1.byteCount }
       groups[number] = nil
+      pages.mark(number)
       known.remove(number)
       countKept()
     }
@@ -259,25 +263,30 @@ struct TopN: FusableOperator, ChangingOperator {
     }
 
     override func save(_ state: inout StateWriter) {
-      state.write(each: groups.indices.filter { groups[$0] != nil }) { state, number in
-        guard let group = groups[number] else { return }
-        state.append(counted: known.text(number))
-        state.write(group.last)
-        state.write(each: group.rows) { state, row in
-          state.write(row.rank)
-          state.write(row.time)
-          state.write(row.event)
+      state.write(pages, keys: groups.count) { state, numbers in
+        for number in numbers {
+          guard let group = groups[number] else { continue }
+          state.append(counted: known.text(number))
+          state.write(group.last)
+          state.write(each: group.rows) { state, row in
+            state.write(row.rank)
+            state.write(row.time)
+            state.write(row.event)
+          }
         }
       }
     }
 
     override func restore(_ state: inout StateReader) throws(StateFault) {
-      for _ in 0..<(try state.count()) {
-        guard let number = known.insertNew(try state.counted()) else { throw StateFault("a key is there twice") }
-        open(Group(last: try state.read()), at: number)
-        for index in 0..<(try state.count()) {
-          insert(Row(rank: try state.read(), time: try state.read(), event: try state.read()), at: index, of: number)
-        }
+      guard state.version < 2 else { return try state.readPages(restoreGroup) }
+      for _ in 0..<(try state.count()) { try restoreGroup(&state) }
+    }
+
+    private func restoreGroup(_ state: inout StateReader) throws(StateFault) {
+      guard let number = known.insertNew(try state.counted()) else { throw StateFault("a key is there twice") }
+      open(Group(last: try state.read()), at: number)
+      for index in 0..<(try state.count()) {
+        insert(Row(rank: try state.read(), time: try state.read(), event: try state.read()), at: index, of: number)
       }
     }
   }

@@ -20,6 +20,9 @@ package protocol PipelineStore: AnyObject, Sendable {
   /// The highest number that any row has had so far.
   var lastRow: Int64 { get }
 
+  /// The highest owner of pages that it had when it was opened; 0: there were none.
+  var lastOwner: Int64 { get }
+
   /// A number that is unique to this store; part of the identity of rows.
   var identity: UInt64 { get }
 
@@ -71,9 +74,27 @@ package struct SavedState: Sendable, Equatable {
   /// The ends of the parts, ascending; the last is `bytes.count`.
   package var ends: [Int]
 
+  /// What has changed of the state beside the parts; an empty page is removed.
+  package var pages: [StatePage] = []
+  /// Whose pages belong to the state; those of all others are removed.
+  package var owners: Set<Int64> = []
+
   package init(_ bytes: [UInt8], ends: [Int] = []) {
     self.bytes = bytes
     self.ends = ends.last == bytes.count ? ends : ends + [bytes.count]
+  }
+}
+
+/// A part of what a step keeps for many keys. A state consists of its bytes, followed by those of all pages.
+package struct StatePage: Sendable, Equatable {
+  /// The step, in one run of the pipeline; not used again while the store has pages of it. Fits into 31 bits.
+  package var owner: Int64
+  /// Counts from 0; fits into 32 bits.
+  package var number: Int64
+  package var bytes: [UInt8]
+
+  package init(owner: Int64, number: Int64, bytes: [UInt8]) {
+    (self.owner, self.number, self.bytes) = (owner, number, bytes)
   }
 }
 

@@ -358,6 +358,8 @@ struct GraphGenerator {
     ] as [(String, (Int) -> Bool)] {
       var cutting = PipelineRun.Options()
       cutting.cutAfter = cutAfter
+      // What was kept after each turn is what a cut goes on from.
+      cutting.keepsPages = name != "each turn"
       let cut = run(plan, graph, { _ in [] }, cutting)
       for (sink, history) in whole.sinks {
         if let difference = SignalHistory.difference(

@@ -91,6 +91,7 @@ import Testing
   ) throws -> PipelineRun {
     var options = PipelineRun.Options()
     options.cutAfter = cutAfter
+    options.keepsPages = true
     options.until = until
     return try PipelineRun(yaml, sources: ["a": one.source, "b": other.source], options: options)
   }

@@ -8,7 +8,7 @@ import Testing
 /// What is committed is enough to go on from after a crash, in light and in durable delivery.
 @Suite struct CommitTests {
   /// One execution on virtual time that keeps its state in a store, and whose sinks write late.
-  private final class Run {
+  final class Run {
     let time = VirtualTime()
     let executor: Executor
     let execution: Execution
@@ -112,7 +112,11 @@ import Testing
     var disk = MemoryStore.Disk()
     var parts: [[String: [String]]] = []
     for _ in 0...Int(generator.below(3)) {
-      let run = Run(plan, graph.scripts, isDurable: isDurable, on: disk) { $0.interval = .milliseconds(1) }
+      let run = Run(plan, graph.scripts, isDurable: isDurable, on: disk) {
+        $0.interval = .milliseconds(1)
+        // Pages are written in as many turns as they need.
+        if seed % 3 == 0 { $0.pagesOfTurn = 1 + Int(seed % 2) }
+      }
       #expect(run.execution.refusals.map(\.message) == [])
       run.advance(turns: 1 + Int(generator.below(60))) { generator.below(3) == 0 }
       // The disk may have taken commits that the process has not heard of.
@@ -131,13 +135,13 @@ import Testing
     #expect(last.store.disk.rows.isEmpty && last.store.disk.state == nil, "seed \(seed)\n\(graph.yaml)")
     for (sink, values) in wanted {
       #expect(
-        covers(values, parts.map { $0[sink] ?? [] }),
+        Self.covers(values, parts.map { $0[sink] ?? [] }),
         "seed \(seed), \(sink): \(parts.map { $0[sink] ?? [] }) of \(values)\n\(graph.yaml)")
     }
   }
 
   /// Whether the parts, each a run of `whole` that begins where the one before ended or earlier, are all of it.
-  private func covers(_ whole: [String], _ parts: [[String]]) -> Bool {
+  static func covers(_ whole: [String], _ parts: [[String]]) -> Bool {
     // The lengths of the beginnings of `whole` that the parts up to now may have.
     var reached: Set<Int> = [0]
     for part in parts {

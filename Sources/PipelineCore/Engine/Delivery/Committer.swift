@@ -41,6 +41,8 @@ final class Committer: TimerTarget {
   private var nextRegular: Instant
   private var nextUrgent: Instant
   private var lastRow: Int64
+  /// The last owner of pages of the state.
+  private var lastOwner: Int64
   /// An effect has failed, so no later checkpoint can be acknowledged.
   private var hasFailed = false
   /// Whether the pipeline ends: only `finish` commits.
@@ -63,6 +65,7 @@ final class Committer: TimerTarget {
     self.options = options
     executor = execution.executor
     lastRow = options.store.lastRow
+    lastOwner = options.store.lastOwner
     share = MemoryShare(of: execution.services.memory)
     nextRegular = executor.now
     nextUrgent = executor.now
@@ -210,14 +213,19 @@ final class Committer: TimerTarget {
     if hasFailed { return commitDeadLetters() }
     // The sink's position in the state must follow the rows that belong to it.
     guard execution.hasState else { return }
+    // Each state with pages reaches the store, or none does any more: what has changed is in the next one only once.
+    let paging = StatePaging(from: options.pagedKeys, after: lastOwner, most: pagesOfTurn)
     let gone = removed.take()
     for row in gone { execution.outbox(of: row.sink)?.isRemoved(row) }
-    isCommitting = true
-    let state = execution.saveParts()
-    isCommitting = false
     transaction.removed += gone
+    isCommitting = true
+    let state = execution.saveParts(paging)
+    isCommitting = false
+    lastOwner = paging.lastOwner
+    let cost = executor.instant - start + preparation.cost
+    guard paging.left == 0 else { return goOnPreparing(paging.left, cost) }
+    preparation = Preparation()
     if let state { transaction.state = .replace(state) }
-    let cost = executor.instant - start
     unset()
     // Taking the state may use a fiftieth of the time, or a tenth if a sender or a sink waits.
     nextRegular = executor.now + max(options.interval, TimeSpan(nanoseconds: cost.nanoseconds &* 50))
@@ -244,6 +252,29 @@ final class Committer: TimerTarget {
         }
       }
     }
+  }
+
+  /// Most pages of a large state are written in turns before the commit, so that no turn is long: what has changed since is written again.
+  private struct Preparation {
+    /// How many pages were left after the turn before; nil: this is the first turn.
+    var left: Int?
+    /// The time that it has taken.
+    var cost = TimeSpan.zero
+  }
+  private var preparation = Preparation()
+
+  /// How many pages a turn may write: all, if they change faster than they are written, or if the rest of the state, which is written each time,
+  /// is large.
+  private var pagesOfTurn: Int {
+    preparation.left == .max || execution.saved.size > 1 << 20 ? .max : options.pagesOfTurn
+  }
+
+  private func goOnPreparing(_ left: Int, _ cost: TimeSpan) {
+    let isFaster = preparation.left.map { left > $0 - options.pagesOfTurn / 2 } ?? false
+    preparation = Preparation(left: isFaster ? .max : left, cost: cost)
+    unset()
+    wakeTime = executor.now
+    wake = executor.wake(at: executor.now, self)
   }
 
   /// Commits dead letters alone: they do not depend on undelivered events, and would fill the memory.
@@ -347,6 +378,11 @@ package struct DeliveryOptions: Sendable {
   package var inHand: InHand?
   /// The time between two commits if no sender or sink waits.
   package var interval = TimeSpan.milliseconds(100)
+  /// How many keys make a step's state one of pages, of which a commit writes only those that have changed. In debug builds every state is one, so that
+  /// all tests check that changes are marked.
+  package var pagedKeys = _isDebugAssertConfiguration() ? 1 : 256
+  /// How many pages one turn writes at most.
+  package var pagesOfTurn = 1000
   /// The limit of bytes in rows that are in no finished commit, unless the state is larger; the input is paused beyond it.
   package var uncommittedBytes = 8 << 20
   /// The limit of bytes of a sink's rows in memory, and of one read.

@@ -123,6 +123,8 @@ extension Execution {
     package internal(set) var sizes: [StepID: Int] = [:]
     /// The parts that could not be saved, with the reasons.
     package internal(set) var faults: [Diagnostic] = []
+    /// The table of the states with pages; nil: there was none yet.
+    var table: StateTable.Builder?
     /// The state from which another execution can continue.
     var parts: SavedState?
     /// What sinks leave as it is to an execution that goes on from that state, by the keys of their steps.

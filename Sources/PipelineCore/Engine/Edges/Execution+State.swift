@@ -29,7 +29,16 @@ extension Execution {
   }
 
   /// The state as ``saveState(keeping:positions:)`` gives it, without what sinks hold, in parts.
-  func saveParts() -> SavedState? { draftState(keeping: { _ in false }).map(finishState) }
+  ///
+  /// - Parameter paging: Takes the pages that have changed since the state that was saved with pages before, which must reach the store before this
+  ///   one; nil: nothing is in pages. If it has no room for some (``StatePaging/left``), the result is nil: what was written of the pages waits for
+  ///   the next call, after another turn.
+  package func saveParts(_ paging: StatePaging? = nil) -> SavedState? {
+    let draft = draftState(keeping: { _ in false }, paging: paging)
+    guard let draft else { return nil }
+    saved.size = draft.records.bytes.count
+    return paging?.left ?? 0 > 0 ? nil : finishState(draft)
+  }
 
   /// The outcome of a checkpoint.
   package enum Checkpoint: Sendable, Equatable {
@@ -80,11 +89,15 @@ extension Execution {
 
   /// Writes the state of everything that runs.
   func draftState(
-    keeping: (SinkPlan) -> Bool = { _ in true }, positions: SavedPositions = .taken
+    keeping: (SinkPlan) -> Bool = { _ in true }, positions: SavedPositions = .taken, paging: StatePaging? = nil
   ) -> StateDraft? {
     guard hasState else { return nil }
-    let table = StateTable.Builder(plan)
-    let context = StateWriter.Context(executor, table, positions)
+    let table = paging.flatMap { _ in saved.table } ?? StateTable.Builder(plan)
+    if paging != nil {
+      table.beginAgain()
+      saved.table = table
+    }
+    let context = StateWriter.Context(executor, table, positions, paging: paging)
     var state = StateWriter(context, capacity: saved.size + saved.size / 8)
     var ends: [Int] = []
     for (index, sink) in plan.sinks.enumerated() {
@@ -127,7 +140,7 @@ extension Execution {
     var records = draft.records
     for source in sources.justClosed where !table.hasRecord(of: source.nodeContext.step) { source.record(&records) }
     var origins = StateWriter(context)
-    origins.writeOrigins()
+    origins.writeOrigins(haveIdentities: context.paging?.owners.isEmpty == false)
     saved.sizes = table.sizes.enumerated().reduce(into: [:]) {
       if $1.element > 0 { $0[StepID($1.offset)] = $1.element }
     }
@@ -139,8 +152,15 @@ extension Execution {
     }
     var state = StateWriter(context, capacity: records.bytes.count + origins.bytes.count + 4096)
     for byte in StateTable.magic { state.append(byte) }
-    let format = StateTable.Format(hasIdentities: origins.hasIdentities)
+    let owners = context.paging?.owners ?? []
+    let format = StateTable.Format(
+      hasIdentities: origins.hasIdentities || !owners.isEmpty, hasPages: !owners.isEmpty)
     state.append(format.byte)
+    let length = state.bytes.count
+    if format.hasPages {
+      state.append(fixed: 0)
+      state.write(executor.now.nanoseconds)
+    }
     state.write(executor.wallTime)
     state.write(executor.lastTimer)
     state.write(wirings.lastSubscription)
@@ -149,12 +169,24 @@ extension Execution {
       $0.write($1.0)
       $0.append(fixed: $1.1)
     }
+    if format.hasPages {
+      state.write(each: owners) {
+        $0.write($1.owner)
+        $0.write($1.entry)
+        $0.write($1.count)
+        $0.write($1.bytes)
+      }
+    }
     state.append(origins)
     let head = state.bytes.count + StateWriter.partHead
     state.part { $0.append(records) }
+    if format.hasPages { state.set(fixed: UInt64(state.bytes.count + 8), at: length) }
     state.append(fixed: format.checksum(state.bytes[...]))
     saved.size = state.bytes.count
-    return SavedState(state.bytes, ends: [head] + draft.allEnds.map { head + $0 })
+    var result = SavedState(state.bytes, ends: [head] + draft.allEnds.map { head + $0 })
+    result.pages = context.paging?.takePages() ?? []
+    result.owners = Set(owners.map(\.owner))
+    return result
   }
 
   /// Restores the position of a sink, and its undelivered events.

@@ -13,6 +13,8 @@ class FusedChain {
   func ended() {}
   /// A step has sent everything and has no state left.
   func becameFresh() {}
+  /// A step acts, and what its chain would save may be another after it.
+  func acts() {}
   /// The runs that contain steps of the chain, if each chain is subscribed by itself.
   final var runs: [Unmanaged<FusedRun>] = []
 
@@ -144,6 +146,7 @@ class LateStep: FusedStep, TimerTarget {
 
   final func woke(_ token: Int) {
     guard !isStopped else { return }
+    chain.acts()
     run.acting(at: index) { timeCame(token) }
     if isFresh { chain.becameFresh() }
   }
@@ -151,11 +154,13 @@ class LateStep: FusedStep, TimerTarget {
   /// Sends the next output although its time has not come.
   final func sendNow() {
     guard !isStopped else { return }
+    chain.acts()
     run.acting(at: index) { sendNextOutput() }
   }
 
   final func skipped(_ token: Int, _ late: Lateness) {
     guard !isStopped else { return }
+    chain.acts()
     run.acting(at: index) { timeSkipped(token, late) }
     if isFresh { chain.becameFresh() }
   }

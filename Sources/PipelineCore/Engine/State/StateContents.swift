@@ -8,6 +8,10 @@ struct StateContents {
   let definitions: [String: UInt64]
   let root: Restoration.Section
   private let format: StateTable.Format
+  /// Whose pages follow: the entry of its outermost record, and their bytes.
+  private(set) var owners: [(entry: Int, bytes: Int)] = []
+  /// Where the pages begin.
+  private let end: Int
   /// The ranges of the table of entries and of the root section.
   private let table: Range<Int>
   private let rootSection: Range<Int>
@@ -24,9 +28,23 @@ struct StateContents {
         "its format is \(number), and this version of rxd reads \(known.lowerBound) to \(known.upperBound)")
     }
     self.format = format
-    var end = StateReader(bytes, bytes.count - 8..<bytes.count, context)
-    guard try end.fixed64() == format.checksum(bytes.dropLast(8)) else { throw StateFault("it is damaged") }
-    var reader = StateReader(bytes, StateTable.magic.count + 1..<bytes.count - 8, context)
+    var reader = StateReader(bytes, StateTable.magic.count + 1..<bytes.count, context)
+    if format.hasPages {
+      guard let length = Int(exactly: try reader.fixed64()), (reader.offset + 8...bytes.count).contains(length) else {
+        throw StateFault("it is damaged")
+      }
+      end = length
+    } else {
+      end = bytes.count
+    }
+    var checksum = StateReader(bytes, end - 8..<end, context)
+    guard try checksum.fixed64() == format.checksum(bytes[..<(end - 8)]) else { throw StateFault("it is damaged") }
+    reader = StateReader(bytes, reader.offset..<end - 8, context)
+    if format.hasPages {
+      context.clockOfPages = try reader.read()
+      var pages = StateReader(bytes, end..<bytes.count, context)
+      context.pages = try pages.ranges(ofPagesIn: bytes)
+    }
     savedAt = try Int64(from: &reader)
     context.lastTimer = try reader.read()
     lastSubscription = try reader.read()
@@ -42,6 +60,14 @@ struct StateContents {
     var definitions: [String: UInt64] = [:]
     for _ in 0..<(try reader.count()) { definitions[try reader.read()] = try reader.fixed64() }
     self.definitions = definitions
+    if format.hasPages {
+      for _ in 0..<(try reader.count()) {
+        _ = try reader.read(Int64.self)
+        let entry: Int = try reader.read()
+        _ = try reader.read(Int.self)
+        owners.append((entry, try reader.read()))
+      }
+    }
     try reader.readOrigins(haveIdentities: format.hasIdentities)
     let rootStart = reader.offset
     root = try Restoration.Section(try reader.part())
@@ -73,8 +99,14 @@ struct StateContents {
     result += table.bytes
     result += bytes[self.table.upperBound..<rootSection.lowerBound]
     result += records.bytes
+    if format.hasPages {
+      var length = StateWriter(writing)
+      length.append(fixed: UInt64(result.count + 8))
+      result.replaceSubrange(StateTable.magic.count + 1..<StateTable.magic.count + 9, with: length.bytes)
+    }
     var checksum = StateWriter(writing)
     checksum.append(fixed: format.checksum(result[...]))
-    return result + checksum.bytes
+    // The pages of the step stay until the next saving, without an owner.
+    return result + checksum.bytes + bytes[end...]
   }
 }

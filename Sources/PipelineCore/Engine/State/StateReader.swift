@@ -30,6 +30,13 @@ public struct StateReader {
     var savedAt: Int64 = 0
     /// The highest timer number in the state.
     var lastTimer: UInt64 = 0
+    /// The executor's clock at the moment of saving, from which times count in pages; 0: the part is no page.
+    fileprivate(set) var clock: Int64 = 0
+    /// The clock for the pages of the state.
+    var clockOfPages: Int64 = 0
+    /// Where each owner's pages are, in the order of their numbers.
+    var pages: [Int64: [Range<Int>]] = [:]
+
     init(_ executor: Executor) {
       self.executor = executor
       arena = Arena()
@@ -43,6 +50,18 @@ public struct StateReader {
       self.arena = arena
       self.json = json
       ownsArena = false
+    }
+
+    /// For a page of a state.
+    init(pageOf other: Context) {
+      executor = other.executor
+      arena = other.arena
+      json = other.json
+      ownsArena = other.ownsArena
+      elapsed = other.elapsed
+      savedAt = other.savedAt
+      lastTimer = other.lastTimer
+      clock = other.clockOfPages
     }
 
     func valueIsOwned() { if ownsArena { arena.reset() } }
@@ -99,8 +118,8 @@ public struct StateReader {
 
   /// The moment of saving, which relative times count from: now, if the pipeline's clock stood still since.
   package var now: Instant {
-    whenLate == .resume
-      ? context.executor.now : context.executor.now + TimeSpan(nanoseconds: 0 &- context.elapsed.nanoseconds)
+    let passed = (whenLate == .resume ? 0 : context.elapsed.nanoseconds) &+ context.clock
+    return context.executor.now + TimeSpan(nanoseconds: 0 &- passed)
   }
 
   // MARK: Building blocks
@@ -137,6 +156,30 @@ public struct StateReader {
     let count = try self.count()
     defer { at += count }
     return bytes[at..<at + count]
+  }
+
+  /// Where the pages of an owner are.
+  func pages(of owner: Int64) -> [Range<Int>] { context.pages[owner] ?? [] }
+
+  /// Reads the origins of a page; returns the reader of the rest, whose timers wake what those of this part wake.
+  func page(_ range: Range<Int>) throws(StateFault) -> StateReader {
+    var page = StateReader(
+      bytes, range, Context(pageOf: context), version: version, target: target,
+      hasOtherParameters: hasOtherParameters, whenLate: whenLate)
+    try page.readOrigins(haveIdentities: true)
+    return page
+  }
+
+  /// Reads a part that is a continuation of this one.
+  mutating func continuation() throws(StateFault) -> StateReader {
+    var rest = try part(version: version, target: target)
+    rest.whenLate = whenLate
+    return rest
+  }
+
+  mutating func skip(_ count: Int) throws(StateFault) {
+    guard count <= end - at else { throw .truncated }
+    at += count
   }
 
   /// Reads a part and its length, and returns the part's reader.
@@ -275,5 +318,44 @@ public struct StateReader {
       UnsafeRawBufferPointer(start: literal, count: content.count + 2), checking: .everything)
     guard value.is(.string), Int(value.length) == content.count else { throw StateFault("a text is not JSON") }
     return value
+  }
+}
+
+extension StateReader {
+  /// Reads the rest of a saved state, which is its pages: where those of each owner are, in the order of their numbers.
+  /// - Throws: The pages are damaged.
+  mutating func ranges(ofPagesIn bytes: [UInt8]) throws(StateFault) -> [Int64: [Range<Int>]] {
+    var found: [Int64: [(number: Int64, range: Range<Int>)]] = [:]
+    while !isAtEnd {
+      let owner = Int64(bitPattern: try fixed64())
+      let number = Int64(bitPattern: try fixed64())
+      let sum = try fixed64()
+      let count = try fixed64()
+      guard count <= UInt64(remaining) else { throw .truncated }
+      let range = offset..<offset + Int(count)
+      guard bytes[range].withUnsafeBytes({ StatePage.sum($0, owner, number) }) == sum else {
+        throw StateFault("page \(number) of \(owner) is damaged")
+      }
+      try skip(Int(count))
+      found[owner, default: []].append((number, range))
+    }
+    return found.mapValues { $0.sorted { $0.number < $1.number }.map(\.range) }
+  }
+
+  /// Reads what ``StateWriter/write(_:keys:_:)`` wrote: `body` reads what is kept for one key, and is called as long as there are more.
+  mutating func readPages(_ body: (inout StateReader) throws(StateFault) -> Void) throws(StateFault) {
+    guard try byte() != 0 else {
+      var all = try continuation()
+      while !all.isAtEnd { try body(&all) }
+      return
+    }
+    let owner: Int64 = try read()
+    let count: UInt64 = try read()
+    let ranges = pages(of: owner)
+    guard UInt64(ranges.count) == count else { throw StateFault("\(ranges.count) of its \(count) pages are there") }
+    for range in ranges {
+      var page = try page(range)
+      while !page.isAtEnd { try body(&page) }
+    }
   }
 }

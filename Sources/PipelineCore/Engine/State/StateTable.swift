@@ -4,12 +4,15 @@ import CDigest
 ///
 /// ```
 /// "rxds" format              magic and format
+/// length:8, clock            with pages: of everything up to the checksum, that included; the executor's clock, from which times in pages count
 /// wall time, last timer, last subscription
 /// table                      the steps of the records: name, state version, fingerprint, fits other parameters
 /// definitions                a hash for each named signal
+/// owners                     with pages: of each owner its number, the entry of its outermost record in the table, its pages, their bytes
 /// origins                    the origins of kept events
 /// root section               records
 /// checksum:8                 of everything before
+/// pages                      see ``StatePage``: origins, then what their owner writes
 /// ```
 ///
 /// A record is an index into the table, a length of four bytes and that many bytes. Numbers are LEB128; signed ones are
@@ -22,18 +25,22 @@ enum StateTable {
     var hasIdentities: Bool
     /// The checksum is XXH3; older formats, which are only read, have FNV-1a.
     var isXXH3 = true
+    /// What steps keep for many keys follows in pages.
+    var hasPages = false
 
     private static let bytes: [(byte: UInt8, format: Format)] = [
       (2, Format(hasIdentities: false, isXXH3: false)), (3, Format(hasIdentities: true, isXXH3: false)),
       (4, Format(hasIdentities: false)), (5, Format(hasIdentities: true)),
+      (6, Format(hasIdentities: true, hasPages: true)),
     ]
 
     /// The formats that are read.
-    static let known = 2...5
+    static let known = 2...6
 
-    init(hasIdentities: Bool, isXXH3: Bool = true) {
+    init(hasIdentities: Bool, isXXH3: Bool = true, hasPages: Bool = false) {
       self.hasIdentities = hasIdentities
       self.isXXH3 = isXXH3
+      self.hasPages = hasPages
     }
 
     init?(_ byte: UInt8) {
@@ -68,13 +75,19 @@ enum StateTable {
   final class Builder {
     private let steps: [StepPlan]
     private var index: [Key: Int] = [:]
-    private(set) var entries: [Entry] = []
+    private var known: [Entry] = []
+    /// Whether a record of this state has the entry, and whether one of a page has, which later states may have unchanged.
+    private var isUsed: [(now: Bool, inPage: Bool)] = []
     /// The index of the first record of each step, by the step's number; -1: it has none. A million groups ask a million times.
     private var firsts: [Int]
     /// How many bytes each step wrote itself, by the step's number.
     var sizes: [Int]
-    /// Steps whose state could not be written.
-    var faults: [(key: Key, fault: StateFault)] = []
+    /// The steps with a record outside of pages, by the step's number.
+    private var isWritten: [Bool]
+    /// What could not be written, in this state and in pages.
+    private var faultsNow: [(key: Key, fault: StateFault)] = []
+    private var faultsInPages: [(key: Key, fault: StateFault)] = []
+    var faults: [(key: Key, fault: StateFault)] { faultsNow + faultsInPages }
 
     convenience init(_ plan: Plan) { self.init(plan.steps) }
 
@@ -83,29 +96,60 @@ enum StateTable {
       self.steps = steps
       firsts = [Int](repeating: -1, count: steps.count)
       sizes = [Int](repeating: 0, count: steps.count)
+      isWritten = [Bool](repeating: false, count: steps.count)
     }
 
-    func hasRecord(of step: StepID) -> Bool { firsts[step.number] >= 0 }
+    /// Begins another state. Pages of earlier ones may be part of it, so the entries keep their indexes.
+    func beginAgain() {
+      for index in sizes.indices { sizes[index] = 0 }
+      for index in isWritten.indices { isWritten[index] = false }
+      for index in isUsed.indices { isUsed[index].now = false }
+      faultsNow = []
+    }
 
-    func index(of key: Key) -> Int {
+    /// The table of this state: an entry that nothing in it has is no step's.
+    var entries: [Entry] {
+      zip(known, isUsed).map { $1.now || $1.inPage ? $0 : Entry(isStep: false, name: "", version: 0, fingerprint: 0) }
+    }
+
+    func hasRecord(of step: StepID) -> Bool { isWritten[step.number] }
+
+    func add(_ fault: StateFault, of key: Key, isInPage: Bool) {
+      if !isInPage { return faultsNow.append((key, fault)) }
+      if !faultsInPages.contains(where: { $0.key == key && $0.fault == fault }) { faultsInPages.append((key, fault)) }
+    }
+
+    func index(of key: Key, isInPage: Bool = false) -> Int {
+      let index = index(of: key)
+      if isInPage {
+        isUsed[index].inPage = true
+      } else {
+        isUsed[index].now = true
+        if case .step(let id, _, _) = key { isWritten[id.number] = true }
+      }
+      return index
+    }
+
+    private func index(of key: Key) -> Int {
       if case .step(let id, let version, let fitsOtherParameters) = key, firsts[id.number] >= 0 {
         let first = firsts[id.number]
-        if entries[first].version == version, entries[first].fitsOtherParameters == fitsOtherParameters { return first }
+        if known[first].version == version, known[first].fitsOtherParameters == fitsOtherParameters { return first }
       }
-      if let known = index[key] { return known }
-      index[key] = entries.count
-      if case .step(let id, _, _) = key, firsts[id.number] < 0 { firsts[id.number] = entries.count }
+      if let at = index[key] { return at }
+      index[key] = known.count
+      isUsed.append((false, false))
+      if case .step(let id, _, _) = key, firsts[id.number] < 0 { firsts[id.number] = known.count }
       switch key {
       case .step(let id, let version, let fitsOtherParameters):
         let step = steps[id.number]
-        entries.append(
+        known.append(
           Entry(
             isStep: true, name: step.key, version: version, fingerprint: step.fingerprint,
             fitsOtherParameters: fitsOtherParameters))
       case .reference(let name):
-        entries.append(Entry(isStep: false, name: name, version: 0, fingerprint: 0))
+        known.append(Entry(isStep: false, name: name, version: 0, fingerprint: 0))
       }
-      return entries.count - 1
+      return known.count - 1
     }
   }
 }

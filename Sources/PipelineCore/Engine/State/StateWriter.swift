@@ -22,16 +22,38 @@ public struct StateWriter {
     let executor: Executor
     let steps: StateTable.Builder
     let positions: SavedPositions
+    /// Takes the pages of steps that keep much; nil: everything is written in place.
+    let paging: StatePaging?
+    /// Whether it is of a page, which stays valid after the commit that writes it: its times count from the start of the executor's clock.
+    let isOfPage: Bool
+    /// The entry of the outermost record that is being written.
+    var outerRecord: Int?
+    /// The bytes of pages that the step that is being written has.
+    var pageBytes = 0
     private(set) var origins: [Origin] = []
     private(set) var hasIdentities = false
     private var originIndex: [ObjectIdentifier: Int] = [:]
     /// Why the record that is being written cannot be used.
     var fault: StateFault?
 
-    init(_ executor: Executor, _ steps: StateTable.Builder, _ positions: SavedPositions) {
+    init(
+      _ executor: Executor, _ steps: StateTable.Builder, _ positions: SavedPositions, paging: StatePaging? = nil
+    ) {
       self.positions = positions
       self.executor = executor
       self.steps = steps
+      self.paging = paging
+      isOfPage = false
+    }
+
+    init(pageOf other: Context) {
+      positions = other.positions
+      executor = other.executor
+      steps = other.steps
+      paging = nil
+      isOfPage = true
+      // The format of states with pages has identities.
+      hasIdentities = true
     }
 
     /// The index of an origin in the state's table; 0: none.
@@ -50,6 +72,22 @@ public struct StateWriter {
     self.context = context
     if capacity > 0 { bytes.reserveCapacity(capacity) }
   }
+
+  /// Makes a writer for a page of the same state.
+  func forPage() -> StateWriter { StateWriter(Context(pageOf: context)) }
+
+  /// Makes a writer of the same part of a state.
+  init(sharing other: StateWriter) { self.init(other.context) }
+
+  /// What could not be written in a page of the record cannot be in the record.
+  func passOnFault(of page: StateWriter) { context.fault = context.fault ?? page.context.fault }
+
+  /// Takes the pages of steps that keep much; nil: everything is written in place.
+  var paging: StatePaging? { context.paging }
+  /// The entry of the outermost record that is being written.
+  var outerRecord: Int { context.outerRecord ?? 0 }
+  /// The step that is being written has so many bytes in pages.
+  func countBytes(_ count: Int) { context.pageBytes += count }
 
   /// Writes one value.
   public mutating func write(_ value: some StateValue) { value.save(to: &self) }
@@ -90,7 +128,8 @@ public struct StateWriter {
 
   // MARK: Building blocks
 
-  var now: Instant { context.executor.now }
+  /// What times count from.
+  var now: Instant { context.isOfPage ? Instant(nanoseconds: 0) : context.executor.now }
 
   func timer(_ wake: Wake) -> TimerQueue.Pending? { context.executor.pending(wake) }
 
@@ -102,11 +141,17 @@ public struct StateWriter {
     }
   }
 
+  mutating func set(fixed number: UInt64, at start: Int) {
+    for index in 0..<8 { bytes[start + index] = UInt8(truncatingIfNeeded: number &>> (8 * UInt64(index))) }
+  }
+
   mutating func truncate(to count: Int) { bytes.removeLast(bytes.count - count) }
 
   /// Writes the origins that have been numbered, which ``StateReader/readOrigins()`` reads.
-  mutating func writeOrigins() {
-    let hasIdentities = hasIdentities
+  ///
+  /// - Parameter haveIdentities: Whether the format says that they have identities, although none has.
+  mutating func writeOrigins(haveIdentities: Bool = false) {
+    let hasIdentities = hasIdentities || haveIdentities
     write(each: context.origins) { state, origin in
       state.write(origin.source)
       state.write(origin.path)
@@ -188,13 +233,17 @@ public struct StateWriter {
   /// and `context.fault` says why.
   mutating func record(_ entry: StateTable.Key, _ body: (inout StateWriter) -> Void) {
     let start = bytes.count
-    write(UInt64(context.steps.index(of: entry)))
+    let index = context.steps.index(of: entry, isInPage: context.isOfPage)
+    write(UInt64(index))
     let outer = context.fault
     context.fault = nil
+    let isOutermost = context.outerRecord == nil
+    if isOutermost { context.outerRecord = index }
     part(body)
+    if isOutermost { context.outerRecord = nil }
     if let fault = context.fault {
       bytes.removeLast(bytes.count - start)
-      context.steps.faults.append((entry, fault))
+      context.steps.add(fault, of: entry, isInPage: context.isOfPage)
     }
     context.fault = outer
   }
@@ -203,7 +252,10 @@ public struct StateWriter {
   mutating func own(_ step: StepID, _ body: (inout StateWriter) -> Void) {
     let start = bytes.count
     body(&self)
-    context.steps.sizes[step.number] += bytes.count - start
+    // What is in a page counts with the step that has the pages.
+    guard !context.isOfPage else { return }
+    context.steps.sizes[step.number] += bytes.count - start + context.pageBytes
+    context.pageBytes = 0
   }
 
   /// How many bytes a part has before its contents.
@@ -216,5 +268,49 @@ public struct StateWriter {
     body(&self)
     let count = bytes.count - at - 4
     for index in 0..<4 { bytes[at + index] = UInt8(truncatingIfNeeded: count >> (8 * index)) }
+  }
+}
+
+extension StateWriter {
+  /// Writes what a step keeps for each of its numbered keys; ``StateReader/readPages(_:)`` reads it.
+  ///
+  /// - Parameters:
+  ///   - keys: How many numbers there are; keys of some may be gone.
+  ///   - body: Writes what is kept for the keys with the numbers of the range, which depends on nothing that is not marked; nothing if all are gone.
+  mutating func write(_ pages: StatePages, keys: Int, _ body: (inout StateWriter, Range<Int>) -> Void) {
+    func range(_ page: Int) -> Range<Int> {
+      min(keys, page * StatePages.keysOfPage)..<min(keys, (page + 1) * StatePages.keysOfPage)
+    }
+    guard let paging, paging.takes(pages, keys: keys) else {
+      write(UInt8(0))
+      part { state in
+        var first = 0
+        while first < keys {
+          body(&state, first..<min(keys, first + StatePages.keysOfPage))
+          first += StatePages.keysOfPage
+        }
+      }
+      return
+    }
+    if pages.owner == 0 { pages.begin(paging.newOwner(), keys: keys) }
+    if _isDebugAssertConfiguration() { pages.checkUnmarked { page(of: range($0), body) } }
+    pages.writeMarked(paging) { page(of: range($0), body) }
+    write(UInt8(1))
+    write(pages.owner)
+    write(UInt64(pages.count))
+    paging.add(pages, of: outerRecord)
+    countBytes(pages.bytes)
+  }
+
+  /// The bytes of a page: the origins of its events, and what `body` writes.
+  private func page(of keys: Range<Int>, _ body: (inout StateWriter, Range<Int>) -> Void) -> [UInt8] {
+    var content = forPage()
+    body(&content, keys)
+    passOnFault(of: content)
+    if content.bytes.isEmpty { return [] }
+    var page = StateWriter(sharing: content)
+    page.writeOrigins()
+    page.append(content)
+    return page.bytes
   }
 }

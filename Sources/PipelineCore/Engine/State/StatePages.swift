@@ -1,0 +1,155 @@
+import CDigest
+
+/// Which parts of a step's state have changed since the last commit.
+///
+/// A step that keeps something for each of many keys numbers the keys, writes them in pages of ``keysOfPage`` numbers, and marks a key whenever
+/// something changes of what it would write for it. A commit then writes only marked pages, and costs what has changed. docs/decisions/0202 has the reasons.
+///
+/// Until the first commit that has pages, and wherever a state is written as a whole (for the next version in a reload, by a step inside
+/// another one's page), all pages are written in place.
+final class StatePages {
+  /// How many numbers of keys a page has. Random keys make a page of each changed key, so pages are small.
+  static let keysOfPage = 32
+
+  /// Identifies these pages in the store; 0: no commit had pages yet.
+  private(set) var owner: Int64 = 0
+  /// The marked pages, a bit each.
+  @exclusivity(unchecked) private var marked: [UInt64] = []
+  /// The bytes of each page in the last commit, in the order of their numbers; 0: the store does not have the page.
+  private var sizes: [Int32] = []
+  /// The bytes of pages that the next commit has.
+  private var written: [Int: [UInt8]] = [:]
+  /// How many pages the store has after the next commit, and their bytes.
+  private(set) var count = 0
+  private(set) var bytes = 0
+  /// The checksums of the pages in the last commit. Debug builds find changes that were not marked.
+  private var sums: [Int: UInt64] = [:]
+
+  /// Something has changed of what would be written for the key.
+  @inline(__always)
+  func mark(_ key: Int) {
+    guard owner != 0 else { return }
+    let page = key / Self.keysOfPage
+    guard page >> 6 < marked.count else { return markNew(page) }
+    marked[page >> 6] |= 1 << UInt64(page & 63)
+  }
+
+  @inline(never)
+  private func markNew(_ page: Int) {
+    while marked.count <= page >> 6 { marked.append(0) }
+    marked[page >> 6] |= 1 << UInt64(page & 63)
+  }
+
+  /// How many pages are marked.
+  var markedCount: Int { marked.reduce(0) { $0 + $1.nonzeroBitCount } }
+
+  /// The next commits write pages of `keys` numbers.
+  func begin(_ owner: Int64, keys: Int) {
+    self.owner = owner
+    if keys > 0 { for page in 0...(keys - 1) / Self.keysOfPage { markNew(page) } }
+  }
+
+  /// Writes marked pages with `write` and takes their marks away, at most as many as `paging` still may. They wait here for the commit that has all.
+  func writeMarked(_ paging: StatePaging, _ write: (Int) -> [UInt8]) {
+    for word in marked.indices {
+      while marked[word] != 0 {
+        guard paging.takeOne() else { return paging.leave(markedCount) }
+        let page = word << 6 + marked[word].trailingZeroBitCount
+        marked[word] &= marked[word] &- 1
+        wrote(page, write(page))
+      }
+    }
+  }
+
+  private func wrote(_ page: Int, _ content: [UInt8]) {
+    while sizes.count <= page { sizes.append(0) }
+    let before = Int(sizes[page])
+    sizes[page] = Int32(clamping: content.count)
+    bytes += content.count - before
+    count += (content.isEmpty ? 0 : 1) - (before == 0 ? 0 : 1)
+    if _isDebugAssertConfiguration() { sums[page] = sum(page, content) }
+    // The store has no page that was always empty.
+    if before > 0 || !content.isEmpty { written[page] = content }
+  }
+
+  /// The pages that have changed since the last commit.
+  func takeWritten() -> [StatePage] {
+    defer { written = [:] }
+    return written.map { StatePage(owner: owner, number: Int64($0.key), bytes: $0.value) }
+      .sorted { $0.number < $1.number }
+  }
+
+  private func sum(_ page: Int, _ content: [UInt8]) -> UInt64 {
+    content.withUnsafeBytes { StatePage.sum($0, owner, Int64(page)) }
+  }
+
+  /// Debug builds only: what would be written for unmarked pages must be what was written for them.
+  func checkUnmarked(_ write: (Int) -> [UInt8]) {
+    for (page, sum) in sums where !(page >> 6 < marked.count && marked[page >> 6] & 1 << UInt64(page & 63) != 0) {
+      assert(self.sum(page, write(page)) == sum, "page \(page) of a state has changed without a mark")
+    }
+  }
+}
+
+/// The pages of one commit.
+package final class StatePaging {
+  /// How many keys make a step's state so large that it is written in pages.
+  private let least: Int
+  package private(set) var lastOwner: Int64
+  /// How many pages may still be written in this turn.
+  private var room: Int
+  /// How many marked pages had no room: what is written is not all of one moment yet.
+  private(set) var left = 0
+  /// What has pages: its entry in the table of steps, and how many.
+  private(set) var owners: [(owner: Int64, entry: Int, count: Int, bytes: Int)] = []
+  private var all: [StatePages] = []
+
+  /// - Parameters:
+  ///   - least: How many keys make a step's state so large that it is written in pages.
+  ///   - most: How many pages may be written in one turn.
+  package init(from least: Int, after lastOwner: Int64, most: Int) {
+    self.least = least
+    self.lastOwner = lastOwner
+    room = most
+  }
+
+  /// Whether the state of so many keys goes into pages, which then stays so.
+  func takes(_ pages: StatePages, keys: Int) -> Bool { pages.owner != 0 || keys >= least }
+
+  func newOwner() -> Int64 {
+    lastOwner += 1
+    return lastOwner
+  }
+
+  fileprivate func takeOne() -> Bool {
+    room -= 1
+    return room >= 0
+  }
+
+  fileprivate func leave(_ count: Int) { left += count }
+
+  func add(_ pages: StatePages, of entry: Int) {
+    owners.append((pages.owner, entry, pages.count, pages.bytes))
+    all.append(pages)
+  }
+
+  /// The pages that have changed since the last commit.
+  func takePages() -> [StatePage] { all.flatMap { $0.takeWritten() } }
+}
+
+extension StatePage {
+  /// Adds a page to a saved state, behind its parts: the owner, the number, the checksum and the length of the bytes, each of 8 bytes, and the bytes.
+  package static func append(_ owner: Int64, _ number: Int64, _ bytes: UnsafeRawBufferPointer, to state: inout [UInt8])
+  {
+    let sum = sum(bytes, owner, number)
+    for field in [UInt64(bitPattern: owner), UInt64(bitPattern: number), sum, UInt64(bytes.count)] {
+      for shift in stride(from: UInt64(0), to: 64, by: 8) { state.append(UInt8(truncatingIfNeeded: field &>> shift)) }
+    }
+    state.append(contentsOf: bytes)
+  }
+
+  /// The checksum of a page, which depends on whose it is.
+  static func sum(_ bytes: UnsafeRawBufferPointer, _ owner: Int64, _ number: Int64) -> UInt64 {
+    rx_xxh3_seeded(bytes.baseAddress, bytes.count, UInt64(bitPattern: owner << 32 | number))
+  }
+}
