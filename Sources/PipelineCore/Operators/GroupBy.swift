@@ -479,7 +479,8 @@ struct GroupBy: OperatorComponent, TimedOperator, ChangingOperator {
         throw StateFault("two groups have one key")
       }
       let group = make(known.insert(buffer.bytes, hash), key.value, token).takeUnretainedValue()
-      opening[token] = group
+      // Chains of their own are restored after all groups.
+      if shared == nil { opening[token] = group }
       group.timer = try state.readTimer(of: group)
       if let shared { try restore(group, shared, &state) }
     }
