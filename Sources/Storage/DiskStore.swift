@@ -26,6 +26,7 @@ package final class DiskStore: PipelineStore {
     var isOver = false
     var backlogs: [String: OutboxBacklog] = [:]
     var lastRow: Int64 = 0
+    var lastOwner: Int64 = 0
     var statistics = StoreStatistics()
     var reportDeadLetters: @Sendable (Int) -> Void = { _ in }
     var room = RoomOfStore.enough
@@ -44,7 +45,6 @@ package final class DiskStore: PipelineStore {
   package let identity: UInt64
   /// The state that an earlier run has saved; nil if there is none.
   package let savedState: [UInt8]?
-  package let lastOwner: Int64
   /// The pauses between attempts to write.
   private static let firstPause: Int64 = 100_000_000
   private static let longestPause: Int64 = 5_000_000_000
@@ -108,8 +108,8 @@ package final class DiskStore: PipelineStore {
     }
     identity = opened.file.identity
     savedState = opened.state
-    lastOwner = opened.file.owners.max() ?? 0
-    state = Guarded(State(backlogs: opened.backlogs, lastRow: opened.file.lastRow))
+    state = Guarded(
+      State(backlogs: opened.backlogs, lastRow: opened.file.lastRow, lastOwner: opened.file.owners.max() ?? 0))
     // Only the writer may hold the file, so that it is closed before `close` returns.
     let writer = Writer(path, opened.file, state, deadLetterBytes, room, caches, log)
     do throws(PosixError) {
@@ -128,6 +128,7 @@ package final class DiskStore: PipelineStore {
 
   package var backlogs: [String: OutboxBacklog] { state.withLock(\.backlogs) }
   package var lastRow: Int64 { state.withLock(\.lastRow) }
+  package var lastOwner: Int64 { state.withLock(\.lastOwner) }
   /// Whether it may receive new events.
   var hasRoom: Bool { state.withLock { $0.room == .enough } }
   /// Counters since the store was opened.
@@ -150,6 +151,9 @@ package final class DiskStore: PipelineStore {
   package func commit(_ transaction: StoreTransaction, _ done: @escaping @Sendable () -> Void) {
     let isOver = state.withLock { state in
       for row in transaction.rows { state.lastRow = max(state.lastRow, row.number) }
+      if case .replace(let saved) = transaction.state {
+        state.lastOwner = max(state.lastOwner, saved.owners.max() ?? 0)
+      }
       if !state.isOver { state.requests.append(Request(transaction: transaction, done: done)) }
       return state.isOver
     }

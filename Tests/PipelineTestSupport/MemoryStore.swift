@@ -100,7 +100,14 @@ package final class MemoryStore: PipelineStore {
   /// What transactions did that none may do. Nothing is stored from then on, and nothing is reported as stored, so what the test waits for does not
   /// come; the reason is also on standard error.
   package var faults: [String] { state.withLock(\.faults) }
-  package var lastOwner: Int64 { state.withLock { $0.disk.pages.keys.max() ?? 0 } }
+  package var lastOwner: Int64 {
+    state.withLock { state in
+      let waiting = state.waiting.flatMap { transaction, _ -> Set<Int64> in
+        if case .replace(let saved) = transaction.state { saved.owners } else { [] }
+      }
+      return max(state.disk.pages.keys.max() ?? 0, waiting.max() ?? 0)
+    }
+  }
   package var lastRow: Int64 { state.withLock(\.disk.lastRow) }
   package var waiting: Int { state.withLock(\.waiting.count) }
 

@@ -112,6 +112,8 @@ import Transport
     store = try open()
     commit(store) { $0.state = state([1, 2], [page(1, 0, [5]), page(1, 7, [6, 6]), page(2, 0, [7])], of: [1, 2]) }
     commit(store) { $0.state = state([1, 3], [page(1, 7, [8]), page(2, 0, []), page(2, 1, [9])], of: [1, 2]) }
+    // The next run in this process must not take the owners of this one, whose state it may go on from.
+    #expect(store.lastOwner == 2)
     #expect(store.close(within: .seconds(30)))
     #expect(try version() == 2, "earlier versions must not go on from a part of the state")
     store = try open()

@@ -20,7 +20,8 @@ package protocol PipelineStore: AnyObject, Sendable {
   /// The highest number that any row has had so far.
   var lastRow: Int64 { get }
 
-  /// The highest owner of pages that it had when it was opened; 0: there were none.
+  /// The highest owner of pages that it had when it was opened, or that a commit has had since; 0: there was none. A pipeline that starts again after a
+  /// failure may find pages of the run before, which its own must not be mixed with.
   var lastOwner: Int64 { get }
 
   /// A number that is unique to this store; part of the identity of rows.
