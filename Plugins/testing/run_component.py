@@ -8,6 +8,7 @@ MILLISECONDS, or each Nth fails. A sink gets the events of standard input, at mo
 standard error. Status: 0, 1: it has failed, 78: the parameters are refused."""
 
 import json
+import os
 import signal
 import sys
 import time
@@ -15,7 +16,7 @@ from typing import Any
 
 import host
 
-CREDIT = 4096
+CREDIT = int(os.environ.get("CREDIT", "4096"))  # the most events of a source that are not delivered
 MOST = 1024
 
 

@@ -1,6 +1,9 @@
-/* The sink `kafka`. `write` produces a batch and waits for the delivery report of each message. After a failure that
- * may pass, the client is given up with everything in it, since librdkafka would send it again beside what rxd hands
- * over again. */
+/* The sink `kafka`. `write` produces a batch and waits for the report of each message. After a failure that may pass,
+ * everything that is on its way is purged, so that nothing behind it is delivered before it, and the client is given up:
+ * rxd hands over again what follows the last message that was delivered.
+ *
+ * The time is measured here, and not by librdkafka, which lets each message expire by itself: a later one could still be
+ * delivered. */
 #include "settings.h"
 
 typedef struct sink {
@@ -8,71 +11,35 @@ typedef struct sink {
   rd_kafka_conf_t *conf;
   rd_kafka_t *client; /* NULL: made by the next batch */
   char *brokers;
+  int64_t timeout;  /* milliseconds */
+  char reason[200]; /* what librdkafka said last of its connections */
+  /* Of the batch under way. */
+  size_t missing;  /* reports */
+  int64_t end;     /* now_ms */
+  bool has_failed; /* a message has, for a reason that may pass */
 } sink;
 
-/* The report of a message; the batch waits until all have one. */
-typedef struct report_of {
+/* What has become of a message. */
+typedef struct delivery {
+  sink *sink;
   rd_kafka_resp_err_t error;
-  size_t *missing;
-} report_of;
+  const char *problem; /* instead of the text of `error` */
+  rd_kafka_topic_t *topic; /* where it went; valid as long as the client */
+  int32_t partition;
+  bool is_sent, has_key;
+} delivery;
 
 static const char *const fixed[] = {"acks", "request.required.acks", "enable.idempotence", "delivery.timeout.ms",
                                     "message.timeout.ms", "linger.ms", "queue.buffering.max.ms", "compression.codec",
-                                    "compression.type", NULL};
+                                    "compression.type", "transactional.id", NULL};
 
-static void on_report(rd_kafka_t *client, const rd_kafka_message_t *message, void *opaque) {
-  (void)client, (void)opaque;
-  report_of *report = message->_private;
-  report->error = message->err;
-  --*report->missing;
-}
+/* The parameters that are templates or expressions, in the order of the spec. */
+enum { TOPIC, KEY, VALUE, RETRACTED };
+enum { PURGE_MS = 5000 };
 
-static void sink_close(void *opaque) {
-  sink *self = opaque;
-  if (self->client != NULL) rd_kafka_destroy(self->client);
-  if (self->conf != NULL) rd_kafka_conf_destroy(self->conf);
-  free(self->brokers);
-  free(self);
-}
+/* ---- Errors ---- */
 
-static int sink_open(const rxd_opening *opening, void **instance) {
-  sink *self = need(calloc(1, sizeof *self));
-  self->instance = opening->instance;
-  self->conf = rd_kafka_conf_new();
-  char text[32], *compression = NULL;
-  int status = setting(opening, self->conf, "brokers", "partitioner", "murmur2_random");
-  if (status == RXD_OK) status = settings_open(opening, self->conf, fixed, &self->brokers);
-  if (status == RXD_OK) status = setting(opening, self->conf, "brokers", "acks", "all");
-  if (status == RXD_OK)
-    status = setting(opening, self->conf, "idempotence", "enable.idempotence",
-                     boolean_parameter(opening, "idempotence") ? "true" : "false");
-  snprintf(text, sizeof text, "%lld", (long long)milliseconds_parameter(opening, "timeout", 30000));
-  if (status == RXD_OK) status = setting(opening, self->conf, "timeout", "message.timeout.ms", text);
-  snprintf(text, sizeof text, "%lld", (long long)milliseconds_parameter(opening, "linger", 5));
-  if (status == RXD_OK) status = setting(opening, self->conf, "linger", "linger.ms", text);
-  if (status == RXD_OK) status = text_parameter(opening, "compression", &compression);
-  if (status == RXD_OK && compression != NULL)
-    status = setting(opening, self->conf, "compression", "compression.codec", compression);
-  free(compression);
-  rd_kafka_conf_set_dr_msg_cb(self->conf, on_report);
-  /* What only a whole configuration shows, such as a key that does not fit the certificate. */
-  if (status == RXD_OK) {
-    char problem[300];
-    rd_kafka_conf_t *copy = rd_kafka_conf_dup(self->conf);
-    self->client = rd_kafka_new(RD_KAFKA_PRODUCER, copy, problem, sizeof problem);
-    if (self->client == NULL) {
-      rd_kafka_conf_destroy(copy);
-      status = fail_at(opening->scope, "", "%s", problem);
-    }
-  }
-  if (status != RXD_OK) {
-    sink_close(self);
-    return RXD_FAILED;
-  }
-  *instance = self;
-  return RXD_OK;
-}
-
+/* Trying again does not help. */
 static bool is_permanent(rd_kafka_resp_err_t error) {
   switch (error) {
     case RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE:
@@ -89,88 +56,271 @@ static bool is_permanent(rd_kafka_resp_err_t error) {
   }
 }
 
-static rd_kafka_resp_err_t produce(sink *self, rxd_scope *scope, const rxd_input *input, report_of *report,
-                                   const char **problem) {
-  rxd_text topic, key = {NULL, 0}, value;
-  if (!argument(scope, input, 0, &topic) || topic.count == 0 || topic.count > 249
-      || memchr(topic.bytes, 0, topic.count) != NULL) {
-    *problem = "'topic' must have 1 to 249 bytes, and no zero byte";
-    return RD_KAFKA_RESP_ERR_TOPIC_EXCEPTION;
+/* Brokers say this to all messages of a request because of one of them, or because of all together. */
+static bool is_of_request(const delivery *delivery) {
+  return delivery->is_sent
+         && (delivery->error == RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE
+             || delivery->error == RD_KAFKA_RESP_ERR_RECORD_LIST_TOO_LARGE
+             || delivery->error == RD_KAFKA_RESP_ERR_INVALID_MSG_SIZE
+             || delivery->error == RD_KAFKA_RESP_ERR_INVALID_RECORD);
+}
+
+static bool may_pass(rd_kafka_resp_err_t error) {
+  return error != RD_KAFKA_RESP_ERR_NO_ERROR && !is_permanent(error);
+}
+
+/* ---- Callbacks, during `write` ---- */
+
+static void on_report(rd_kafka_t *client, const rd_kafka_message_t *message, void *opaque) {
+  (void)client, (void)opaque;
+  delivery *delivery = message->_private;
+  sink *self = delivery->sink;
+  delivery->error = message->err;
+  delivery->topic = message->rkt;
+  delivery->partition = message->partition;
+  if (may_pass(message->err)) self->has_failed = true;
+  self->missing--;
+}
+
+static void on_error(rd_kafka_t *client, int error, const char *reason, void *opaque) {
+  (void)client;
+  sink *self = opaque;
+  snprintf(self->reason, sizeof self->reason, "%s", reason != NULL && *reason != 0 ? reason : rd_kafka_err2str(error));
+}
+
+/* ---- Opening ---- */
+
+static void sink_close(void *opaque) {
+  sink *self = opaque;
+  if (self->client != NULL) rd_kafka_destroy(self->client);
+  if (self->conf != NULL) rd_kafka_conf_destroy(self->conf);
+  free(self->brokers);
+  free(self);
+}
+
+static int new_client(sink *self, rxd_scope *scope) {
+  char problem[300];
+  rd_kafka_conf_t *copy = rd_kafka_conf_dup(self->conf);
+  self->client = rd_kafka_new(RD_KAFKA_PRODUCER, copy, problem, sizeof problem);
+  if (self->client != NULL) return RXD_OK;
+  rd_kafka_conf_destroy(copy);
+  return fail_at(scope, "", "%s", problem);
+}
+
+static int number_setting(const rxd_opening *opening, sink *self, const char *at, const char *name, int64_t number) {
+  char text[24];
+  snprintf(text, sizeof text, "%lld", (long long)number);
+  return setting(opening, self->conf, at, name, text);
+}
+
+static int compression_parameter(const rxd_opening *opening, sink *self) {
+  char *compression;
+  int status = text_parameter(opening, "compression", &compression);
+  if (status == RXD_OK && compression != NULL)
+    status = setting(opening, self->conf, "compression", "compression.codec", compression);
+  free(compression);
+  return status;
+}
+
+static int sink_open(const rxd_opening *opening, void **instance) {
+  sink *self = need(calloc(1, sizeof *self));
+  self->instance = opening->instance;
+  self->conf = need(rd_kafka_conf_new());
+  self->timeout = milliseconds_parameter(opening, "timeout", 30000);
+  const char *is_idempotent = boolean_parameter(opening, "idempotence") ? "true" : "false";
+  int status = setting(opening, self->conf, "options", "partitioner", "murmur2_random");
+  /* A topic counts as unknown before the time is up, so that it does not hold up the others. */
+  if (status == RXD_OK)
+    status = number_setting(opening, self, "timeout", "topic.metadata.propagation.max.ms", self->timeout / 2);
+  if (status == RXD_OK) status = settings_open(opening, self->conf, fixed, &self->brokers);
+  if (status == RXD_OK) status = setting(opening, self->conf, "options", "acks", "all");
+  if (status == RXD_OK) status = setting(opening, self->conf, "idempotence", "enable.idempotence", is_idempotent);
+  if (status == RXD_OK) status = setting(opening, self->conf, "timeout", "message.timeout.ms", "0");
+  if (status == RXD_OK)
+    status = number_setting(opening, self, "linger", "linger.ms", milliseconds_parameter(opening, "linger", 5));
+  if (status == RXD_OK) status = compression_parameter(opening, self);
+  rd_kafka_conf_set_opaque(self->conf, self);
+  rd_kafka_conf_set_dr_msg_cb(self->conf, on_report);
+  rd_kafka_conf_set_error_cb(self->conf, on_error);
+  /* What only a whole configuration shows, such as a key that does not fit the certificate. */
+  if (status == RXD_OK) status = new_client(self, opening->scope);
+  if (status != RXD_OK) {
+    sink_close(self);
+    return RXD_FAILED;
   }
-  bool has_key = argument(scope, input, 1, &key);
-  if (!argument(scope, input, 2, &value)) value = bytes_of_value(scope, &input->event);
-  char *name = copy_text(topic);
-  rd_kafka_resp_err_t error;
+  *instance = self;
+  return RXD_OK;
+}
+
+/* ---- Messages ---- */
+
+static const rxd_input *input_at(const rxd_batch *batch, uint32_t index) {
+  return (const rxd_input *)((const char *)batch->inputs + index * batch->input_size);
+}
+
+static void refuse(delivery *delivery, rd_kafka_resp_err_t error, const char *problem) {
+  delivery->error = error;
+  delivery->problem = problem;
+}
+
+/* Whether a message without a value is sent. False: refused. */
+static bool look_at_retraction(const rxd_input *input, delivery *delivery, bool *is_retracted) {
+  int kind = input->argument_count > RETRACTED ? host->kind(&input->arguments[RETRACTED]) : RXD_ABSENT;
+  *is_retracted = kind == RXD_BOOL && host->boolean(&input->arguments[RETRACTED]) != 0;
+  if (kind == RXD_ABSENT || kind == RXD_NULL || kind == RXD_BOOL) return true;
+  refuse(delivery, RD_KAFKA_RESP_ERR__INVALID_ARG,
+         "'retracted' must be true, false or null, and is something else for this event");
+  return false;
+}
+
+/* The queue of librdkafka gets room when reports are taken. */
+static rd_kafka_resp_err_t enqueue(sink *self, const char *topic, rxd_text key, rxd_text value, delivery *delivery) {
   for (;;) {
-    error = rd_kafka_producev(self->client, RD_KAFKA_V_TOPIC(name), RD_KAFKA_V_MSGFLAGS(RD_KAFKA_MSG_F_COPY),
-                              RD_KAFKA_V_KEY(has_key ? (key.count > 0 ? key.bytes : "") : NULL, has_key ? key.count : 0),
-                              RD_KAFKA_V_VALUE((void *)(value.count > 0 ? value.bytes : ""), value.count),
-                              RD_KAFKA_V_OPAQUE(report), RD_KAFKA_V_END);
-    /* The queue gets room when reports are taken. */
-    if (error != RD_KAFKA_RESP_ERR__QUEUE_FULL || host->is_closing(self->instance)) break;
+    rd_kafka_resp_err_t error = rd_kafka_producev(
+      self->client, RD_KAFKA_V_TOPIC(topic), RD_KAFKA_V_MSGFLAGS(RD_KAFKA_MSG_F_COPY),
+      RD_KAFKA_V_KEY(key.bytes, key.count), RD_KAFKA_V_VALUE((void *)value.bytes, value.count),
+      RD_KAFKA_V_OPAQUE(delivery), RD_KAFKA_V_END);
+    if (error != RD_KAFKA_RESP_ERR__QUEUE_FULL || self->has_failed || now_ms() > self->end
+        || host->is_closing(self->instance))
+      return error;
     rd_kafka_poll(self->client, 100);
   }
+}
+
+/* What has no bytes and is not NULL. */
+static rxd_text not_null(rxd_text text) { return (rxd_text){text.count > 0 ? text.bytes : "", text.count}; }
+
+static void produce(sink *self, rxd_scope *scope, const rxd_input *input, delivery *delivery) {
+  rxd_text topic, key = {NULL, 0}, value = {NULL, 0};
+  bool is_retracted;
+  *delivery = (struct delivery){.sink = self};
+  if (!argument(scope, input, TOPIC, &topic) || topic.count == 0 || topic.count > 249
+      || memchr(topic.bytes, 0, topic.count) != NULL) {
+    refuse(delivery, RD_KAFKA_RESP_ERR_TOPIC_EXCEPTION, "'topic' must have 1 to 249 bytes, and no zero byte");
+    return;
+  }
+  if (!look_at_retraction(input, delivery, &is_retracted)) return;
+  delivery->has_key = argument(scope, input, KEY, &key);
+  if (delivery->has_key) key = not_null(key);
+  if (!is_retracted) {
+    if (!argument(scope, input, VALUE, &value)) value = bytes_of_value(scope, &input->event);
+    value = not_null(value);
+  }
+  char *name = copy_text(topic);
+  self->missing++;
+  delivery->is_sent = true;
+  rd_kafka_resp_err_t error = enqueue(self, name, key, value, delivery);
+  delivery->error = error == RD_KAFKA_RESP_ERR_NO_ERROR ? RD_KAFKA_RESP_ERR__IN_PROGRESS : error;
+  if (error != RD_KAFKA_RESP_ERR_NO_ERROR) {
+    delivery->is_sent = false;
+    self->missing--;
+    if (may_pass(error)) self->has_failed = true;
+  }
   free(name);
-  return error;
+}
+
+/* Nothing is reported to a client that has gone, so no delivery is written to after it. */
+static void give_up_client(sink *self) {
+  rd_kafka_destroy(self->client);
+  self->client = NULL;
+  self->missing = 0;
+}
+
+/* Waits for all reports. When something has failed or the time is up, what is left is purged, which reports it, too. */
+static void wait_for_reports(sink *self) {
+  int64_t purged_by = 0;
+  while (self->missing > 0) {
+    rd_kafka_flush(self->client, 10); /* sends at once: nothing follows */
+    if (purged_by == 0 && (self->has_failed || now_ms() > self->end || host->is_closing(self->instance))) {
+      rd_kafka_purge(self->client, RD_KAFKA_PURGE_F_QUEUE | RD_KAFKA_PURGE_F_INFLIGHT);
+      purged_by = now_ms() + PURGE_MS;
+    }
+    if (purged_by != 0 && self->missing > 0 && now_ms() > purged_by) give_up_client(self);
+    self->has_failed = self->has_failed || self->client == NULL;
+  }
+}
+
+/* How many of the batch were tried: all, unless one could not be sent. */
+static uint32_t send_all(sink *self, rxd_scope *scope, const rxd_batch *batch, delivery *deliveries) {
+  uint32_t index = 0;
+  for (; index < batch->count && !self->has_failed; index++)
+    if (input_at(batch, index)->kind == RXD_EVENT) produce(self, scope, input_at(batch, index), &deliveries[index]);
+  wait_for_reports(self);
+  return index;
+}
+
+/* Whether a message has a predecessor in its partition that is sent again: it is sent again behind it. */
+static bool follows(const delivery *deliveries, const uint32_t *again, size_t count, const delivery *one) {
+  if (!one->is_sent || !one->has_key || one->error != RD_KAFKA_RESP_ERR_NO_ERROR) return false;
+  for (size_t i = 0; i < count; i++)
+    if (deliveries[again[i]].topic == one->topic && deliveries[again[i]].partition == one->partition) return true;
+  return false;
+}
+
+/* Sends again, each by itself, what was refused together with others. */
+static void send_singly(sink *self, rxd_scope *scope, const rxd_batch *batch, delivery *deliveries) {
+  uint32_t *again = need(calloc(batch->count + 1, sizeof *again));
+  size_t count = 0;
+  for (uint32_t i = 0; i < batch->count; i++)
+    if (is_of_request(&deliveries[i]) || follows(deliveries, again, count, &deliveries[i])) again[count++] = i;
+  host->count_up(self->instance, RXD_TEXT_OF("sentSingly"), (int64_t)count);
+  for (size_t i = 0; i < count && !self->has_failed; i++) {
+    self->end = now_ms() + self->timeout;
+    produce(self, scope, input_at(batch, again[i]), &deliveries[again[i]]);
+    wait_for_reports(self);
+    /* What follows it is not delivered yet, if it comes to nothing. */
+    for (size_t behind = i + 1; self->has_failed && behind < count; behind++)
+      deliveries[again[behind]].error = RD_KAFKA_RESP_ERR__PURGE_QUEUE;
+  }
+  free(again);
+}
+
+/* The first message that is neither delivered nor refused: what stands behind it comes again with it. */
+static uint32_t judge(rxd_verdicts *verdicts, const delivery *deliveries, uint32_t tried) {
+  uint32_t index = 0;
+  for (; index < tried && !may_pass(deliveries[index].error); index++) {
+    const delivery *one = &deliveries[index];
+    if (one->error != RD_KAFKA_RESP_ERR_NO_ERROR)
+      host->refuse(verdicts, index, text_of(one->problem != NULL ? one->problem : rd_kafka_err2str(one->error)));
+  }
+  return index;
+}
+
+static int try_again(sink *self, rxd_scope *scope, rd_kafka_resp_err_t error) {
+  char fatal[256];
+  bool is_late = error == RD_KAFKA_RESP_ERR__PURGE_QUEUE || error == RD_KAFKA_RESP_ERR__PURGE_INFLIGHT
+                 || error == RD_KAFKA_RESP_ERR__IN_PROGRESS;
+  if (self->client != NULL && rd_kafka_fatal_error(self->client, fatal, sizeof fatal) != RD_KAFKA_RESP_ERR_NO_ERROR)
+    fail_at(scope, "", "%.200s: %s", self->brokers, fatal);
+  else if (is_late)
+    fail_at(scope, "", "%.200s: not delivered within %lld ms%s%s", self->brokers, (long long)self->timeout,
+            self->reason[0] != 0 ? ": " : "", self->reason);
+  else fail_at(scope, "", "%.200s: %s", self->brokers, rd_kafka_err2str(error));
+  if (self->client != NULL) give_up_client(self);
+  return RXD_RETRY;
 }
 
 static int sink_write(void *opaque, rxd_scope *scope, const rxd_batch *batch, rxd_verdicts *verdicts) {
   sink *self = opaque;
-  if (self->client == NULL) {
-    char problem[300];
-    rd_kafka_conf_t *copy = rd_kafka_conf_dup(self->conf);
-    self->client = rd_kafka_new(RD_KAFKA_PRODUCER, copy, problem, sizeof problem);
-    if (self->client == NULL) {
-      rd_kafka_conf_destroy(copy);
-      fail_at(scope, "", "%s", problem);
-      return RXD_RETRY;
-    }
-  }
-  report_of *reports = need(calloc(batch->count + 1, sizeof *reports));
-  const char **problems = need(calloc(batch->count + 1, sizeof *problems));
-  size_t missing = 0;
-  uint32_t end = 0;
-  for (; end < batch->count; end++) {
-    const rxd_input *input = (const rxd_input *)((const char *)batch->inputs + end * batch->input_size);
-    if (input->kind != RXD_EVENT) continue;
-    reports[end].missing = &missing;
-    missing++;
-    rd_kafka_resp_err_t error = produce(self, scope, input, &reports[end], &problems[end]);
-    if (error == RD_KAFKA_RESP_ERR_NO_ERROR) continue;
-    missing--;
-    reports[end].error = error;
-    if (!is_permanent(error)) break;
-  }
-  /* Each message gets its report: librdkafka gives up after `timeout`, and a close purges. */
-  bool is_purged = false;
-  while (missing > 0) {
-    rd_kafka_poll(self->client, 100);
-    if (is_purged || !host->is_closing(self->instance)) continue;
-    rd_kafka_purge(self->client, RD_KAFKA_PURGE_F_QUEUE | RD_KAFKA_PURGE_F_INFLIGHT);
-    is_purged = true;
-  }
-  /* What stands behind the first that failed comes again with it: the order is worth more. */
-  uint32_t through = 0;
-  for (; through < batch->count; through++) {
-    rd_kafka_resp_err_t error = reports[through].error;
-    if (error == RD_KAFKA_RESP_ERR_NO_ERROR && through < end) continue;
-    if (!is_permanent(error)) break;
-    const char *problem = problems[through] != NULL ? problems[through] : rd_kafka_err2str(error);
-    host->refuse(verdicts, through, text_of(problem));
-  }
-  int status = RXD_OK;
-  if (through < batch->count) {
-    host->delivered(verdicts, through);
-    char fatal[256];
-    rd_kafka_resp_err_t error = rd_kafka_fatal_error(self->client, fatal, sizeof fatal);
-    fail_at(scope, "", "%.200s: %s", self->brokers, error != 0 ? fatal : rd_kafka_err2str(reports[through].error));
-    rd_kafka_destroy(self->client);
-    self->client = NULL;
-    status = RXD_RETRY;
-  }
-  free(problems);
-  free(reports);
-  return status;
+  if (self->client == NULL && new_client(self, scope) != RXD_OK) return RXD_RETRY;
+  delivery *deliveries = need(calloc(batch->count + 1, sizeof *deliveries));
+  self->end = now_ms() + self->timeout;
+  self->has_failed = false;
+  self->reason[0] = 0;
+  uint32_t tried = send_all(self, scope, batch, deliveries);
+  bool is_refused = false;
+  for (uint32_t i = 0; i < tried && !is_refused; i++) is_refused = is_of_request(&deliveries[i]);
+  if (is_refused && !self->has_failed) send_singly(self, scope, batch, deliveries);
+  /* After a failure that may pass, it is not known yet which of them was meant. */
+  else if (is_refused)
+    for (uint32_t i = 0; i < tried; i++)
+      if (is_of_request(&deliveries[i])) deliveries[i].error = RD_KAFKA_RESP_ERR__PURGE_QUEUE;
+  uint32_t through = judge(verdicts, deliveries, tried);
+  rd_kafka_resp_err_t error = through < tried ? deliveries[through].error : RD_KAFKA_RESP_ERR__PURGE_QUEUE;
+  free(deliveries);
+  if (through == batch->count) return RXD_OK;
+  host->delivered(verdicts, through);
+  return try_again(self, scope, error);
 }
 
 const rxd_component kafka_sink = {

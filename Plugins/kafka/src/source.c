@@ -1,38 +1,30 @@
 /* The source `kafka`. A thread of its own polls librdkafka, so that the group never waits for rxd: while rxd takes
- * nothing, the partitions are paused and the thread polls on. `run` takes messages from a short queue.
+ * nothing, the partitions are paused and the thread polls on. `run` takes messages from a queue that is bounded.
  *
- * Each assignment of a partition has a number of its own, a part of the tokens of its events: an acknowledgement for an
- * assignment that has ended finds nothing. An offset is committed when rxd has acknowledged all events before it. */
-#include "settings.h"
+ * An offset is committed when rxd has acknowledged all events before it. Only the thread adds and removes partitions
+ * and gives them numbers, so it may look them up without the mutex. */
+#include "event.h"
+#include "parts.h"
 
 #include <pthread.h>
 
-enum { QUEUE_MOST = 2000, SEQUENCE_BITS = 40, COMMIT_MS = 500 };
-
-typedef struct slot {
-  int64_t offset;
-  bool is_done;
-} slot;
-
-typedef struct part {
-  struct part *next;
-  uint64_t number; /* of the assignment */
-  char *topic;
-  int32_t partition;
-  /* Under way, oldest first: a ring whose first slot has the sequence `base`. */
-  slot *slots;
-  size_t capacity, first, count;
-  uint64_t base;
-  int64_t next_offset; /* to commit; below 0: nothing yet */
-  int64_t committed;
-  int64_t rewind_at; /* now_ms; 0: nothing failed. Then the partition is read again from its oldest event. */
-  unsigned failures; /* in a row */
-} part;
+enum {
+  QUEUE_MOST = 10000,      /* messages */
+  MESSAGE_BYTES = 200,     /* what a message takes beside its key and value */
+  POLLED_MOST = 256,       /* messages before the queue is locked */
+  TAKEN_MOST = 500,        /* messages before rxd gets them, */
+  TAKEN_BYTES_MOST = 1 << 20, /* likewise */
+  COMMIT_MS = 500,
+  REQUEST_MS = 5000,       /* the wait for an answer of the brokers */
+  PATIENCE_MS = 1000,      /* how long a full queue is waited for before partitions are paused */
+  ACKS_MS = 25000,         /* of a stop: the wait for acknowledgements, */
+  CLOSE_MS = 5000,         /* and for the last commit and leaving the group, together */
+};
 
 typedef struct waiting {
   struct waiting *next;
   rd_kafka_message_t *message;
-  uint64_t number;
+  uint32_t number; /* of the assignment */
 } waiting;
 
 typedef struct source {
@@ -41,395 +33,574 @@ typedef struct source {
   rd_kafka_t *client;
   rd_kafka_topic_partition_list_t *topics;
   char *brokers;
-  enum { TEXT, JSON, BYTES } decode;
+  decoding decode;
+  bool starts_new;
+  size_t buffer; /* bytes that the queue may hold */
   pthread_t thread;
   pthread_mutex_t mutex;
-  pthread_cond_t changed; /* the queue has a message, or the thread has ended */
+  pthread_cond_t changed; /* the queue has a message, or the thread has given up */
+  pthread_cond_t room;    /* the queue is no longer full, or the source is ending */
   /* Under the mutex. */
-  part *parts;
-  uint64_t last_number;
+  parts parts;
   waiting *head, **tail;
-  size_t queued, under_way;
-  bool is_ending, has_ended;
+  size_t queued, queued_bytes;
+  bool is_ending;
+  int64_t close_by; /* now_ms; 0: not closing */
+  bool is_full;
+  char fatal[300]; /* not empty: the client has failed for good */
   /* Of the thread. */
-  bool is_paused, is_failing;
+  bool is_failing, is_seek_failing;
+  part *recent; /* that a message came from */
+  int64_t full_since, commit_at, seek_at;
   rd_kafka_resp_err_t last_error;
 } source;
 
 static const char *const fixed[] = {"group.id", "enable.auto.commit", "enable.auto.offset.store", "auto.offset.reset",
-                                    "enable.partition.eof", NULL};
+                                    "enable.partition.eof", "queued.max.messages.kbytes", "queued.min.messages",
+                                    NULL};
 
-/* ---- Partitions, under the mutex ---- */
-
-static part *find(const source *self, uint64_t number) {
-  for (part *part = self->parts; part != NULL; part = part->next)
-    if (part->number == number) return part;
-  return NULL;
+static void count_up(const source *self, const char *name, int64_t by) {
+  host->count_up(self->instance, text_of(name), by);
 }
 
-static part *find_partition(const source *self, const char *topic, int32_t partition) {
-  for (part *part = self->parts; part != NULL; part = part->next)
-    if (part->partition == partition && strcmp(part->topic, topic) == 0) return part;
-  return NULL;
+static struct timespec in_ms(int64_t milliseconds) {
+  struct timespec time;
+  clock_gettime(CLOCK_MONOTONIC, &time);
+  time.tv_sec += milliseconds / 1000;
+  time.tv_nsec += milliseconds % 1000 * 1000000;
+  if (time.tv_nsec >= 1000000000) time.tv_sec++, time.tv_nsec -= 1000000000;
+  return time;
 }
 
-static void drop_queued(source *self, uint64_t number) {
-  waiting **at = &self->head;
-  while (*at != NULL) {
-    waiting *one = *at;
-    if (number != 0 && one->number != number) {
-      at = &one->next;
-      continue;
-    }
-    *at = one->next;
-    rd_kafka_message_destroy(one->message);
-    free(one);
-    self->queued--;
-  }
-  self->tail = at;
+/* ---- The queue, under the mutex ---- */
+
+static size_t size_of(const rd_kafka_message_t *message) { return message->len + message->key_len + MESSAGE_BYTES; }
+
+static void drop(waiting *one) {
+  rd_kafka_message_destroy(one->message);
+  free(one);
 }
 
-/* Everything of the assignment is forgotten; late acknowledgements find another number. */
-static void forget(source *self, part *part) {
-  drop_queued(self, part->number);
-  self->under_way -= part->count;
-  part->count = part->first = 0;
+static void enqueue(source *self, waiting *one) {
+  one->next = NULL;
+  *self->tail = one;
+  self->tail = &one->next;
+  self->queued++;
+  self->queued_bytes += size_of(one->message);
 }
 
-static void remove_part(source *self, part *gone) {
-  part **at = &self->parts;
-  while (*at != gone) at = &(*at)->next;
-  *at = gone->next;
-  forget(self, gone);
-  free(gone->topic);
-  free(gone->slots);
-  free(gone);
+static waiting *dequeue(source *self, waiting **at) {
+  waiting *one = *at;
+  *at = one->next;
+  if (*at == NULL) self->tail = at;
+  self->queued--;
+  self->queued_bytes -= size_of(one->message);
+  return one;
 }
 
-static void add_part(source *self, const char *topic, int32_t partition) {
-  part *one = find_partition(self, topic, partition);
-  if (one != NULL) remove_part(self, one);
-  one = need(calloc(1, sizeof *one));
-  *one = (part){.next = self->parts, .number = ++self->last_number, .topic = need(strdup(topic)),
-                .partition = partition, .base = 1, .next_offset = -1, .committed = -1};
-  self->parts = one;
-}
-
-static uint64_t push(source *self, part *part, int64_t offset) {
-  if (part->count == part->capacity) {
-    size_t capacity = part->capacity == 0 ? 64 : part->capacity * 2;
-    slot *slots = need(calloc(capacity, sizeof *slots));
-    for (size_t i = 0; i < part->count; i++) slots[i] = part->slots[(part->first + i) % part->capacity];
-    free(part->slots);
-    part->slots = slots;
-    part->capacity = capacity;
-    part->first = 0;
-  }
-  part->slots[(part->first + part->count) % part->capacity] = (slot){offset, false};
-  self->under_way++;
-  return part->number << SEQUENCE_BITS | (part->base + part->count++);
-}
-
-static void acknowledge(source *self, const rxd_ack *ack) {
-  part *part = find(self, ack->token >> SEQUENCE_BITS);
-  uint64_t sequence = ack->token & (((uint64_t)1 << SEQUENCE_BITS) - 1);
-  if (part == NULL || sequence < part->base || sequence - part->base >= part->count) return;
-  if (ack->is_failed) {
-    if (part->rewind_at == 0) part->rewind_at = now_ms() + backoff_ms(2 + part->failures++);
-    return;
-  }
-  part->slots[(part->first + (sequence - part->base)) % part->capacity].is_done = true;
-  while (part->count > 0 && part->slots[part->first].is_done) {
-    part->next_offset = part->slots[part->first].offset + 1;
-    part->first = (part->first + 1) % part->capacity;
-    part->base++;
-    part->count--;
-    self->under_way--;
-    if (part->rewind_at == 0) part->failures = 0;
+/* The messages of an assignment; 0: all. */
+static void drop_queued(source *self, uint32_t number) {
+  for (waiting **at = &self->head; *at != NULL;) {
+    if (number == 0 || (*at)->number == number) drop(dequeue(self, at));
+    else at = &(*at)->next;
   }
 }
 
-/* What can be committed of the given partitions (NULL: of all); NULL: nothing. */
-static rd_kafka_topic_partition_list_t *to_commit(source *self, const rd_kafka_topic_partition_list_t *only) {
-  rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(8);
-  for (part *part = self->parts; part != NULL; part = part->next) {
-    if (part->next_offset < 0 || part->next_offset == part->committed) continue;
-    if (only != NULL && rd_kafka_topic_partition_list_find((rd_kafka_topic_partition_list_t *)only, part->topic,
-                                                           part->partition) == NULL)
-      continue;
-    rd_kafka_topic_partition_list_add(list, part->topic, part->partition)->offset = part->next_offset;
-    part->committed = part->next_offset;
-  }
-  if (list->cnt > 0) return list;
-  rd_kafka_topic_partition_list_destroy(list);
-  return NULL;
+/* Full from the bounds on, until half of it is taken. */
+static bool is_full(const source *self) {
+  size_t divisor = self->is_full ? 2 : 1;
+  return self->queued >= QUEUE_MOST / divisor || self->queued_bytes >= self->buffer / divisor;
 }
 
-/* ---- The thread ---- */
+/* ---- Trouble, on the thread ---- */
 
-/* Waits for the answer, at most 5 s: without a coordinator there is none. */
-static void commit_now(source *self, const rd_kafka_topic_partition_list_t *only) {
+static void give_up(source *self) {
+  char text[sizeof self->fatal];
+  rd_kafka_resp_err_t error = rd_kafka_fatal_error(self->client, text, sizeof text);
+  if (error == RD_KAFKA_RESP_ERR_NO_ERROR) return;
   pthread_mutex_lock(&self->mutex);
-  rd_kafka_topic_partition_list_t *list = to_commit(self, only);
-  pthread_mutex_unlock(&self->mutex);
-  if (list == NULL) return;
-  rd_kafka_queue_t *queue = rd_kafka_queue_new(self->client);
-  if (rd_kafka_commit_queue(self->client, list, queue, NULL, NULL) == RD_KAFKA_RESP_ERR_NO_ERROR) {
-    rd_kafka_event_t *event = rd_kafka_queue_poll(queue, 5000);
-    if (event == NULL || rd_kafka_event_error(event) != RD_KAFKA_RESP_ERR_NO_ERROR)
-      host->count_up(self->instance, RXD_TEXT_OF("failedCommits"), 1);
-    if (event != NULL) rd_kafka_event_destroy(event);
-  }
-  rd_kafka_queue_destroy(queue);
-  rd_kafka_topic_partition_list_destroy(list);
-}
-
-static void on_commit(rd_kafka_t *client, rd_kafka_resp_err_t error, rd_kafka_topic_partition_list_t *list,
-                      void *opaque) {
-  (void)client;
-  source *self = opaque;
-  if (error == RD_KAFKA_RESP_ERR_NO_ERROR || error == RD_KAFKA_RESP_ERR__NO_OFFSET) return;
-  host->count_up(self->instance, RXD_TEXT_OF("failedCommits"), 1);
-  /* They are committed again with the next ones. */
-  pthread_mutex_lock(&self->mutex);
-  for (int i = 0; list != NULL && i < list->cnt; i++) {
-    part *part = find_partition(self, list->elems[i].topic, list->elems[i].partition);
-    if (part != NULL) part->committed = -1;
-  }
+  snprintf(self->fatal, sizeof self->fatal, "%s", *text != 0 ? text : rd_kafka_err2str(error));
+  pthread_cond_signal(&self->changed);
   pthread_mutex_unlock(&self->mutex);
 }
 
-static void on_rebalance(rd_kafka_t *client, rd_kafka_resp_err_t error, rd_kafka_topic_partition_list_t *list,
-                         void *opaque) {
-  source *self = opaque;
-  bool is_cooperative = strcmp(rd_kafka_rebalance_protocol(client), "COOPERATIVE") == 0;
-  bool is_assigned = error == RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS;
-  if (!is_assigned && !rd_kafka_assignment_lost(client)) commit_now(self, list);
-  pthread_mutex_lock(&self->mutex);
-  for (int i = 0; i < list->cnt; i++) {
-    part *part = find_partition(self, list->elems[i].topic, list->elems[i].partition);
-    if (is_assigned) add_part(self, list->elems[i].topic, list->elems[i].partition);
-    else if (part != NULL) remove_part(self, part);
-  }
-  pthread_mutex_unlock(&self->mutex);
-  self->is_paused = false; /* new partitions are not: the next turn pauses them again */
-  if (is_cooperative) {
-    rd_kafka_error_t *problem =
-      is_assigned ? rd_kafka_incremental_assign(client, list) : rd_kafka_incremental_unassign(client, list);
-    if (problem != NULL) rd_kafka_error_destroy(problem);
-  } else {
-    rd_kafka_assign(client, is_assigned ? list : NULL);
-  }
-  host->count_up(self->instance, RXD_TEXT_OF("rebalances"), 1);
-}
-
-static void trouble(source *self, rd_kafka_resp_err_t error) {
-  host->count_up(self->instance, RXD_TEXT_OF("connectionErrors"), 1);
+static void trouble(source *self, rd_kafka_resp_err_t error, const char *reason) {
+  count_up(self, "connectionErrors", 1);
   if (self->is_failing && self->last_error == error) return;
   if (!self->is_failing || error != RD_KAFKA_RESP_ERR__TRANSPORT)
-    report(self->instance, "warning", "%.200s: %s", self->brokers, rd_kafka_err2str(error));
+    report(self->instance, "warning", "%.200s: %s%s%.200s", self->brokers, rd_kafka_err2str(error),
+           reason != NULL ? ": " : "", reason != NULL ? reason : "");
   self->is_failing = true;
   self->last_error = error;
 }
 
 static void on_error(rd_kafka_t *client, int error, const char *reason, void *opaque) {
-  (void)client, (void)reason;
+  (void)client;
   source *self = opaque;
   /* One broker of several may be away: librdkafka uses the others. */
-  if (error == RD_KAFKA_RESP_ERR__TRANSPORT || error == RD_KAFKA_RESP_ERR__RESOLVE)
-    host->count_up(self->instance, RXD_TEXT_OF("connectionErrors"), 1);
-  else trouble(self, error);
+  if (error == RD_KAFKA_RESP_ERR__FATAL) give_up(self);
+  else if (error == RD_KAFKA_RESP_ERR__TRANSPORT || error == RD_KAFKA_RESP_ERR__RESOLVE)
+    count_up(self, "connectionErrors", 1);
+  else trouble(self, error, reason);
 }
 
-static void take(source *self, rd_kafka_message_t *message) {
-  if (message->err != RD_KAFKA_RESP_ERR_NO_ERROR) {
-    trouble(self, message->err);
-    rd_kafka_message_destroy(message);
+/* ---- Commits, on the thread ---- */
+
+static void on_commit(rd_kafka_t *client, rd_kafka_resp_err_t error, rd_kafka_topic_partition_list_t *list,
+                      void *opaque) {
+  (void)client;
+  source *self = opaque;
+  if (error == RD_KAFKA_RESP_ERR__NO_OFFSET) return;
+  if (error != RD_KAFKA_RESP_ERR_NO_ERROR) count_up(self, "failedCommits", 1);
+  pthread_mutex_lock(&self->mutex);
+  parts_committed(&self->parts, error, list);
+  pthread_mutex_unlock(&self->mutex);
+}
+
+static rd_kafka_topic_partition_list_t *to_commit(source *self, const rd_kafka_topic_partition_list_t *only, bool again) {
+  pthread_mutex_lock(&self->mutex);
+  rd_kafka_topic_partition_list_t *list = parts_to_commit(&self->parts, only, again);
+  pthread_mutex_unlock(&self->mutex);
+  return list;
+}
+
+static void commit_sometimes(source *self) {
+  if (now_ms() < self->commit_at) return;
+  self->commit_at = now_ms() + COMMIT_MS;
+  rd_kafka_topic_partition_list_t *list = to_commit(self, NULL, false);
+  if (list == NULL) return;
+  rd_kafka_resp_err_t error = rd_kafka_commit(self->client, list, 1);
+  if (error != RD_KAFKA_RESP_ERR_NO_ERROR) on_commit(self->client, error, list, self);
+  rd_kafka_topic_partition_list_destroy(list);
+}
+
+/* How long a request may take: not beyond the end of a stop. */
+static int request_ms(source *self) {
+  pthread_mutex_lock(&self->mutex);
+  int64_t left = self->close_by == 0 ? REQUEST_MS : self->close_by - now_ms();
+  pthread_mutex_unlock(&self->mutex);
+  return left < 0 ? 0 : left > REQUEST_MS ? REQUEST_MS : (int)left;
+}
+
+/* Waits for the answer: without a coordinator there is none. */
+static void commit_now(source *self, const rd_kafka_topic_partition_list_t *only) {
+  rd_kafka_topic_partition_list_t *list = to_commit(self, only, true);
+  if (list == NULL) return;
+  rd_kafka_queue_t *queue = rd_kafka_queue_new(self->client);
+  rd_kafka_resp_err_t error = rd_kafka_commit_queue(self->client, list, queue, NULL, NULL);
+  rd_kafka_event_t *event = error == RD_KAFKA_RESP_ERR_NO_ERROR ? rd_kafka_queue_poll(queue, request_ms(self)) : NULL;
+  if (event == NULL) on_commit(self->client, RD_KAFKA_RESP_ERR__TIMED_OUT, list, self);
+  else on_commit(self->client, rd_kafka_event_error(event), rd_kafka_event_topic_partition_list(event), self);
+  if (event != NULL) rd_kafka_event_destroy(event);
+  rd_kafka_queue_destroy(queue);
+  rd_kafka_topic_partition_list_destroy(list);
+}
+
+/* ---- Assignments, on the thread ---- */
+
+/* A pause outlives the assignment in which it was made. Called before the assignment: resuming what is being read would
+ * make librdkafka read it again. */
+static void resume_unassigned(rd_kafka_t *client, const rd_kafka_topic_partition_list_t *list) {
+  rd_kafka_topic_partition_list_t *copy = need(rd_kafka_topic_partition_list_copy(list));
+  rd_kafka_resume_partitions(client, copy);
+  rd_kafka_topic_partition_list_destroy(copy);
+}
+
+static void assign(source *self, const rd_kafka_topic_partition_list_t *list) {
+  self->recent = NULL;
+  for (int i = 0; i < list->cnt; i++) {
+    pthread_mutex_lock(&self->mutex);
+    part *old = parts_find_partition(&self->parts, list->elems[i].topic, list->elems[i].partition);
+    if (old != NULL) drop_queued(self, old->number);
+    parts_add(&self->parts, list->elems[i].topic, list->elems[i].partition)->must_locate = self->starts_new;
+    pthread_mutex_unlock(&self->mutex);
+  }
+}
+
+/* Everything of these assignments is forgotten. */
+static void unassign(source *self, const rd_kafka_topic_partition_list_t *list) {
+  self->recent = NULL;
+  pthread_mutex_lock(&self->mutex);
+  for (int i = 0; i < list->cnt; i++) {
+    part *part = parts_find_partition(&self->parts, list->elems[i].topic, list->elems[i].partition);
+    if (part == NULL) continue;
+    drop_queued(self, part->number);
+    parts_remove(&self->parts, part);
+  }
+  pthread_cond_signal(&self->room);
+  pthread_mutex_unlock(&self->mutex);
+}
+
+/* Tells librdkafka; what it says if it refuses. */
+static void confirm(source *self, bool is_assigned, const rd_kafka_topic_partition_list_t *list) {
+  rd_kafka_t *client = self->client;
+  char problem[200] = "";
+  if (strcmp(rd_kafka_rebalance_protocol(client), "COOPERATIVE") == 0) {
+    rd_kafka_error_t *error =
+      is_assigned ? rd_kafka_incremental_assign(client, list) : rd_kafka_incremental_unassign(client, list);
+    if (error != NULL) snprintf(problem, sizeof problem, "%s", rd_kafka_error_string(error));
+    if (error != NULL) rd_kafka_error_destroy(error);
+  } else {
+    rd_kafka_resp_err_t error = rd_kafka_assign(client, is_assigned ? list : NULL);
+    if (error != RD_KAFKA_RESP_ERR_NO_ERROR) snprintf(problem, sizeof problem, "%s", rd_kafka_err2str(error));
+  }
+  if (*problem == 0) return;
+  report(self->instance, "warning", "%.200s: partitions cannot be %s: %s", self->brokers,
+         is_assigned ? "assigned" : "given back", problem);
+  give_up(self);
+}
+
+static void on_rebalance(rd_kafka_t *client, rd_kafka_resp_err_t error, rd_kafka_topic_partition_list_t *list,
+                         void *opaque) {
+  source *self = opaque;
+  bool is_assigned = error == RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS;
+  count_up(self, "rebalances", 1);
+  if (is_assigned) {
+    resume_unassigned(client, list);
+    assign(self, list);
+  } else {
+    /* Partitions that are lost may belong to another member, which commits. */
+    if (!rd_kafka_assignment_lost(client)) commit_now(self, list);
+    unassign(self, list);
+  }
+  confirm(self, is_assigned, list);
+}
+
+/* ---- Reading again, on the thread ---- */
+
+typedef bool chooses(const source *self, const part *part);
+
+/* The partitions of a kind; NULL: none. */
+static rd_kafka_topic_partition_list_t *chosen(source *self, chooses *is_chosen) {
+  rd_kafka_topic_partition_list_t *list = NULL;
+  for (part *part = self->parts.first; part != NULL; part = part->next) {
+    if (!is_chosen(self, part)) continue;
+    if (list == NULL) list = need(rd_kafka_topic_partition_list_new(8));
+    rd_kafka_topic_partition_list_add(list, part->topic, part->partition)->offset = part->rewind_offset;
+  }
+  return list;
+}
+
+static void seek_later(source *self, const char *what, const char *problem) {
+  self->seek_at = now_ms() + 200;
+  count_up(self, "failedSeeks", 1);
+  if (!self->is_seek_failing) report(self->instance, "warning", "%.200s: %s: %s; trying again", self->brokers, what, problem);
+  self->is_seek_failing = true;
+}
+
+static bool must_locate(const source *self, const part *part) { return (void)self, part->must_locate; }
+
+static part *part_of(const source *self, const rd_kafka_topic_partition_t *one) {
+  return parts_find_partition(&self->parts, one->topic, one->partition);
+}
+
+/* `start: new` of a partition for which the group has committed nothing: its end becomes the first offset to commit, so
+ * that a restart continues there. Otherwise it would begin at the end of then, and what came between would be lost. */
+static rd_kafka_resp_err_t locate_ends(source *self, const rd_kafka_topic_partition_list_t *committed) {
+  rd_kafka_topic_partition_list_t *ends = need(rd_kafka_topic_partition_list_new(8));
+  for (int i = 0; i < committed->cnt; i++)
+    if (committed->elems[i].offset < 0)
+      rd_kafka_topic_partition_list_add(ends, committed->elems[i].topic, committed->elems[i].partition)->offset =
+        RD_KAFKA_OFFSET_END;
+  rd_kafka_resp_err_t error =
+    ends->cnt == 0 ? RD_KAFKA_RESP_ERR_NO_ERROR : rd_kafka_offsets_for_times(self->client, ends, REQUEST_MS);
+  for (int i = 0; i < ends->cnt && error == RD_KAFKA_RESP_ERR_NO_ERROR; i++) {
+    part *part = part_of(self, &ends->elems[i]);
+    error = ends->elems[i].err == RD_KAFKA_RESP_ERR_NO_ERROR && ends->elems[i].offset < 0
+              ? RD_KAFKA_RESP_ERR__NO_OFFSET : ends->elems[i].err;
+    if (part == NULL || error != RD_KAFKA_RESP_ERR_NO_ERROR) continue;
+    pthread_mutex_lock(&self->mutex);
+    part->next_offset = part->rewind_offset = ends->elems[i].offset;
+    part->must_locate = false;
+    pthread_mutex_unlock(&self->mutex);
+  }
+  rd_kafka_topic_partition_list_destroy(ends);
+  return error;
+}
+
+static void locate(source *self) {
+  rd_kafka_topic_partition_list_t *list = chosen(self, must_locate);
+  if (list == NULL) return;
+  rd_kafka_resp_err_t error = rd_kafka_committed(self->client, list, REQUEST_MS);
+  for (int i = 0; i < list->cnt && error == RD_KAFKA_RESP_ERR_NO_ERROR; i++) {
+    part *part = part_of(self, &list->elems[i]);
+    error = list->elems[i].err;
+    if (part == NULL || error != RD_KAFKA_RESP_ERR_NO_ERROR || list->elems[i].offset < 0) continue;
+    part->rewind_offset = list->elems[i].offset;
+    part->must_locate = false;
+  }
+  if (error == RD_KAFKA_RESP_ERR_NO_ERROR) error = locate_ends(self, list);
+  if (error != RD_KAFKA_RESP_ERR_NO_ERROR) seek_later(self, "the start of partitions is not known", rd_kafka_err2str(error));
+  rd_kafka_topic_partition_list_destroy(list);
+}
+
+/* Partitions of which an event failed are to be read again from their oldest event under way. */
+static void rewind_failed(source *self) {
+  int64_t rewinds = 0, now = now_ms();
+  pthread_mutex_lock(&self->mutex);
+  for (part *part = self->parts.first; part != NULL; part = part->next) {
+    if (part->rewind_at == 0 || part->rewind_at > now) continue;
+    drop_queued(self, part->number);
+    part_rewind(&self->parts, part);
+    rewinds++;
+  }
+  pthread_mutex_unlock(&self->mutex);
+  if (rewinds > 0) count_up(self, "rewinds", rewinds);
+}
+
+static bool must_seek(const source *self, const part *part) { return (void)self, part->rewind_offset >= 0; }
+
+/* librdkafka before 2.1 takes the timeout for microseconds. */
+static int seek_timeout(void) { return rd_kafka_version() < 0x02010000 ? REQUEST_MS * 1000 : REQUEST_MS; }
+
+/* A seek counts for a partition when librdkafka has confirmed it for this partition: from then on it hands over nothing
+ * that it had read before. */
+static void seek(source *self) {
+  rd_kafka_topic_partition_list_t *list = chosen(self, must_seek);
+  if (list == NULL) return;
+  for (int i = 0; i < list->cnt; i++) list->elems[i].err = RD_KAFKA_RESP_ERR__IN_PROGRESS;
+  rd_kafka_error_t *problem = rd_kafka_seek_partitions(self->client, list, seek_timeout());
+  rd_kafka_resp_err_t failure = RD_KAFKA_RESP_ERR_NO_ERROR;
+  for (int i = 0; i < list->cnt; i++) {
+    part *part = part_of(self, &list->elems[i]);
+    if (list->elems[i].err != RD_KAFKA_RESP_ERR_NO_ERROR) failure = list->elems[i].err;
+    else if (part != NULL) {
+      part->position = part->rewind_offset;
+      part->rewind_offset = NO_OFFSET;
+    }
+  }
+  if (failure == RD_KAFKA_RESP_ERR_NO_ERROR) self->is_seek_failing = false;
+  else
+    seek_later(self, "partitions cannot be read again yet",
+               problem != NULL ? rd_kafka_error_string(problem) : rd_kafka_err2str(failure));
+  if (problem != NULL) rd_kafka_error_destroy(problem);
+  rd_kafka_topic_partition_list_destroy(list);
+}
+
+static void read_again(source *self) {
+  rewind_failed(self);
+  if (now_ms() < self->seek_at) return;
+  locate(self);
+  seek(self);
+}
+
+/* ---- Pauses, on the thread ---- */
+
+static bool must_pause(const source *self, const part *part) { return self->is_full && !part->is_paused; }
+static bool must_resume(const source *self, const part *part) { return !self->is_full && part->is_paused; }
+
+static void pause_or_resume(source *self) {
+  bool pauses = self->is_full;
+  rd_kafka_topic_partition_list_t *list = chosen(self, pauses ? must_pause : must_resume);
+  if (list == NULL) return;
+  if (pauses) rd_kafka_pause_partitions(self->client, list);
+  else rd_kafka_resume_partitions(self->client, list);
+  for (int i = 0; i < list->cnt; i++) {
+    part *part = part_of(self, &list->elems[i]);
+    if (part != NULL && list->elems[i].err == RD_KAFKA_RESP_ERR_NO_ERROR) part->is_paused = pauses;
+  }
+  if (pauses) count_up(self, "pauses", 1);
+  rd_kafka_topic_partition_list_destroy(list);
+}
+
+static bool looks_full(source *self) {
+  bool was_full = self->is_full;
+  self->is_full = is_full(self);
+  if (self->is_full && !was_full) self->full_since = now_ms();
+  return self->is_full;
+}
+
+/* A pause makes librdkafka read again what it has read ahead, so a full queue is first waited for. False: it is still
+ * full. */
+static bool wait_for_room(source *self) {
+  pthread_mutex_lock(&self->mutex);
+  if (looks_full(self) && !self->is_ending && now_ms() < self->full_since + PATIENCE_MS) {
+    struct timespec until = in_ms(100);
+    pthread_cond_timedwait(&self->room, &self->mutex, &until);
+    looks_full(self);
+  }
+  bool has_room = !self->is_full;
+  pthread_mutex_unlock(&self->mutex);
+  return has_room;
+}
+
+/* ---- Messages, on the thread ---- */
+
+/* Retention may delete messages before they are read. */
+static void notice_deleted(source *self, const part *part, const rd_kafka_message_t *message) {
+  int64_t low, high;
+  if (part->position < 0 || message->offset <= part->position
+      || rd_kafka_get_watermark_offsets(self->client, part->topic, part->partition, &low, &high) != RD_KAFKA_RESP_ERR_NO_ERROR
+      || low <= part->position || low > message->offset)
     return;
+  count_up(self, "deletedMessages", low - part->position);
+  report(self->instance, "warning", "%.200s %d: offsets %lld to %lld were deleted before they were read", part->topic,
+         (int)part->partition, (long long)part->position, (long long)low - 1);
+}
+
+/* Messages of a partition come together: most are of the same one as the last. */
+static part *part_of_message(source *self, const rd_kafka_message_t *message) {
+  const char *topic = rd_kafka_topic_name(message->rkt);
+  part *part = self->recent;
+  if (part == NULL || part->partition != message->partition || strcmp(part->topic, topic) != 0)
+    self->recent = part = parts_find_partition(&self->parts, topic, message->partition);
+  return part;
+}
+
+/* The assignment that the message belongs to; 0: it is dropped. */
+static uint32_t assignment_of(source *self, const rd_kafka_message_t *message) {
+  if (message->err == RD_KAFKA_RESP_ERR__PARTITION_EOF) return 0;
+  if (message->err != RD_KAFKA_RESP_ERR_NO_ERROR) {
+    give_up(self);
+    trouble(self, message->err, message->payload != NULL ? rd_kafka_message_errstr(message) : NULL);
+    return 0;
   }
   if (self->is_failing) report(self->instance, "info", "%.200s: messages come again", self->brokers);
   self->is_failing = false;
+  part *part = part_of_message(self, message);
+  if (part == NULL || part->must_locate || part->rewind_offset >= 0 || message->offset < part->position) return 0;
+  notice_deleted(self, part, message);
+  part->position = message->offset + 1;
+  return part->number;
+}
+
+/* Messages into the queue; those of assignments that have ended meanwhile are dropped. */
+static void hand_over(source *self, waiting *polled) {
+  part *part = NULL;
   pthread_mutex_lock(&self->mutex);
-  part *part = find_partition(self, rd_kafka_topic_name(message->rkt), message->partition);
-  if (part == NULL || self->is_ending) {
-    rd_kafka_message_destroy(message);
-  } else {
-    waiting *one = need(calloc(1, sizeof *one));
-    *one = (waiting){NULL, message, part->number};
-    *self->tail = one;
-    self->tail = &one->next;
-    self->queued++;
-    pthread_cond_signal(&self->changed);
+  while (polled != NULL) {
+    waiting *one = polled;
+    polled = one->next;
+    if (part == NULL || part->number != one->number) part = parts_find(&self->parts, one->number);
+    if (part == NULL) drop(one);
+    else enqueue(self, one);
   }
+  if (self->head != NULL) pthread_cond_signal(&self->changed);
   pthread_mutex_unlock(&self->mutex);
 }
 
-/* Partitions of which an event failed are read again from their oldest event under way. */
-static void rewind_failed(source *self) {
-  rd_kafka_topic_partition_list_t *list = NULL;
-  pthread_mutex_lock(&self->mutex);
-  for (part *part = self->parts; part != NULL; part = part->next) {
-    if (part->rewind_at == 0 || part->rewind_at > now_ms() || part->count == 0) continue;
-    if (list == NULL) list = rd_kafka_topic_partition_list_new(4);
-    rd_kafka_topic_partition_list_add(list, part->topic, part->partition)->offset = part->slots[part->first].offset;
-    forget(self, part);
-    part->number = ++self->last_number;
-    part->base = 1;
-    part->rewind_at = 0;
+/* Polls for some messages; waits for the first one. Callbacks run in here. */
+static void poll_messages(source *self, int wait_ms) {
+  waiting *first = NULL, **last = &first;
+  size_t bytes = 0;
+  for (int polled = 0; polled < POLLED_MOST && bytes < self->buffer; polled++) {
+    rd_kafka_message_t *message = rd_kafka_consumer_poll(self->client, polled == 0 ? wait_ms : 0);
+    if (message == NULL) break;
+    uint32_t number = assignment_of(self, message);
+    if (number == 0) {
+      rd_kafka_message_destroy(message);
+      continue;
+    }
+    bytes += size_of(message);
+    *last = need(malloc(sizeof **last));
+    **last = (waiting){NULL, message, number};
+    last = &(*last)->next;
   }
-  pthread_mutex_unlock(&self->mutex);
-  if (list == NULL) return;
-  host->count_up(self->instance, RXD_TEXT_OF("rewinds"), list->cnt);
-  rd_kafka_error_t *problem = rd_kafka_seek_partitions(self->client, list, 5000);
-  if (problem != NULL) {
-    report(self->instance, "warning", "%.200s: %s", self->brokers, rd_kafka_error_string(problem));
-    rd_kafka_error_destroy(problem);
-  }
-  rd_kafka_topic_partition_list_destroy(list);
+  if (first != NULL) hand_over(self, first);
 }
 
-static void pause_or_resume(source *self, size_t queued, bool is_ending) {
-  bool pauses = is_ending || queued >= (self->is_paused ? QUEUE_MOST / 2 : QUEUE_MOST);
-  if (pauses == self->is_paused) return;
-  rd_kafka_topic_partition_list_t *list = NULL;
-  if (rd_kafka_assignment(self->client, &list) != RD_KAFKA_RESP_ERR_NO_ERROR) return;
-  if (pauses) rd_kafka_pause_partitions(self->client, list);
-  else rd_kafka_resume_partitions(self->client, list);
-  rd_kafka_topic_partition_list_destroy(list);
-  self->is_paused = pauses;
+static bool is_over(source *self) {
+  pthread_mutex_lock(&self->mutex);
+  bool is_over = self->is_ending || self->fatal[0] != 0;
+  pthread_mutex_unlock(&self->mutex);
+  return is_over;
+}
+
+/* The last commit, and leaving the group, by `close_by`. */
+static void leave(source *self) {
+  commit_now(self, NULL);
+  rd_kafka_queue_t *queue = rd_kafka_queue_new(self->client);
+  rd_kafka_error_t *problem = rd_kafka_consumer_close_queue(self->client, queue);
+  while (problem == NULL && !rd_kafka_consumer_closed(self->client) && request_ms(self) > 0)
+    rd_kafka_queue_poll_callback(queue, 50);
+  if (problem != NULL) rd_kafka_error_destroy(problem);
+  rd_kafka_queue_destroy(queue);
 }
 
 static void *serve(void *opaque) {
   source *self = opaque;
-  int64_t commit_at = now_ms() + COMMIT_MS;
-  for (;;) {
-    pthread_mutex_lock(&self->mutex);
-    bool is_ending = self->is_ending;
-    size_t queued = self->queued;
-    pthread_mutex_unlock(&self->mutex);
-    if (is_ending) break;
-    pause_or_resume(self, queued, false);
-    rewind_failed(self);
-    if (now_ms() >= commit_at) {
-      pthread_mutex_lock(&self->mutex);
-      rd_kafka_topic_partition_list_t *list = to_commit(self, NULL);
-      pthread_mutex_unlock(&self->mutex);
-      if (list != NULL) {
-        rd_kafka_commit(self->client, list, 1);
-        rd_kafka_topic_partition_list_destroy(list);
-      }
-      commit_at = now_ms() + COMMIT_MS;
-    }
-    rd_kafka_message_t *message = rd_kafka_consumer_poll(self->client, 100);
-    if (message != NULL) take(self, message);
+  while (!is_over(self)) {
+    bool has_room = wait_for_room(self);
+    read_again(self);
+    commit_sometimes(self);
+    if (!has_room && now_ms() < self->full_since + PATIENCE_MS) continue;
+    pause_or_resume(self);
+    poll_messages(self, has_room ? 100 : 20);
   }
-  commit_now(self, NULL);
-  rd_kafka_consumer_close(self->client);
+  if (self->fatal[0] == 0) leave(self);
   return NULL;
 }
 
 /* ---- Events, on the thread of `run` ---- */
 
-static rxd_value content(const source *self, rxd_scope *scope, const void *bytes, size_t count) {
-  rxd_text text = {count > 0 ? bytes : "", count};
-  return self->decode == BYTES ? host->make_bytes(scope, text) : value_of_bytes(scope, text.bytes, count);
-}
+typedef struct taken {
+  rd_kafka_message_t *message;
+  uint64_t token;
+} taken;
 
-static bool add(source *self, rxd_source *running, rd_kafka_message_t *message, uint64_t token) {
-  rxd_scope *scope = host->source_scope(running);
-  rxd_text names[7] = {RXD_TEXT_OF("topic"), RXD_TEXT_OF("partition"), RXD_TEXT_OF("offset"), RXD_TEXT_OF("value")};
-  rxd_value values[7] = {host->make_text(scope, text_of(rd_kafka_topic_name(message->rkt))),
-                         host->make_int(message->partition), host->make_int(message->offset), host->make_null()};
-  size_t count = 4;
-  if (message->payload != NULL) {
-    if (self->decode != JSON) values[3] = content(self, scope, message->payload, message->len);
-    else if (!decode_json(scope, message->payload, message->len, &values[3])) {
-      host->reject_input(running, (rxd_text){message->payload, message->len},
-                         RXD_TEXT_OF("the value is no JSON document"), token);
-      return true;
-    }
-  }
-  if (message->key != NULL) {
-    names[count] = RXD_TEXT_OF("key");
-    values[count++] = value_of_bytes(scope, message->key_len > 0 ? message->key : "", message->key_len);
-  }
-  rd_kafka_timestamp_type_t type;
-  int64_t time = rd_kafka_message_timestamp(message, &type);
-  if (type != RD_KAFKA_TIMESTAMP_NOT_AVAILABLE && time >= 0 && time < INT64_MAX / 1000000) {
-    names[count] = RXD_TEXT_OF("timestamp");
-    values[count++] = host->make_timestamp(time * 1000000);
-  }
-  /* A name may come several times: the last one counts. */
-  rd_kafka_headers_t *headers;
-  if (rd_kafka_message_headers(message, &headers) == RD_KAFKA_RESP_ERR_NO_ERROR) {
-    rxd_text keys[64];
-    rxd_value contents[64];
-    size_t pairs = 0, size;
-    const char *name;
-    const void *bytes;
-    for (size_t i = 0; rd_kafka_header_get_all(headers, i, &name, &bytes, &size) == RD_KAFKA_RESP_ERR_NO_ERROR; i++) {
-      rxd_value made = host->make_text(scope, text_of(name));
-      rxd_text key = host->text(scope, &made);
-      size_t place = 0;
-      while (place < pairs && !text_is(keys[place], key)) place++;
-      if (place == sizeof keys / sizeof keys[0]) continue;
-      keys[place] = key;
-      contents[place] = bytes == NULL ? host->make_null() : value_of_bytes(scope, size > 0 ? bytes : "", size);
-      if (place == pairs) pairs++;
-    }
-    names[count] = RXD_TEXT_OF("headers");
-    values[count++] = host->make_object(scope, keys, contents, pairs);
-  }
-  rxd_value event = host->make_object(scope, names, values, count);
-  return host->add(running, &event, token) != RXD_STOP;
-}
-
-static void take_acks(source *self, rxd_source *running, int64_t wait_ms) {
-  rxd_ack acks[256];
-  size_t count;
-  do {
-    count = host->acks(running, acks, sizeof acks / sizeof acks[0], wait_ms * 1000000);
-    pthread_mutex_lock(&self->mutex);
-    for (size_t i = 0; i < count; i++) acknowledge(self, &acks[i]);
-    pthread_mutex_unlock(&self->mutex);
-    wait_ms = 0;
-  } while (count == sizeof acks / sizeof acks[0]);
-}
-
-/* The next message; waits for it a little. */
-static rd_kafka_message_t *next(source *self, bool waits, uint64_t *token) {
-  rd_kafka_message_t *message = NULL;
+/* Messages from the queue, at most TAKEN_MOST; waits for the first one a little. They are under way from now on. */
+static size_t take(source *self, taken *messages) {
+  size_t count = 0, bytes = 0;
+  part *part = NULL;
   pthread_mutex_lock(&self->mutex);
-  if (self->head == NULL && waits) {
-    struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_nsec += 50000000;
-    if (until.tv_nsec >= 1000000000) until.tv_sec++, until.tv_nsec -= 1000000000;
+  if (self->head == NULL && self->fatal[0] == 0) {
+    struct timespec until = in_ms(50);
     pthread_cond_timedwait(&self->changed, &self->mutex, &until);
   }
-  waiting *one = self->head;
-  if (one != NULL) {
-    self->head = one->next;
-    if (self->head == NULL) self->tail = &self->head;
-    self->queued--;
-    message = one->message;
+  while (self->head != NULL && count < TAKEN_MOST && bytes < TAKEN_BYTES_MOST) {
+    waiting *one = dequeue(self, &self->head);
+    bytes += size_of(one->message);
     /* Its assignment is there: with it, its messages would have gone. */
-    *token = push(self, find(self, one->number), message->offset);
+    if (part == NULL || part->number != one->number) part = parts_find(&self->parts, one->number);
+    messages[count++] = (taken){one->message, part_push(part, one->message->offset)};
     free(one);
   }
-  pthread_mutex_unlock(&self->mutex);
-  return message;
-}
-
-static size_t under_way(source *self) {
-  pthread_mutex_lock(&self->mutex);
-  size_t count = self->under_way;
+  if (count > 0 && !is_full(self)) pthread_cond_signal(&self->room);
   pthread_mutex_unlock(&self->mutex);
   return count;
 }
 
-static int source_run(void *opaque, rxd_scope *scope, rxd_source *running) {
-  source *self = opaque;
+/* Takes answers of rxd; how many. */
+static size_t take_acks(source *self, rxd_source *running, int64_t wait_ms) {
+  rxd_ack acks[256];
+  size_t count, all = 0;
+  do {
+    count = host->acks(running, acks, sizeof acks / sizeof acks[0], wait_ms * 1000000);
+    pthread_mutex_lock(&self->mutex);
+    for (size_t i = 0; i < count; i++) parts_acknowledge(&self->parts, &acks[i]);
+    pthread_mutex_unlock(&self->mutex);
+    all += count;
+    wait_ms = 0;
+  } while (count == sizeof acks / sizeof acks[0]);
+  return all;
+}
+
+/* Hands messages to rxd, and takes its answers. False: it is told to stop. */
+static bool turn(source *self, rxd_source *running, size_t *under_way) {
+  taken messages[TAKEN_MOST];
+  size_t count = take(self, messages);
+  bool goes_on = true;
+  for (size_t i = 0; i < count; i++) {
+    if (goes_on) {
+      goes_on = add_message(self->decode, running, messages[i].message, messages[i].token);
+      ++*under_way;
+    }
+    rd_kafka_message_destroy(messages[i].message);
+  }
+  if (host->flush(running) == RXD_STOP) goes_on = false;
+  *under_way -= take_acks(self, running, 0);
+  return goes_on && host->is_stopping(running) == 0;
+}
+
+/* What is under way gets time; what is not acknowledged then comes again. */
+static void settle(source *self, rxd_source *running, size_t under_way) {
+  int64_t end = now_ms() + ACKS_MS;
+  while (under_way > 0 && host->is_stopping(running) != 2 && now_ms() < end && !is_over(self))
+    under_way -= take_acks(self, running, 100);
+  take_acks(self, running, 0);
+}
+
+static int start(source *self, rxd_scope *scope) {
   char problem[300];
   rd_kafka_conf_t *copy = rd_kafka_conf_dup(self->conf);
   self->client = rd_kafka_new(RD_KAFKA_CONSUMER, copy, problem, sizeof problem);
@@ -439,40 +610,34 @@ static int source_run(void *opaque, rxd_scope *scope, rxd_source *running) {
   }
   rd_kafka_poll_set_consumer(self->client);
   rd_kafka_resp_err_t error = rd_kafka_subscribe(self->client, self->topics);
-  self->is_ending = self->is_paused = self->is_failing = false;
-  self->queued = self->under_way = 0;
-  self->head = NULL;
-  self->tail = &self->head;
-  if (error != RD_KAFKA_RESP_ERR_NO_ERROR || pthread_create(&self->thread, NULL, serve, self) != 0) {
-    rd_kafka_destroy(self->client);
-    self->client = NULL;
-    return fail_at(scope, "topics", "%s", error != 0 ? rd_kafka_err2str(error) : "no thread can be started");
-  }
-  bool is_told_to_stop = false;
-  while (!is_told_to_stop && host->is_stopping(running) == 0) {
-    uint64_t token;
-    rd_kafka_message_t *message = next(self, true, &token);
-    for (int added = 0; message != NULL; added++) {
-      if (!add(self, running, message, token)) is_told_to_stop = true;
-      rd_kafka_message_destroy(message);
-      message = is_told_to_stop || added >= 500 ? NULL : next(self, false, &token);
-    }
-    if (host->flush(running) == RXD_STOP) is_told_to_stop = true;
-    take_acks(self, running, 0);
-  }
-  /* What is under way gets time; what is not acknowledged then comes again. */
-  int64_t end = now_ms() + 30000;
-  while (under_way(self) > 0 && host->is_stopping(running) != 2 && now_ms() < end) take_acks(self, running, 100);
-  take_acks(self, running, 0);
+  if (error == RD_KAFKA_RESP_ERR_NO_ERROR && pthread_create(&self->thread, NULL, serve, self) == 0) return RXD_OK;
+  rd_kafka_destroy_flags(self->client, RD_KAFKA_DESTROY_F_NO_CONSUMER_CLOSE);
+  return fail_at(scope, "topics", "%s",
+                 error != RD_KAFKA_RESP_ERR_NO_ERROR ? rd_kafka_err2str(error) : "no thread can be started");
+}
+
+static void stop(source *self) {
   pthread_mutex_lock(&self->mutex);
   self->is_ending = true;
+  self->close_by = now_ms() + CLOSE_MS;
+  pthread_cond_signal(&self->room);
   pthread_mutex_unlock(&self->mutex);
   pthread_join(self->thread, NULL);
-  while (self->parts != NULL) remove_part(self, self->parts);
   drop_queued(self, 0);
-  rd_kafka_destroy(self->client);
-  self->client = NULL;
-  return RXD_OK;
+  while (self->parts.first != NULL) parts_remove(&self->parts, self->parts.first);
+  rd_kafka_destroy_flags(self->client, RD_KAFKA_DESTROY_F_NO_CONSUMER_CLOSE);
+}
+
+static int source_run(void *opaque, rxd_scope *scope, rxd_source *running) {
+  source *self = opaque;
+  int status = start(self, scope);
+  if (status != RXD_OK) return status;
+  size_t under_way = 0;
+  while (turn(self, running, &under_way) && !is_over(self)) {}
+  settle(self, running, under_way);
+  stop(self);
+  /* With a new client it may work again: rxd decides. */
+  return self->fatal[0] == 0 ? RXD_OK : fail_at(scope, "", "%.200s: %s", self->brokers, self->fatal);
 }
 
 /* ---- Opening ---- */
@@ -484,6 +649,7 @@ static void source_close(void *opaque) {
   free(self->brokers);
   pthread_mutex_destroy(&self->mutex);
   pthread_cond_destroy(&self->changed);
+  pthread_cond_destroy(&self->room);
   free(self);
 }
 
@@ -505,34 +671,66 @@ static int topics_parameter(const rxd_opening *opening, source *self) {
   return RXD_OK;
 }
 
+static int group_parameter(const rxd_opening *opening, source *self) {
+  char *group;
+  int status = text_parameter(opening, "group", &group);
+  if (status == RXD_OK && (group == NULL || *group == 0)) status = fail_at(opening->scope, "group", "must not be empty");
+  if (status == RXD_OK) status = setting(opening, self->conf, "group", "group.id", group);
+  free(group);
+  return status;
+}
+
+/* What is read ahead: half of it in the queue of this source, half in librdkafka, which may exceed it by an answer. */
+static int buffer_parameter(const rxd_opening *opening, source *self) {
+  enum { LEAST = 1 << 20, MOST = 1 << 30, ANSWER_LEAST = 1 << 20, ANSWER_MOST = 50 << 20 };
+  int64_t bytes = integer_parameter(opening, "buffer", 16 << 20);
+  if (bytes < LEAST || bytes > MOST) return fail_at(opening->scope, "buffer", "must be 1MiB to 1GiB");
+  self->buffer = (size_t)bytes / 2;
+  char text[24];
+  snprintf(text, sizeof text, "%zu", self->buffer / 1024);
+  int status = setting(opening, self->conf, "buffer", "queued.max.messages.kbytes", text);
+  snprintf(text, sizeof text, "%d", QUEUE_MOST);
+  if (status == RXD_OK) status = setting(opening, self->conf, "buffer", "queued.min.messages", text);
+  size_t answer = self->buffer < ANSWER_LEAST ? ANSWER_LEAST : self->buffer > ANSWER_MOST ? ANSWER_MOST : self->buffer;
+  snprintf(text, sizeof text, "%zu", answer);
+  if (status == RXD_OK) status = setting(opening, self->conf, "buffer", "fetch.max.bytes", text);
+  return status;
+}
+
+static int fixed_settings(const rxd_opening *opening, source *self) {
+  static const char *const settings[][2] = {
+    {"enable.auto.commit", "false"},
+    {"enable.auto.offset.store", "false"},
+    /* Also with `start: new`, which the source looks up: a group whose offset was deleted goes on with what is there. */
+    {"auto.offset.reset", "earliest"},
+  };
+  int status = RXD_OK;
+  for (size_t i = 0; i < sizeof settings / sizeof settings[0] && status == RXD_OK; i++)
+    status = setting(opening, self->conf, "options", settings[i][0], settings[i][1]);
+  return status;
+}
+
 static int source_open(const rxd_opening *opening, void **instance) {
   source *self = need(calloc(1, sizeof *self));
   pthread_condattr_t attributes;
   pthread_condattr_init(&attributes);
   pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
   pthread_cond_init(&self->changed, &attributes);
+  pthread_cond_init(&self->room, &attributes);
   pthread_condattr_destroy(&attributes);
   pthread_mutex_init(&self->mutex, NULL);
   self->instance = opening->instance;
   self->tail = &self->head;
-  self->conf = rd_kafka_conf_new();
-  self->topics = rd_kafka_topic_partition_list_new(4);
-  self->decode = choice_is(opening, "decode", "json") ? JSON : choice_is(opening, "decode", "bytes") ? BYTES : TEXT;
-  char *group = NULL;
-  /* What librdkafka reads ahead is memory of rxd; `options` may change it. */
-  int status = setting(opening, self->conf, "options", "queued.max.messages.kbytes", "16384");
+  self->conf = need(rd_kafka_conf_new());
+  self->topics = need(rd_kafka_topic_partition_list_new(4));
+  self->decode = choice_is(opening, "decode", "json") ? DECODE_JSON
+                 : choice_is(opening, "decode", "bytes") ? DECODE_BYTES : DECODE_TEXT;
+  self->starts_new = choice_is(opening, "start", "new");
+  int status = buffer_parameter(opening, self);
   if (status == RXD_OK) status = settings_open(opening, self->conf, fixed, &self->brokers);
   if (status == RXD_OK) status = topics_parameter(opening, self);
-  if (status == RXD_OK) status = text_parameter(opening, "group", &group);
-  if (status == RXD_OK && (group == NULL || *group == 0))
-    status = fail_at(opening->scope, "group", "must not be empty");
-  if (status == RXD_OK) status = setting(opening, self->conf, "group", "group.id", group);
-  free(group);
-  if (status == RXD_OK) status = setting(opening, self->conf, "group", "enable.auto.commit", "false");
-  if (status == RXD_OK) status = setting(opening, self->conf, "group", "enable.auto.offset.store", "false");
-  if (status == RXD_OK)
-    status = setting(opening, self->conf, "start", "auto.offset.reset",
-                     choice_is(opening, "start", "new") ? "latest" : "earliest");
+  if (status == RXD_OK) status = group_parameter(opening, self);
+  if (status == RXD_OK) status = fixed_settings(opening, self);
   rd_kafka_conf_set_opaque(self->conf, self);
   rd_kafka_conf_set_rebalance_cb(self->conf, on_rebalance);
   rd_kafka_conf_set_offset_commit_cb(self->conf, on_commit);

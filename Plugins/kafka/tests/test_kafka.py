@@ -4,28 +4,37 @@ import os
 import signal
 import subprocess
 import sys
+import threading
+import time
 import unittest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "..", "testing"))
-from plugin_test import PluginTest, free_port, wait_for  # noqa: E402
+from plugin_test import RUNNER, RXD, SANITIZERS, PluginTest, free_port, wait_for  # noqa: E402
 
-PLUGIN = os.path.join(os.path.dirname(HERE), "kafka.so")
-CLUSTER = os.path.join(os.path.dirname(HERE), "build", "cluster")
+ROOT = os.path.dirname(HERE)
+PLUGIN = os.environ.get("PLUGIN", os.path.join(ROOT, "kafka.so"))
+CLUSTER = os.path.join(ROOT, "build", "cluster")
+FAULTS = os.path.join(ROOT, "build", "faults.so")
 PASSWORD = "correct horse battery"
 COUNT = int(os.environ.get("COUNT", "5000"))
+# Members that are killed are missed soon; but the cluster waits 3 s for further members of a new group.
+QUICK = {"session.timeout.ms": 3800, "heartbeat.interval.ms": 300}
+PRODUCE, HEARTBEAT = 0, 12  # kinds of requests
+TOO_LARGE, FENCED = 10, 82  # errors of brokers
+PATIENCE = float(os.environ.get("PATIENCE", "60"))
 
 
 class KafkaTest(PluginTest):
     plugin = PLUGIN
 
-    def start_cluster(self, partitions=4):
+    def start_cluster(self, partitions=4, topic="t"):
         self.cluster = self.start([CLUSTER], "cluster", stdin=subprocess.PIPE)
         wait_for(lambda: self.said().endswith("\n"), "the cluster")
         self.brokers = self.said().split()[0].split(",")
         self.answers = 1
         self.addCleanup(self.cluster.process.stdin.close)
-        self.command(f"topic t {partitions}")
+        self.command(f"topic {topic} {partitions}")
 
     def said(self):
         with open(self.cluster.out_path) as file:
@@ -35,32 +44,69 @@ class KafkaTest(PluginTest):
         self.cluster.process.stdin.write(text.encode() + b"\n")
         self.cluster.process.stdin.flush()
         self.answers += 1
-        wait_for(lambda: self.cluster.count() == self.answers, text)
-        self.assertTrue(self.said().endswith("ok\n"))
+        wait_for(lambda: self.cluster.count() == self.answers, text, PATIENCE)
+        self.assertTrue(self.said().endswith("ok\n"), text)
 
-    def fill(self, first, count, name="fill"):
-        """Numbers from `first`, by keys, through the sink."""
-        sink = self.sink("kafka", {"brokers": self.brokers, "topic": "t", "key": "{{ event.key }}", "value": "{{ event.n }}"},
-                         [{"key": f"k{n % 13}", "n": n} for n in range(first, first + count)], name)
-        self.assertEqual(sink.process.wait(60), 0, sink.errors())
+    def fill(self, first, count, size=0, topic="t"):
+        """Numbers from `first`, by keys."""
+        self.command(f"fill {topic} {first} {count} {size}")
 
-    def reader(self, name):
+    def read(self, name="source", more="", environment=None, **parameters):
+        """The source without rxd."""
+        environment = {**SANITIZERS, **(environment or {})}
+        if "preload" in environment:
+            environment["LD_PRELOAD"] = (environment.get("LD_PRELOAD", "") + " " + environment.pop("preload")).strip()
+        given = {"topics": ["t"], "group": "g", "decode": "json", "brokers": self.brokers, **parameters}
+        given["options"] = {**QUICK, **given.get("options", {})}
+        return self.start([*RUNNER, self.plugin, "source", "kafka", json.dumps(given), str(more)], name, environment=environment)
+
+    def write(self, events, name="sink", **parameters):
+        """The sink without rxd."""
+        return self.sink("kafka", {"brokers": self.brokers, "topic": "t", **parameters}, events, name)
+
+    def reader(self, name, more="", out="stdout: { encode: json }"):
         text = f"""plugins: {{ kafka: PLUGIN }}
 sources:
-  in: {{ kafka: {{ topics: t, group: g, decode: json, brokers: {json.dumps(self.brokers)}, options: {{ session.timeout.ms: 6000, heartbeat.interval.ms: 500 }} }} }}
+  in: {{ kafka: {{ topics: t, group: g, decode: json, brokers: {json.dumps(self.brokers)}, options: {json.dumps(QUICK)} }} }}
 sinks:
-  out: {{ from: in, stdout: {{ encode: json }} }}
+  out: {{ from: in, {more} {out} }}
 """
         return self.pipeline(text, name)
 
     def numbers(self, *runs):
         return [event["value"] for run in runs for event in run.lines()]
 
-    def assert_ordered(self, run):
+    def wait_for_all(self, expected, *runs, seconds=PATIENCE):
+        """Until each of so many numbers has come."""
+        least = {run: 0 for run in runs}
+
+        def are_there():
+            # Decoding is slow: only when there may be enough.
+            counts = {run: run.count() for run in runs}
+            if sum(counts.values()) < expected or counts == least:
+                return False
+            least.update(counts)
+            return len(set(self.numbers(*runs))) >= expected
+
+        wait_for(are_there, f"{expected} events", seconds)
+
+    def assert_order(self, *runs):
+        """In each partition a run may go back, but it leaves nothing out."""
+        for run in runs:
+            next_offset = {}
+            for event in run.lines():
+                partition, offset = event["partition"], event["offset"]
+                self.assertLessEqual(offset, next_offset.get(partition, offset), f"{run.out_path}: partition {partition} has a gap")
+                next_offset[partition] = max(next_offset.get(partition, 0), offset + 1)
+
+    def assert_key_order(self, events, count):
+        """The first time that each number comes, those of its key before it are there."""
         last = {}
-        for event in run.lines():
-            self.assertEqual(event["offset"], last.get(event["partition"], event["offset"] - 1) + 1)
-            last[event["partition"]] = event["offset"]
+        for event in sorted(events, key=lambda event: (event["partition"], event["offset"])):
+            number, key = event["value"], event["key"]
+            self.assertLessEqual(number, last.get(key, int(key[1:]) - 13) + 13, f"{key} has a gap before {number}")
+            last[key] = max(last.get(key, number), number)
+        self.assertEqual(sum(1 for _ in set(event["value"] for event in events)), count)
 
 
 class ParameterTests(KafkaTest):
@@ -71,6 +117,7 @@ class ParameterTests(KafkaTest):
             ({**source, "brokers": ["a", "host:70000"]}, "'brokers.1': the port must be a number from 1 to 65535"),
             ({**source, "topics": []}, "'topics': needs a topic"),
             ({**source, "group": ""}, "'group': must not be empty"),
+            ({**source, "buffer": "1KiB"}, "'buffer': must be 1MiB to 1GiB"),
             ({**source, "options": {"client.idd": "x"}}, "'options.client.idd': librdkafka has no option 'client.idd'"),
             ({**source, "options": {"session.timeout.ms": "soon"}},
              "'options.session.timeout.ms': librdkafka refuses the value of 'session.timeout.ms'"),
@@ -85,79 +132,295 @@ class ParameterTests(KafkaTest):
                 self.assertEqual(message, expected)
                 self.assertNotIn(PASSWORD, message)
 
+    def test_the_smallest_and_the_largest_buffer_are_accepted(self):
+        self.brokers = [f"127.0.0.1:{free_port()}"]
+        for buffer in ["1MiB", "1GiB"]:
+            run = self.read(buffer, buffer=buffer)
+            wait_for(lambda: "connections are down" in run.errors() or run.process.poll() is not None, "a start")
+            self.assertEqual(run.end(), 0, run.errors())
+
     def test_a_broker_that_is_not_there_is_reported_once_without_the_password(self):
-        run = self.source("kafka", {"topics": ["t"], "group": "g", "brokers": [f"127.0.0.1:{free_port()}"],
-                                    "mechanism": "PLAIN", "user": "me", "password": PASSWORD})
+        self.brokers = [f"127.0.0.1:{free_port()}"]
+        run = self.read(mechanism="PLAIN", user="me", password=PASSWORD)
         wait_for(lambda: "connections are down" in run.errors(), "the report")
         run.end()
         self.assertEqual(run.errors().count("warning"), 1, run.errors())
         self.assertNotIn(PASSWORD, run.errors())
 
 
+class SourceTests(KafkaTest):
+    def test_messages_of_every_odd_kind(self):
+        self.start_cluster(1)
+        self.command("odd t")
+        run = self.read(decode="text")
+        wait_for(lambda: run.count() >= 7, "seven events", PATIENCE)
+        events = run.lines()
+        self.assertEqual([(event.get("key"), event["value"]) for event in events[:4]],
+                         [(None, "no key"), ("", "empty key"), ("tombstone", None), ("empty value", "")])
+        self.assertNotIn("key", events[0])
+        self.assertEqual([events[4]["key"], events[4]["value"]], ["hex:fffe", "hex:ff00"])  # bytes, as the host shows them
+        self.assertIn("timestamp", events[0])
+        self.assertEqual(events[5]["headers"], {"a": "2", "b": "3", "none": None, "empty": ""})
+        self.assertEqual(events[6]["headers"], {f"h{n}": "x" for n in range(200)})
+
+    def test_events_that_fail_come_again_although_seeks_fail(self):
+        self.start_cluster()
+        self.fill(0, 2000)
+        first = self.read("first", "fail 2", {"preload": FAULTS, "KAFKA_FAILED_SEEKS": "3", "CREDIT": "500"})
+        wait_for(lambda: "failedSeeks" in first.errors(), "a seek that fails", PATIENCE)
+        self.wait_for_all(2000, first)
+        self.assertEqual(first.end(), 0, first.errors())
+        self.assert_nothing_lost(range(2000), self.numbers(first), "failed events and seeks")
+
+    def test_a_source_that_is_held_up_pauses_and_stays_in_the_group(self):
+        self.start_cluster(16)
+        self.fill(0, 120, 100000)  # the cluster keeps 5 MB of a partition
+        held = self.read("held", 1600, {"CREDIT": "12"}, buffer="2MiB", options={"max.poll.interval.ms": 3800})
+        wait_for(lambda: held.count() >= 36, "three rounds", PATIENCE)
+        with open(f"/proc/{held.process.pid}/status") as file:
+            memory = next(int(line.split()[1]) for line in file if line.startswith("VmRSS"))
+        print(f"\n    held up: {memory // 1024} MiB while 12 MB wait")
+        self.assertIn("count: pauses", held.errors())
+        self.assertEqual(held.errors().count("count: rebalances"), 1, held.errors())
+        held.end(signal.SIGKILL)
+        fast = self.read("fast", buffer="2MiB")
+        self.wait_for_all(120, held, fast)
+        self.assert_order(held, fast)
+        fast.end()
+
+    def test_paused_partitions_that_come_back_are_read(self):
+        """A pauses; B joins and takes partitions over, and gives them back."""
+        self.start_cluster(8)
+        cooperative = {"partition.assignment.strategy": "cooperative-sticky"}
+        self.fill(0, 200, 50000)
+        a = self.read("a", 1300, {"CREDIT": "24"}, buffer="1MiB", options=cooperative)
+        wait_for(lambda: "count: pauses" in a.errors(), "a pause", PATIENCE)
+        b = self.read("b", 1300, {"CREDIT": "24"}, buffer="1MiB", options=cooperative)
+        wait_for(lambda: b.count() > 0, "the second member", PATIENCE)
+        b.end()
+        self.fill(200, 80)
+        self.wait_for_all(280, a, b)
+        self.assert_order(a, b)
+        a.end()
+
+    def test_a_stop_does_not_wait_for_dead_brokers(self):
+        self.start_cluster()
+        self.fill(0, 1000)
+        run = self.read(more=50)
+        wait_for(lambda: run.count() >= 1000, "all", PATIENCE)
+        self.command("down")
+        begin = time.monotonic()
+        self.assertEqual(run.end(), 0, run.errors())
+        took = time.monotonic() - begin
+        print(f"\n    a stop with dead brokers: {took:.1f} s")
+        self.assertLess(took, 12)
+
+    def test_start_new_goes_on_where_it_began(self):
+        self.start_cluster()
+        self.fill(0, 100)
+        first = self.read("first", start="new")
+        # Nothing shows that it has begun: numbers are sent until one comes.
+        sent = 100
+        while first.count() == 0:
+            self.fill(sent, 1)
+            sent += 1
+            time.sleep(0.05)
+        self.assertGreaterEqual(min(self.numbers(first)), 100)
+        begin = min(self.numbers(first))
+        time.sleep(0.6)  # the offsets where the partitions begin are committed
+        first.end(signal.SIGKILL)
+        self.fill(sent, 100)
+        second = self.read("second", start="new")
+        self.wait_for_all(sent + 100 - begin, first, second)
+        second.end()
+        self.assertEqual(set(self.numbers(first, second)), set(range(begin, sent + 100)))
+
+    def test_topics_may_come_later(self):
+        self.start_cluster(topic="other")
+        run = self.read(topics=["^late.*"], options={"topic.metadata.refresh.interval.ms": 300})
+        wait_for(lambda: run.process.poll() is not None or "UNKNOWN" in run.errors() or run.errors() == "", "a start")
+        self.command("topic late1 2")
+        self.fill(0, 100, topic="late1")
+        self.wait_for_all(100, run)
+        run.end()
+
+    def test_what_is_no_json_is_rejected_in_its_place(self):
+        self.start_cluster(1)
+        self.write(["1", "no JSON", "", "2"]).process.wait(PATIENCE)
+        run = self.read()
+        wait_for(lambda: run.count() >= 4, "four", PATIENCE)
+        run.end()
+        self.assertEqual([line.get("reason", line.get("value")) for line in run.lines()],
+                         [1, "the value is no JSON document", "", 2])
+
+
 class SinkTests(KafkaTest):
+    def read_back(self, count, **parameters):
+        source = self.read("read-back", group="back", **parameters)
+        wait_for(lambda: source.count() >= count, f"{count} messages", PATIENCE)
+        source.end()
+        return source.lines()
+
     def test_only_the_message_that_is_too_large_is_refused(self):
         self.start_cluster()
-        sink = self.sink("kafka", {"brokers": self.brokers, "topic": "t", "options": {"message.max.bytes": 2000}},
-                         ["x" * (5000 if n == 3 else 10) for n in range(6)])
-        sink.process.wait(60)
+        sink = self.write(["x" * (5000 if n == 3 else 10) for n in range(6)], options={"message.max.bytes": 2000})
+        sink.process.wait(PATIENCE)
         self.assertIn("too large", sink.errors())
         self.assertIn("delivered 5, refused 1", sink.errors())
-        source = self.source("kafka", {"topics": ["t"], "group": "g", "brokers": self.brokers}, 5)
-        wait_for(lambda: source.count() >= 5, "five messages", 60)
+        self.read_back(5, decode="text")
+
+    def judge_singly(self, errors, refused):
+        """The first `errors` requests are refused as too large: the one with all messages, then those with one."""
+        self.start_cluster(1)
+        self.command(f"errors {PRODUCE} {errors} {TOO_LARGE}")
+        sink = self.write([{"key": "k", "n": n} for n in range(20)], key="{{ event.key }}", value="{{ event.n }}", linger="500ms")
+        sink.process.wait(PATIENCE)
+        self.assertIn(f"delivered {20 - refused}, refused {refused}", sink.errors())
+        self.assertEqual([event["value"] for event in self.read_back(20 - refused)], list(range(refused, 20)))
+
+    def test_messages_of_a_request_that_is_too_large_are_sent_singly(self):
+        self.judge_singly(1, 0)
+
+    def test_only_the_message_of_such_a_request_that_is_too_large_is_refused(self):
+        self.judge_singly(2, 1)
+
+    def test_messages_for_a_topic_that_is_not_there_are_refused(self):
+        self.start_cluster()
+        self.command("unknown gone")
+        sink = self.write([{"topic": topic} for topic in ["t", "gone", "t"]], topic="{{ event.topic }}", value="1", timeout="4s")
+        sink.process.wait(PATIENCE)
+        self.assertIn("delivered 2, refused 1", sink.errors())
+
+    def test_values_and_tombstones(self):
+        self.start_cluster(1)
+        sink = self.write([{"v": "a", "gone": False}, {"v": "", "gone": None}, {"v": "b", "gone": True}, {"v": "c", "gone": 1}],
+                          key="k", value="{{ event.v }}", retracted="event.gone")
+        sink.process.wait(PATIENCE)
+        self.assertIn("delivered 3, refused 1", sink.errors())
+        self.assertIn("'retracted' must be true, false or null", sink.errors())
+        self.assertEqual([event["value"] for event in self.read_back(3, decode="text")], ["a", "", None])
+
+    def test_the_order_of_keys_is_kept_while_brokers_are_down(self):
+        self.start_cluster()
+        given = {"brokers": self.brokers, "topic": "t", "key": "{{ event.key }}", "value": "{{ event.n }}", "timeout": "1s"}
+        sink = self.start([*RUNNER, self.plugin, "sink", "kafka", json.dumps(given)], "sink", stdin=subprocess.PIPE,
+                          environment=SANITIZERS)
+        count, sent = 4 * COUNT, 0
+
+        def send():
+            nonlocal sent
+            with sink.process.stdin as pipe:
+                for sent in range(count):
+                    pipe.write(json.dumps({"key": f"k{sent % 13}", "n": sent}).encode() + b"\n")
+
+        sender = threading.Thread(target=send, daemon=True)
+        sender.start()
+        for turn, pause in enumerate([0.1, 1.5, 0.4]):  # shorter and longer than `timeout`
+            wait_for(lambda: sent > (1 + turn) * COUNT, "some messages", PATIENCE)
+            self.command("down")
+            time.sleep(pause)
+            self.command("up")
+        sender.join(PATIENCE)
+        self.assertEqual(sink.process.wait(PATIENCE), 0, sink.errors())
+        source = self.read("back", group="back")
+        self.wait_for_all(count, source)
+        source.end()
+        self.assert_key_order(source.lines(), count)
+        self.assert_nothing_lost(range(count), self.numbers(source), "sink, brokers down three times")
 
 
 class PipelineTests(KafkaTest):
-    def test_everything_comes_in_order_and_a_stop_commits(self):
+    """Whole pipelines in rxd."""
+
+    def test_everything_comes_once_in_order_and_a_stop_commits(self):
         self.start_cluster()
         self.fill(0, COUNT)
         first = self.reader("first")
-        wait_for(lambda: first.count() >= COUNT, "all", 60)
+        self.wait_for_all(COUNT, first)
         self.assertEqual(first.end(), 0)
-        self.assert_ordered(first)
-        self.fill(COUNT, 10, "more")
+        self.fill(COUNT, 10)
         second = self.reader("second")
-        wait_for(lambda: second.count() >= 10, "the next", 60)
+        self.wait_for_all(COUNT + 10, first, second)
         second.end()
+        self.assert_order(first, second)
         self.assertEqual(sorted(self.numbers(first, second)), list(range(COUNT + 10)))
 
-    def test_nothing_is_lost_by_a_kill(self):
+    def test_nothing_is_lost_by_kills_and_dead_brokers(self):
         self.start_cluster()
-        self.fill(0, COUNT)
-        first = self.reader("first")
-        wait_for(lambda: first.count() >= COUNT // 10, "a part", 60)
-        first.end(signal.SIGKILL)
-        self.fill(COUNT, COUNT, "more")
-        second = self.reader("second")
-        wait_for(lambda: len(set(self.numbers(first, second))) >= 2 * COUNT, "all", 60)
-        self.assert_nothing_lost(range(2 * COUNT), self.numbers(first, second), "killed")
+        runs = []
+        for turn in range(4):
+            self.fill(COUNT * turn, COUNT)
+            runs.append(self.reader(f"run{turn}"))
+            wait_for(lambda: runs[-1].count() > COUNT // 10, "a part", PATIENCE)
+            if turn == 1:
+                self.command("down")
+                wait_for(lambda: "connections are down" in runs[-1].errors(), "the report", PATIENCE)
+                self.command("up")
+                self.fill(COUNT * 4, COUNT)
+            runs[-1].end(signal.SIGKILL)
+        runs.append(self.reader("last"))
+        self.wait_for_all(5 * COUNT, *runs)
+        runs[-1].end()
+        self.assert_order(*runs)
+        self.assert_nothing_lost(range(5 * COUNT), self.numbers(*runs), "four kills, brokers down")
 
     def test_nothing_is_lost_when_a_second_member_joins_and_leaves(self):
         self.start_cluster()
         self.fill(0, COUNT)
         first = self.reader("first")
-        wait_for(lambda: first.count() >= 1, "the first", 60)
+        wait_for(lambda: first.count() >= 1, "the first", PATIENCE)
         second = self.reader("second")
-        for turn in range(1, 60):
-            self.fill(COUNT * turn, COUNT, f"more{turn}")
-            if second.count() > 0:
-                break
+        expected = COUNT
+        while second.count() == 0:
+            self.assertLess(expected, 100 * COUNT, "the second member gets nothing")
+            self.fill(expected, COUNT // 5)
+            expected += COUNT // 5
+            time.sleep(0.1)
         first.end()
-        self.fill(COUNT * (turn + 1), COUNT, "last")
-        expected = COUNT * (turn + 2)
-        wait_for(lambda: len(set(self.numbers(first, second))) >= expected, "all", 60)
+        self.fill(expected, COUNT)
+        expected += COUNT
+        self.wait_for_all(expected, first, second)
+        self.assert_order(first, second)
         self.assert_nothing_lost(range(expected), self.numbers(first, second), "two members")
 
-    def test_nothing_is_lost_when_brokers_are_down(self):
+    def test_after_a_fatal_error_a_new_client_goes_on(self):
         self.start_cluster()
         self.fill(0, COUNT)
-        first = self.reader("first")
-        wait_for(lambda: first.count() >= 1, "the first", 60)
-        self.command("down")
-        wait_for(lambda: "connections are down" in first.errors(), "the report", 60)
-        self.command("up")
-        self.fill(COUNT, COUNT, "more")
-        wait_for(lambda: len(set(self.numbers(first))) >= 2 * COUNT, "all", 60)
-        self.assert_nothing_lost(range(2 * COUNT), self.numbers(first), "brokers down")
+        text = f"""plugins: {{ kafka: PLUGIN }}
+sources:
+  in: {{ kafka: {{ topics: t, group: g, decode: json, brokers: {json.dumps(self.brokers)},
+               options: {json.dumps({**QUICK, "group.instance.id": "one"})} }} }}
+signals:
+  again: {{ from: in, chain: [ retry: {{ delay: 200ms }} ] }}
+sinks:
+  out: {{ from: again, stdout: {{ encode: json }} }}
+"""
+        run = self.pipeline(text, "fatal", ["--stats"])
+        self.wait_for_all(COUNT, run)
+        self.command(f"errors {HEARTBEAT} 1 {FENCED}")
+        self.fill(COUNT, COUNT)
+        time.sleep(0.5)
+        self.fill(2 * COUNT, COUNT)
+        self.wait_for_all(3 * COUNT, run)
+        run.end()
+        self.assert_nothing_lost(range(3 * COUNT), self.numbers(run), "fatal error")
+
+    def test_the_example_works(self):
+        if not RXD:
+            self.skipTest("set RXD to the program")
+        example = os.path.join(ROOT, "pipelines", "orders.yaml")
+        tested = subprocess.run([RXD, "test", example], capture_output=True, text=True, timeout=PATIENCE)
+        self.assertEqual(tested.returncode, 0, tested.stdout + tested.stderr)
+        self.start_cluster(topic="orders")
+        self.command("topic large-orders 2")
+        orders = self.write([{"id": n, "customer": f"c{n % 3}", "amount": n * 100} for n in range(20)], topic="orders")
+        orders.process.wait(PATIENCE)
+        rxd = self.start([RXD, "run", example, "--state-dir", self.path("state")], "rxd",
+                         environment={"KAFKA": self.brokers[0], "REFUSED": self.path("refused.ndjson")})
+        large = self.read("large", topics=["large-orders"], group="large")
+        self.assertTrue(wait_for(lambda: large.count() >= 10, "the large orders", PATIENCE))
+        self.assertEqual(sorted(event["value"]["id"] for event in large.lines()), list(range(10, 20)))
+        self.assertEqual(rxd.end(), 0, rxd.errors())
 
 
 if __name__ == "__main__":
