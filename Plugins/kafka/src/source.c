@@ -511,8 +511,11 @@ static void leave(source *self) {
   commit_now(self, NULL);
   rd_kafka_queue_t *queue = rd_kafka_queue_new(self->client);
   rd_kafka_error_t *problem = rd_kafka_consumer_close_queue(self->client, queue);
-  while (problem == NULL && !rd_kafka_consumer_closed(self->client) && request_ms(self) > 0)
-    rd_kafka_queue_poll_callback(queue, 50);
+  /* Messages may come into this queue, too: what polls for callbacks only would abort. */
+  while (problem == NULL && !rd_kafka_consumer_closed(self->client) && request_ms(self) > 0) {
+    rd_kafka_message_t *message = rd_kafka_consume_queue(queue, 50);
+    if (message != NULL) rd_kafka_message_destroy(message);
+  }
   if (problem != NULL) rd_kafka_error_destroy(problem);
   rd_kafka_queue_destroy(queue);
 }
@@ -683,14 +686,17 @@ static int group_parameter(const rxd_opening *opening, source *self) {
 /* What is read ahead: half of it in the queue of this source, half in librdkafka, which may exceed it by an answer. */
 static int buffer_parameter(const rxd_opening *opening, source *self) {
   enum { LEAST = 1 << 20, MOST = 1 << 30, ANSWER_LEAST = 1 << 20, ANSWER_MOST = 50 << 20 };
-  int64_t bytes = integer_parameter(opening, "buffer", 16 << 20);
+  int64_t bytes = integer_parameter(opening, "buffer", 64 << 20);
   if (bytes < LEAST || bytes > MOST) return fail_at(opening->scope, "buffer", "must be 1MiB to 1GiB");
   self->buffer = (size_t)bytes / 2;
   char text[24];
   snprintf(text, sizeof text, "%zu", self->buffer / 1024);
   int status = setting(opening, self->conf, "buffer", "queued.max.messages.kbytes", text);
-  snprintf(text, sizeof text, "%d", QUEUE_MOST);
-  if (status == RXD_OK) status = setting(opening, self->conf, "buffer", "queued.min.messages", text);
+  /* Beyond either bound librdkafka reads nothing for up to a second, so the bytes are to decide. Since 2.2 the pause can
+   * be set. */
+  if (status == RXD_OK) status = setting(opening, self->conf, "buffer", "queued.min.messages", "100000");
+  if (status == RXD_OK && rd_kafka_version() >= 0x02020000)
+    status = setting(opening, self->conf, "buffer", "fetch.queue.backoff.ms", "20");
   size_t answer = self->buffer < ANSWER_LEAST ? ANSWER_LEAST : self->buffer > ANSWER_MOST ? ANSWER_MOST : self->buffer;
   snprintf(text, sizeof text, "%zu", answer);
   if (status == RXD_OK) status = setting(opening, self->conf, "buffer", "fetch.max.bytes", text);
