@@ -15,7 +15,8 @@ enum {
   TAKEN_MOST = 500,        /* messages before rxd gets them, */
   TAKEN_BYTES_MOST = 1 << 20, /* likewise */
   COMMIT_MS = 500,
-  REQUEST_MS = 5000,       /* the wait for an answer of the brokers */
+  REQUEST_MS = 5000,       /* the wait for an answer to a commit */
+  LOCATE_MS = 2000,        /* the wait for offsets, which holds up everything else */
   PATIENCE_MS = 1000,      /* how long a full queue is waited for before partitions are paused */
   ACKS_MS = 25000,         /* of a stop: the wait for acknowledgements, */
   CLOSE_MS = 5000,         /* and for the last commit and leaving the group, together */
@@ -188,7 +189,11 @@ static void commit_now(source *self, const rd_kafka_topic_partition_list_t *only
   if (list == NULL) return;
   rd_kafka_queue_t *queue = rd_kafka_queue_new(self->client);
   rd_kafka_resp_err_t error = rd_kafka_commit_queue(self->client, list, queue, NULL, NULL);
-  rd_kafka_event_t *event = error == RD_KAFKA_RESP_ERR_NO_ERROR ? rd_kafka_queue_poll(queue, request_ms(self)) : NULL;
+  rd_kafka_event_t *event = NULL;
+  /* In short waits: a stop that comes meanwhile sets an end. */
+  for (int64_t end = now_ms() + REQUEST_MS;
+       event == NULL && error == RD_KAFKA_RESP_ERR_NO_ERROR && now_ms() < end && request_ms(self) > 0;)
+    event = rd_kafka_queue_poll(queue, 100);
   if (event == NULL) on_commit(self->client, RD_KAFKA_RESP_ERR__TIMED_OUT, list, self);
   else on_commit(self->client, rd_kafka_event_error(event), rd_kafka_event_topic_partition_list(event), self);
   if (event != NULL) rd_kafka_event_destroy(event);
@@ -303,7 +308,7 @@ static rd_kafka_resp_err_t locate_ends(source *self, const rd_kafka_topic_partit
       rd_kafka_topic_partition_list_add(ends, committed->elems[i].topic, committed->elems[i].partition)->offset =
         RD_KAFKA_OFFSET_END;
   rd_kafka_resp_err_t error =
-    ends->cnt == 0 ? RD_KAFKA_RESP_ERR_NO_ERROR : rd_kafka_offsets_for_times(self->client, ends, REQUEST_MS);
+    ends->cnt == 0 ? RD_KAFKA_RESP_ERR_NO_ERROR : rd_kafka_offsets_for_times(self->client, ends, LOCATE_MS);
   for (int i = 0; i < ends->cnt && error == RD_KAFKA_RESP_ERR_NO_ERROR; i++) {
     part *part = part_of(self, &ends->elems[i]);
     error = ends->elems[i].err == RD_KAFKA_RESP_ERR_NO_ERROR && ends->elems[i].offset < 0
@@ -321,7 +326,7 @@ static rd_kafka_resp_err_t locate_ends(source *self, const rd_kafka_topic_partit
 static void locate(source *self) {
   rd_kafka_topic_partition_list_t *list = chosen(self, must_locate);
   if (list == NULL) return;
-  rd_kafka_resp_err_t error = rd_kafka_committed(self->client, list, REQUEST_MS);
+  rd_kafka_resp_err_t error = rd_kafka_committed(self->client, list, LOCATE_MS);
   for (int i = 0; i < list->cnt && error == RD_KAFKA_RESP_ERR_NO_ERROR; i++) {
     part *part = part_of(self, &list->elems[i]);
     error = list->elems[i].err;
