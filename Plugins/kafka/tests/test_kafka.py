@@ -176,7 +176,8 @@ class SourceTests(KafkaTest):
         first = self.read("first", "fail 2", {"preload": FAULTS, "KAFKA_FAILED_SEEKS": "1000", "CREDIT": "1000"})
         wait_for(lambda: "failedSeeks" in first.errors(), "a seek that fails", PATIENCE)
         # What comes now must not be committed: it is beyond what failed.
-        self.fill(2000, 1000)
+        for n in range(2000, 3000, 100):
+            self.fill(n, 100)
         failures = first.errors().count("failedSeeks")
         wait_for(lambda: first.errors().count("failedSeeks") > failures + 5 or first.count() > 2500, "what is read now", PATIENCE)
         self.assertEqual(first.end(), 0, first.errors())
