@@ -123,15 +123,16 @@ class PluginTest(unittest.TestCase):
 
     # Pipelines in rxd.
 
-    def pipeline(self, text, name="pipeline", options=()):
-        """Starts rxd with a pipeline file, with a state directory; PLUGIN in the text is the path of the plugin."""
+    def pipeline(self, text, name="pipeline", options=(), state=None):
+        """Starts rxd with a pipeline file; PLUGIN in the text is the path of the plugin. `state`: the name of an earlier run
+        whose state directory it goes on with; the text must then name the pipeline."""
         if not RXD:
             self.skipTest("set RXD to the program")
         path = self.path(name + ".yaml")
         # Plugins must not lie where others may write.
         with open(path, "w") as file:
             file.write(text.replace("PLUGIN", self.plugin))
-        return self.start([RXD, "run", path, "--state-dir", self.path("state-" + name), *options], name)
+        return self.start([RXD, "run", path, "--state-dir", self.path("state-" + (state or name)), *options], name)
 
     def assert_nothing_lost(self, expected, seen, label):
         """Everything is there; prints how much came more than once."""

@@ -22,6 +22,12 @@ COUNT = int(os.environ.get("COUNT", "5000"))
 QUICK = {"session.timeout.ms": 3800, "heartbeat.interval.ms": 300}
 PRODUCE, HEARTBEAT = 0, 12  # kinds of requests
 TOO_LARGE, FENCED = 10, 82  # errors of brokers
+RECEIVER = """import socket, sys
+connection, _ = socket.create_server(("127.0.0.1", int(sys.argv[1]))).accept()
+while data := connection.recv(65536):
+    sys.stdout.buffer.write(data)
+    sys.stdout.buffer.flush()
+"""
 PATIENCE = float(os.environ.get("PATIENCE", "60"))
 
 
@@ -64,17 +70,28 @@ class KafkaTest(PluginTest):
         """The sink without rxd."""
         return self.sink("kafka", {"brokers": self.brokers, "topic": "t", **parameters}, events, name)
 
-    def reader(self, name, more="", out="stdout: { encode: json }"):
-        text = f"""plugins: {{ kafka: PLUGIN }}
+    def reader(self, name, state=None, delivery="durable", more=""):
+        """`state`: the name of the earlier reader that this one is, started again: in `durable` delivery, what has been
+        acknowledged may wait in its state directory, and comes from nowhere else."""
+        text = f"""name: reader
+delivery: {delivery}
+plugins: {{ kafka: PLUGIN }}
 sources:
   in: {{ kafka: {{ topics: t, group: g, decode: json, brokers: {json.dumps(self.brokers)}, options: {json.dumps(QUICK)} }} }}
 sinks:
-  out: {{ from: in, {more} {out} }}
-"""
-        return self.pipeline(text, name)
+  out: {{ from: in, stdout: {{ encode: json }} }}
+{more}"""
+        return self.pipeline(text, name, state=state)
 
     def numbers(self, *runs):
         return [event["value"] for run in runs for event in run.lines()]
+
+    def wait_for_number(self, number, run):
+        def is_there():
+            with open(run.out_path, "rb") as file:
+                return b'"value":%d,' % number in file.read()
+
+        wait_for(is_there, f"{number} in {run.out_path}", PATIENCE)
 
     def wait_for_all(self, expected, *runs, seconds=PATIENCE):
         """Until each of so many numbers has come."""
@@ -348,24 +365,54 @@ class SinkTests(KafkaTest):
 class MemberTests(KafkaTest):
     """Whole pipelines in rxd, in a group."""
 
-    def test_nothing_is_lost_when_a_second_member_joins_and_leaves(self):
+    def join_and_leave(self, delivery):
+        """A second member joins while the first one reads; then the first one leaves."""
         self.start_cluster()
         self.fill(0, COUNT)
-        first = self.reader("first")
+        first = self.reader("first", delivery=delivery)
         wait_for(lambda: first.count() >= 1, "the first", PATIENCE)
-        second = self.reader("second")
+        second = self.reader("second", delivery=delivery)
         expected = COUNT
         while second.count() == 0:
             self.assertLess(expected, 100 * COUNT, "the second member gets nothing")
             self.fill(expected, COUNT // 5)
             expected += COUNT // 5
             time.sleep(0.1)
-        first.end()
+        self.assertEqual(first.end(), 0, first.errors())
         self.fill(expected, COUNT)
-        expected += COUNT
-        self.wait_for_all(expected, first, second)
-        self.assert_order(first, second)
-        self.assert_nothing_lost(range(expected), self.numbers(first, second), "two members")
+        return first, second, expected + COUNT
+
+    def judge(self, expected, label, *runs):
+        self.wait_for_all(expected, *runs)
+        self.assert_order(*runs)
+        self.assert_nothing_lost(range(expected), self.numbers(*runs), label)
+
+    def test_nothing_is_lost_when_a_second_member_joins_and_the_first_one_comes_back(self):
+        first, second, expected = self.join_and_leave("durable")
+        self.wait_for_number(expected - 1, second)
+        self.judge(expected, "two members", first, second, self.reader("again", "first"))
+
+    def test_a_member_that_leaves_for_good_keeps_nothing_in_light_delivery(self):
+        first, second, expected = self.join_and_leave("light")
+        self.judge(expected, "two members, light", first, second)
+
+    def test_what_a_stopped_member_has_taken_waits_for_its_next_start(self):
+        """It has a second sink, which cannot deliver anything before that."""
+        self.start_cluster()
+        self.fill(0, COUNT)
+        port = free_port()
+        more = f"  held: {{ from: in, tcp: {{ address: '127.0.0.1:{port}', encode: json }} }}\n"
+        first = self.reader("first", more=more)
+        wait_for(lambda: first.count() >= 1, "the first", PATIENCE)
+        self.assertEqual(first.end(), 0, first.errors())
+        self.fill(COUNT, 10)
+        second = self.reader("second")
+        self.wait_for_number(COUNT + 9, second)
+        held = self.start([sys.executable, "-c", RECEIVER, str(port)], "held")
+        self.reader("again", "first", more=more)
+        self.judge(COUNT + 10, "a stopped member", held, second)
+        # The group had gone on behind what the first one had taken.
+        self.assertNotIn(self.numbers(first)[0], self.numbers(second))
 
     def test_after_a_fatal_error_a_new_client_goes_on(self):
         self.start_cluster()
@@ -411,7 +458,7 @@ class PipelineTests(KafkaTest):
         runs = []
         for turn in range(3):
             self.fill(COUNT * turn, COUNT)
-            runs.append(self.reader(f"run{turn}"))
+            runs.append(self.reader(f"run{turn}", "run0"))
             wait_for(lambda: runs[-1].count() > COUNT // 10, "a part", PATIENCE)
             if turn == 1:
                 self.command("down")
@@ -419,7 +466,7 @@ class PipelineTests(KafkaTest):
                 self.command("up")
                 self.fill(COUNT * 3, COUNT)
             runs[-1].end(signal.SIGKILL)
-        runs.append(self.reader("last"))
+        runs.append(self.reader("last", "run0"))
         self.wait_for_all(4 * COUNT, *runs)
         runs[-1].end()
         self.assert_order(*runs)
