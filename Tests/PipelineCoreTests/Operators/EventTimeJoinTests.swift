@@ -86,12 +86,13 @@ import Testing
   }
 
   private static func run(
-    _ yaml: String, _ one: Input, _ other: Input, cutAfter: @escaping (Int) -> Bool = { _ in false },
+    _ yaml: String, _ one: Input, _ other: Input, cutAfter: ((Int) -> Bool)? = nil,
     until: TimeSpan? = nil
   ) throws -> PipelineRun {
     var options = PipelineRun.Options()
-    options.cutAfter = cutAfter
-    options.keepsPages = true
+    if let cutAfter { options.cutAfter = cutAfter }
+    // A cut goes on from what was kept after each turn.
+    options.keepsPages = cutAfter != nil
     options.until = until
     return try PipelineRun(yaml, sources: ["a": one.source, "b": other.source], options: options)
   }
