@@ -98,7 +98,7 @@ extension Database {
       let (id, body) = (pages.number(0), pages.bytes(2))
       let (owner, number) = (StoreSchema.owner(of: id), StoreSchema.number(of: id))
       guard StoreSchema.sum(body, id) == pages.number(1) else {
-        throw StoreDamage("page \(number) of \(owner) of the state is damaged")
+        throw StoreDamage("page \(number) of owner \(owner) of the state is damaged")
       }
       StatePage.append(owner, number, body, to: &bytes)
     }

@@ -150,7 +150,7 @@ import Transport
     }
     store = try open()
     #expect(store.savedState == nil && rows(store, of: "out") == [1])
-    #expect(lines.all.contains { $0.contains("page 1 of 1 of the state is damaged") }, "\(lines.all)")
+    #expect(lines.all.contains { $0.contains("page 1 of owner 1 of the state is damaged") }, "\(lines.all)")
   }
 
   /// A store that is removed or replaced while it is open is written again from what is open, and that is reported.

@@ -106,7 +106,7 @@ struct GroupBy: OperatorComponent, TimedOperator, ChangingOperator {
 
       override var key: Value { ownKey.value }
       override func ended() { node._withUnsafeGuaranteedRef { $0.end(self) } }
-      override func acts() { node._withUnsafeGuaranteedRef { $0.pages.mark(number) } }
+      override func acts() { node._withUnsafeGuaranteedRef { $0.mark(self) } }
       override func becameFresh() { node._withUnsafeGuaranteedRef { $0.forgetIfFresh(self) } }
       func woke(_ token: Int) { node._withUnsafeGuaranteedRef { $0.wasIdle(self) } }
     }
@@ -322,10 +322,13 @@ struct GroupBy: OperatorComponent, TimedOperator, ChangingOperator {
       }
     }
 
+    /// What is saved for the group may be another from now on. Nothing is saved for one whose key is forgotten.
+    private func mark(_ group: Group) { if group.number >= 0 { pages.mark(group.number) } }
+
     /// Handles the completion of a chain in the shared run.
     private func end(_ group: Group) {
       guard group.steps != nil else { return }
-      if group.number >= 0 { pages.mark(group.number) }
+      mark(group)
       running -= 1
       shared?.discard(group)
       finishIfOver()
@@ -354,7 +357,7 @@ struct GroupBy: OperatorComponent, TimedOperator, ChangingOperator {
     private func complete(_ group: Group) {
       group.subject?.complete()
       guard let shared, group.steps != nil else { return }
-      if group.number >= 0 { pages.mark(group.number) }
+      mark(group)
       shared.complete(group)
       end(group)
     }

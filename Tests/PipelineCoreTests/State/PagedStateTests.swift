@@ -104,6 +104,40 @@ import Testing
     #expect(CommitTests.covers(wanted, parts))
   }
 
+  /// While a step has something that cannot be saved, its state is left out of each commit, also of those after which only other pages have changed.
+  @Test func whatCannotBeSavedIsNeverTakenForUnchanged() throws {
+    let plan = try Self.pipeline("{ latest: { by: event.k, maxKeys: 5000 } }")
+    func event(_ key: Int64, _ value: TestValue) -> TestValue {
+      .object([.init(Array("k".utf8), .int(key)), .init(Array("v".utf8), value)])
+    }
+    let deep = (0..<200).reduce(TestValue.int(1)) { inner, _ in .list([inner]) }
+    var entries = (0..<40).map { key in
+      SignalHistory.Entry(at: .milliseconds(1), .next(event(key, key == 5 ? deep : .int(0))))
+    }
+    entries.append(.init(at: .milliseconds(10), .next(event(39, .int(1)))))
+    // The value that it has, which a step that goes on would drop.
+    entries.append(.init(at: .milliseconds(20), .next(event(39, .int(1)))))
+    entries.append(.init(at: .milliseconds(30), .next(event(5, .int(2)))))
+    entries.append(.init(at: .milliseconds(40), .next(event(39, .int(1)))))
+    let history = SignalHistory(entries)
+    let run = Self.run(plan, history)
+    func written(after time: TimeSpan, through end: TimeSpan) -> [String] {
+      Self.advance(run, to: time)
+      var disk = run.store.disk
+      disk.rows = [:]
+      let next = Self.run(plan, history, on: disk)
+      Self.advance(next, to: end)
+      #expect(next.execution.refusals.isEmpty)
+      return next.written["out"] ?? []
+    }
+    // The next event is as far from the start of the run that goes on as it was from the last commit: 10 ms.
+    #expect(written(after: .milliseconds(15), through: .milliseconds(15)) == [#"{"k":39,"v":1}"#])
+    #expect(run.execution.saved.faults.count == 1)
+    // Without it, all that is kept is there again.
+    #expect(written(after: .milliseconds(35), through: .milliseconds(15)) == [])
+    #expect(run.execution.saved.faults.isEmpty)
+  }
+
   /// Pages of groups that are gone are removed, and all of them with the state.
   @Test func groupsThatGoTakeTheirPages() throws {
     let plan = try Self.pipeline(
@@ -169,7 +203,7 @@ import Testing
   /// The steps of examples, each in groups.
   static let grouped: [CatalogueExample] = CatalogueExample.marbles.filter { example in
     guard case .marble(_, let inputs, _, _) = example.example.body, inputs.count == 1,
-      let marbles = try? MarbleCase(example.example), !marbles.isSignal
+      let marbles = try? MarbleCase(example.example), !marbles.isSignal, !marbles.isEndless
     else { return false }
     return (try? plan(marbles)) != nil
   }
@@ -191,8 +225,14 @@ import Testing
   }
 
   @Test func examplesFitIntoGroups() {
-    // Enough of them to be a law, not a remainder.
-    #expect(Self.grouped.count > 150 && Set(Self.grouped.map(\.component)).count > 50)
+    // Enough of them to be a law, not a remainder. Others fail in a group, or wait for what only their signal would give.
+    let completing = Self.grouped.filter { example in
+      guard let marbles = try? MarbleCase(example.example), let plan = try? Self.plan(marbles) else { return false }
+      let run = Run(plan, ["a": marbles.inputs[0].history], isDurable: nil)
+      run.advance(turns: 5000)
+      return run.execution.outcome == .completed
+    }
+    #expect(completing.count >= 120 && Set(completing.map(\.component)).count >= 45)
   }
 
   /// A step in a group whose process is lost goes on from the last commit, whatever it keeps and however it changes: at events, at timers, as event time
@@ -205,7 +245,10 @@ import Testing
     let history = marbles.inputs[0].history
     let whole = Run(plan, ["a": history], isDurable: nil)
     whole.advance(turns: 5000)
-    guard whole.execution.outcome == .completed, let wanted = whole.written["out"] else { return }
+    guard whole.execution.outcome == .completed, let wanted = whole.written["out"] else {
+      // `examplesFitIntoGroups` bounds how many these are.
+      return
+    }
     for turns in 1...25 {
       let first = Self.run(plan, history)
       first.advance(turns: turns)

@@ -258,20 +258,21 @@ final class Committer: TimerTarget {
   private struct Preparation {
     /// How many pages were left after the turn before; nil: this is the first turn.
     var left: Int?
+    /// Pages change faster than turns write them.
+    var isInVain = false
     /// The time that it has taken.
     var cost = TimeSpan.zero
   }
   private var preparation = Preparation()
 
-  /// How many pages a turn may write: all, if they change faster than they are written, or if the rest of the state, which is written each time,
-  /// is large.
+  /// How many pages a turn may write: all, if preparing is in vain, or if the rest of the state, which is written each time, is large.
   private var pagesOfTurn: Int {
-    preparation.left == .max || execution.saved.size > 1 << 20 ? .max : options.pagesOfTurn
+    preparation.isInVain || execution.saved.size > 1 << 20 ? .max : options.pagesOfTurn
   }
 
   private func goOnPreparing(_ left: Int, _ cost: TimeSpan) {
-    let isFaster = preparation.left.map { left > $0 - options.pagesOfTurn / 2 } ?? false
-    preparation = Preparation(left: isFaster ? .max : left, cost: cost)
+    let isInVain = preparation.left.map { left > $0 - options.pagesOfTurn / 2 } ?? false
+    preparation = Preparation(left: left, isInVain: isInVain, cost: cost)
     unset()
     wakeTime = executor.now
     wake = executor.wake(at: executor.now, self)

@@ -171,10 +171,8 @@ extension Execution {
     }
     if format.hasPages {
       state.write(each: owners) {
-        $0.write($1.owner)
         $0.write($1.entry)
-        $0.write($1.count)
-        $0.write($1.bytes)
+        $0.write($1.pages.bytes)
       }
     }
     state.append(origins)
@@ -185,7 +183,7 @@ extension Execution {
     saved.size = state.bytes.count
     var result = SavedState(state.bytes, ends: [head] + draft.allEnds.map { head + $0 })
     result.pages = context.paging?.takePages() ?? []
-    result.owners = Set(owners.map(\.owner))
+    result.owners = Set(owners.map(\.pages.owner))
     return result
   }
 

@@ -8,7 +8,7 @@ struct StateContents {
   let definitions: [String: UInt64]
   let root: Restoration.Section
   private let format: StateTable.Format
-  /// Whose pages follow: the entry of its outermost record, and their bytes.
+  /// Who has pages: the entry of the outermost record, and their bytes.
   private(set) var owners: [(entry: Int, bytes: Int)] = []
   /// Where the pages begin.
   private let end: Int
@@ -43,7 +43,7 @@ struct StateContents {
     if format.hasPages {
       context.clockOfPages = try reader.read()
       var pages = StateReader(bytes, end..<bytes.count, context)
-      context.pages = try pages.ranges(ofPagesIn: bytes)
+      context.pages = try pages.pageRanges()
     }
     savedAt = try Int64(from: &reader)
     context.lastTimer = try reader.read()
@@ -61,12 +61,7 @@ struct StateContents {
     for _ in 0..<(try reader.count()) { definitions[try reader.read()] = try reader.fixed64() }
     self.definitions = definitions
     if format.hasPages {
-      for _ in 0..<(try reader.count()) {
-        _ = try reader.read(Int64.self)
-        let entry: Int = try reader.read()
-        _ = try reader.read(Int.self)
-        owners.append((entry, try reader.read()))
-      }
+      for _ in 0..<(try reader.count()) { owners.append((entry: try reader.read(), bytes: try reader.read())) }
     }
     try reader.readOrigins(haveIdentities: format.hasIdentities)
     let rootStart = reader.offset

@@ -50,13 +50,16 @@ final class StatePages {
   }
 
   /// Writes marked pages with `write` and takes their marks away, at most as many as `paging` still may. They wait here for the commit that has all.
-  func writeMarked(_ paging: StatePaging, _ write: (Int) -> [UInt8]) {
+  /// A page for which `write` gives nil has what cannot be written: it stays marked, so that no later commit takes it for unchanged.
+  func writeMarked(_ paging: StatePaging, _ write: (Int) -> [UInt8]?) {
+    var faulty: [Int] = []
+    defer { for page in faulty { markNew(page) } }
     for word in marked.indices {
       while marked[word] != 0 {
         guard paging.takeOne() else { return paging.leave(markedCount) }
         let page = word << 6 + marked[word].trailingZeroBitCount
         marked[word] &= marked[word] &- 1
-        wrote(page, write(page))
+        if let content = write(page) { wrote(page, content) } else { faulty.append(page) }
       }
     }
   }
@@ -84,9 +87,9 @@ final class StatePages {
   }
 
   /// Debug builds only: what would be written for unmarked pages must be what was written for them.
-  func checkUnmarked(_ write: (Int) -> [UInt8]) {
+  func checkUnmarked(_ write: (Int) -> [UInt8]?) {
     for (page, sum) in sums where !(page >> 6 < marked.count && marked[page >> 6] & 1 << UInt64(page & 63) != 0) {
-      assert(self.sum(page, write(page)) == sum, "page \(page) of a state has changed without a mark")
+      assert(write(page).map { self.sum(page, $0) } == sum, "page \(page) of a state has changed without a mark")
     }
   }
 }
@@ -100,9 +103,8 @@ package final class StatePaging {
   private var room: Int
   /// How many marked pages had no room: what is written is not all of one moment yet.
   private(set) var left = 0
-  /// What has pages: its entry in the table of steps, and how many.
-  private(set) var owners: [(owner: Int64, entry: Int, count: Int, bytes: Int)] = []
-  private var all: [StatePages] = []
+  /// What has pages, and the entry of its outermost record in the table of steps.
+  private(set) var owners: [(pages: StatePages, entry: Int)] = []
 
   /// - Parameters:
   ///   - least: How many keys make a step's state so large that it is written in pages.
@@ -128,13 +130,10 @@ package final class StatePaging {
 
   fileprivate func leave(_ count: Int) { left += count }
 
-  func add(_ pages: StatePages, of entry: Int) {
-    owners.append((pages.owner, entry, pages.count, pages.bytes))
-    all.append(pages)
-  }
+  func add(_ pages: StatePages, of entry: Int) { owners.append((pages, entry)) }
 
   /// The pages that have changed since the last commit.
-  func takePages() -> [StatePage] { all.flatMap { $0.takeWritten() } }
+  func takePages() -> [StatePage] { owners.flatMap { $0.pages.takeWritten() } }
 }
 
 extension StatePage {

@@ -158,25 +158,6 @@ public struct StateReader {
     return bytes[at..<at + count]
   }
 
-  /// Where the pages of an owner are.
-  func pages(of owner: Int64) -> [Range<Int>] { context.pages[owner] ?? [] }
-
-  /// Reads the origins of a page; returns the reader of the rest, whose timers wake what those of this part wake.
-  func page(_ range: Range<Int>) throws(StateFault) -> StateReader {
-    var page = StateReader(
-      bytes, range, Context(pageOf: context), version: version, target: target,
-      hasOtherParameters: hasOtherParameters, whenLate: whenLate)
-    try page.readOrigins(haveIdentities: true)
-    return page
-  }
-
-  /// Reads a part that is a continuation of this one.
-  mutating func continuation() throws(StateFault) -> StateReader {
-    var rest = try part(version: version, target: target)
-    rest.whenLate = whenLate
-    return rest
-  }
-
   mutating func skip(_ count: Int) throws(StateFault) {
     guard count <= end - at else { throw .truncated }
     at += count
@@ -324,7 +305,7 @@ public struct StateReader {
 extension StateReader {
   /// Reads the rest of a saved state, which is its pages: where those of each owner are, in the order of their numbers.
   /// - Throws: The pages are damaged.
-  mutating func ranges(ofPagesIn bytes: [UInt8]) throws(StateFault) -> [Int64: [Range<Int>]] {
+  mutating func pageRanges() throws(StateFault) -> [Int64: [Range<Int>]] {
     var found: [Int64: [(number: Int64, range: Range<Int>)]] = [:]
     while !isAtEnd {
       let owner = Int64(bitPattern: try fixed64())
@@ -334,7 +315,7 @@ extension StateReader {
       guard count <= UInt64(remaining) else { throw .truncated }
       let range = offset..<offset + Int(count)
       guard bytes[range].withUnsafeBytes({ StatePage.sum($0, owner, number) }) == sum else {
-        throw StateFault("page \(number) of \(owner) is damaged")
+        throw StateFault("page \(number) of owner \(owner) is damaged")
       }
       try skip(Int(count))
       found[owner, default: []].append((number, range))
@@ -345,17 +326,26 @@ extension StateReader {
   /// Reads what ``StateWriter/write(_:keys:_:)`` wrote: `body` reads what is kept for one key, and is called as long as there are more.
   mutating func readPages(_ body: (inout StateReader) throws(StateFault) -> Void) throws(StateFault) {
     guard try byte() != 0 else {
-      var all = try continuation()
+      var all = try part(version: version, target: target)
       while !all.isAtEnd { try body(&all) }
       return
     }
     let owner: Int64 = try read()
     let count: UInt64 = try read()
-    let ranges = pages(of: owner)
+    let ranges = context.pages[owner] ?? []
     guard UInt64(ranges.count) == count else { throw StateFault("\(ranges.count) of its \(count) pages are there") }
     for range in ranges {
       var page = try page(range)
       while !page.isAtEnd { try body(&page) }
     }
+  }
+
+  /// Reads the origins of a page; returns the reader of the rest, whose timers wake what those of this part wake.
+  private func page(_ range: Range<Int>) throws(StateFault) -> StateReader {
+    var page = StateReader(
+      bytes, range, Context(pageOf: context), version: version, target: target,
+      hasOtherParameters: hasOtherParameters, whenLate: whenLate)
+    try page.readOrigins(haveIdentities: true)
+    return page
   }
 }

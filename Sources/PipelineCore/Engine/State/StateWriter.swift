@@ -26,6 +26,8 @@ public struct StateWriter {
     let paging: StatePaging?
     /// Whether it is of a page, which stays valid after the commit that writes it: its times count from the start of the executor's clock.
     let isOfPage: Bool
+    /// Whether what a step keeps for many keys is being written, in pages or in place. Other steps in there count with that step.
+    var isOfKeys: Bool
     /// The entry of the outermost record that is being written.
     var outerRecord: Int?
     /// The bytes of pages that the step that is being written has.
@@ -44,6 +46,7 @@ public struct StateWriter {
       self.steps = steps
       self.paging = paging
       isOfPage = false
+      isOfKeys = false
     }
 
     init(pageOf other: Context) {
@@ -52,6 +55,7 @@ public struct StateWriter {
       steps = other.steps
       paging = nil
       isOfPage = true
+      isOfKeys = true
       // The format of states with pages has identities.
       hasIdentities = true
     }
@@ -72,22 +76,6 @@ public struct StateWriter {
     self.context = context
     if capacity > 0 { bytes.reserveCapacity(capacity) }
   }
-
-  /// Makes a writer for a page of the same state.
-  func forPage() -> StateWriter { StateWriter(Context(pageOf: context)) }
-
-  /// Makes a writer of the same part of a state.
-  init(sharing other: StateWriter) { self.init(other.context) }
-
-  /// What could not be written in a page of the record cannot be in the record.
-  func passOnFault(of page: StateWriter) { context.fault = context.fault ?? page.context.fault }
-
-  /// Takes the pages of steps that keep much; nil: everything is written in place.
-  var paging: StatePaging? { context.paging }
-  /// The entry of the outermost record that is being written.
-  var outerRecord: Int { context.outerRecord ?? 0 }
-  /// The step that is being written has so many bytes in pages.
-  func countBytes(_ count: Int) { context.pageBytes += count }
 
   /// Writes one value.
   public mutating func write(_ value: some StateValue) { value.save(to: &self) }
@@ -252,8 +240,7 @@ public struct StateWriter {
   mutating func own(_ step: StepID, _ body: (inout StateWriter) -> Void) {
     let start = bytes.count
     body(&self)
-    // What is in a page counts with the step that has the pages.
-    guard !context.isOfPage else { return }
+    guard !context.isOfKeys else { return }
     context.steps.sizes[step.number] += bytes.count - start + context.pageBytes
     context.pageBytes = 0
   }
@@ -281,8 +268,11 @@ extension StateWriter {
     func range(_ page: Int) -> Range<Int> {
       min(keys, page * StatePages.keysOfPage)..<min(keys, (page + 1) * StatePages.keysOfPage)
     }
-    guard let paging, paging.takes(pages, keys: keys) else {
+    guard let paging = context.paging, paging.takes(pages, keys: keys) else {
       write(UInt8(0))
+      let isInside = context.isOfKeys
+      context.isOfKeys = true
+      defer { context.isOfKeys = isInside }
       part { state in
         var first = 0
         while first < keys {
@@ -298,17 +288,21 @@ extension StateWriter {
     write(UInt8(1))
     write(pages.owner)
     write(UInt64(pages.count))
-    paging.add(pages, of: outerRecord)
-    countBytes(pages.bytes)
+    paging.add(pages, of: context.outerRecord ?? 0)
+    context.pageBytes += pages.bytes
   }
 
-  /// The bytes of a page: the origins of its events, and what `body` writes.
-  private func page(of keys: Range<Int>, _ body: (inout StateWriter, Range<Int>) -> Void) -> [UInt8] {
-    var content = forPage()
+  /// The bytes of a page: the origins of its events, and what `body` writes. Nil: it has what cannot be written, so the record is left out.
+  private func page(of keys: Range<Int>, _ body: (inout StateWriter, Range<Int>) -> Void) -> [UInt8]? {
+    let context = Context(pageOf: context)
+    var content = StateWriter(context)
     body(&content, keys)
-    passOnFault(of: content)
+    if let fault = context.fault {
+      self.context.fault = self.context.fault ?? fault
+      return nil
+    }
     if content.bytes.isEmpty { return [] }
-    var page = StateWriter(sharing: content)
+    var page = StateWriter(context)
     page.writeOrigins()
     page.append(content)
     return page.bytes
