@@ -236,7 +236,7 @@ static void unassign(source *self, const rd_kafka_topic_partition_list_t *list) 
   pthread_mutex_unlock(&self->mutex);
 }
 
-/* Tells librdkafka; what it says if it refuses. */
+/* Confirms the change to librdkafka. A refusal is reported. */
 static void confirm(source *self, bool is_assigned, const rd_kafka_topic_partition_list_t *list) {
   rd_kafka_t *client = self->client;
   char problem[200] = "";
@@ -583,7 +583,7 @@ static size_t take_acks(source *self, rxd_source *running, int64_t wait_ms) {
   return all;
 }
 
-/* Hands messages to rxd, and takes its answers. False: it is told to stop. */
+/* Hands messages to rxd and takes its acknowledgements. False: rxd wants the source to stop. */
 static bool turn(source *self, rxd_source *running, size_t *under_way) {
   taken messages[TAKEN_MOST];
   size_t count = take(self, messages);

@@ -7,6 +7,7 @@
  *   errors API COUNT CODE         the next COUNT requests of this kind fail
  *   fill TOPIC FIRST COUNT SIZE   JSON numbers from FIRST on, padded with spaces to SIZE bytes, with the keys k0 to k12
  *   odd TOPIC                     messages of every odd kind, into partition 0
+ *   committed GROUP TOPIC COUNT   waits until the group has committed an offset in each of so many partitions
  *
  * Ends with its input. */
 #include <librdkafka/rdkafka.h>
@@ -15,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { BROKERS = 3, LARGEST = 900000 };
 
@@ -28,6 +30,15 @@ static void on_report(rd_kafka_t *client, const rd_kafka_message_t *message, voi
   (void)client, (void)opaque;
   missing--;
   if (message->err != RD_KAFKA_RESP_ERR_NO_ERROR) failed++;
+}
+
+static rd_kafka_t *new_consumer(const char *brokers, const char *group) {
+  char problem[256];
+  rd_kafka_conf_t *conf = rd_kafka_conf_new();
+  rd_kafka_conf_set_log_cb(conf, no_log);
+  rd_kafka_conf_set(conf, "bootstrap.servers", brokers, problem, sizeof problem);
+  rd_kafka_conf_set(conf, "group.id", group, problem, sizeof problem);
+  return rd_kafka_new(RD_KAFKA_CONSUMER, conf, problem, sizeof problem);
 }
 
 static rd_kafka_t *new_client(const char *brokers) {
@@ -99,6 +110,24 @@ static int odd(rd_kafka_t *client, const char *topic) {
   return error | many | wait_for_reports(client);
 }
 
+static int wait_for_commits(const char *brokers, const char *group, const char *topic, int count) {
+  enum { ATTEMPTS = 200, PAUSE_MS = 100 };
+  rd_kafka_t *client = new_consumer(brokers, group);
+  if (client == NULL) return 1;
+  int committed = 0;
+  for (int attempt = 0; attempt < ATTEMPTS && committed < count; attempt++) {
+    rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(count);
+    rd_kafka_topic_partition_list_add_range(list, topic, 0, count - 1);
+    committed = 0;
+    if (rd_kafka_committed(client, list, 1000) == RD_KAFKA_RESP_ERR_NO_ERROR)
+      for (int i = 0; i < list->cnt; i++) committed += list->elems[i].offset >= 0;
+    rd_kafka_topic_partition_list_destroy(list);
+    if (committed < count) usleep(PAUSE_MS * 1000);
+  }
+  rd_kafka_destroy(client);
+  return committed < count;
+}
+
 static int fail_requests(rd_kafka_mock_cluster_t *cluster, int api, int count, int code) {
   rd_kafka_resp_err_t errors[1000];
   if (count < 0 || count > 1000) return 1;
@@ -116,7 +145,7 @@ static int set_all(rd_kafka_mock_cluster_t *cluster, bool is_up) {
 }
 
 static int obey(rd_kafka_mock_cluster_t *cluster, rd_kafka_t *client, const char *line) {
-  char name[200];
+  char name[200], group[200];
   int a, b, c;
   if (strcmp(line, "down\n") == 0) return set_all(cluster, false);
   if (strcmp(line, "up\n") == 0) return set_all(cluster, true);
@@ -127,6 +156,8 @@ static int obey(rd_kafka_mock_cluster_t *cluster, rd_kafka_t *client, const char
   }
   if (sscanf(line, "errors %d %d %d", &a, &b, &c) == 3) return fail_requests(cluster, a, b, c);
   if (sscanf(line, "fill %199s %d %d %d", name, &a, &b, &c) == 4) return fill(client, name, a, b, c);
+  if (sscanf(line, "committed %199s %199s %d", group, name, &a) == 3)
+    return wait_for_commits(rd_kafka_mock_cluster_bootstraps(cluster), group, name, a);
   if (sscanf(line, "odd %199s", name) == 1) return odd(client, name);
   return 1;
 }

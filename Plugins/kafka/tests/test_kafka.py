@@ -209,13 +209,18 @@ class SourceTests(KafkaTest):
         first = self.read("first", start="new")
         # Nothing shows that it has begun: numbers are sent until one comes.
         sent = 100
-        while first.count() == 0:
+
+        def has_come():
+            nonlocal sent
             self.fill(sent, 1)
             sent += 1
-            time.sleep(0.05)
+            return first.count() > 0
+
+        wait_for(has_come, "a number that was sent meanwhile", PATIENCE)
         self.assertGreaterEqual(min(self.numbers(first)), 100)
         begin = min(self.numbers(first))
-        time.sleep(0.6)  # the offsets where the partitions begin are committed
+        # Where the partitions begin, also those that have got no number.
+        self.command("committed g t 4")
         first.end(signal.SIGKILL)
         self.fill(sent, 100)
         second = self.read("second", start="new")
@@ -373,11 +378,14 @@ class MemberTests(KafkaTest):
         wait_for(lambda: first.count() >= 1, "the first", PATIENCE)
         second = self.reader("second", delivery=delivery)
         expected = COUNT
-        while second.count() == 0:
-            self.assertLess(expected, 100 * COUNT, "the second member gets nothing")
-            self.fill(expected, COUNT // 5)
-            expected += COUNT // 5
-            time.sleep(0.1)
+
+        def has_its_share():
+            nonlocal expected
+            self.fill(expected, COUNT // 25)
+            expected += COUNT // 25
+            return second.count() > 0
+
+        wait_for(has_its_share, "the second member to get something", PATIENCE)
         self.assertEqual(first.end(), 0, first.errors())
         self.fill(expected, COUNT)
         return first, second, expected + COUNT
@@ -430,7 +438,7 @@ sinks:
         self.wait_for_all(COUNT, run)
         self.command(f"errors {HEARTBEAT} 1 {FENCED}")
         self.fill(COUNT, COUNT)
-        time.sleep(0.5)
+        wait_for(lambda: "fenced" in run.errors(), "the first client to fail", PATIENCE)
         self.fill(2 * COUNT, COUNT)
         self.wait_for_all(3 * COUNT, run)
         run.end()
