@@ -69,7 +69,7 @@ extension Join {
       var undecided = 0
     }
 
-    /// Rejects an event at the limit. If nothing reads rejected events or keeps dead letters, the log has one line for the first such event, and
+    /// Rejects an event that exceeds `limit`. If nothing reads rejected events or keeps dead letters, the log has one line for the first such event, and
     /// at the end their number.
     final func lose(_ event: Event, of name: StaticString, _ losses: inout Losses) {
       let text = "join keeps \(Printable.count(parameters.limit, "event")) of the \(name) signal, its limit `limit`"

@@ -28,7 +28,7 @@ extension Window {
       return end &- length
     }
 
-    /// The end of the next window after the one that ends at `end`.
+    /// The end of the window after the one that ends at `end`.
     func end(behindWindowTo end: Int64) -> Int64 {
       if let days { return days.span(of: end).end }
       return end &+ every
