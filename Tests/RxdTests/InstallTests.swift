@@ -120,6 +120,7 @@ struct InstallTests {
   @Test func pluginsNameTheirPackages() throws {
     let packages = [
       "libmosquitto": "libmosquitto-dev", "openssl": "libssl-dev", "hiredis": "libhiredis-dev", "libpq": "libpq-dev",
+      "rdkafka": "librdkafka-dev",
     ]
     let plugins = "\(Rxd.root)/Plugins"
     var seen = 0
@@ -137,6 +138,6 @@ struct InstallTests {
       }
       #expect(named.isSuperset(of: needed), "\(name): \(needed.filter { !named.contains($0) })")
     }
-    #expect(seen == 3)
+    #expect(seen == 4)
   }
 }
