@@ -131,7 +131,7 @@ package final class PipelineLaunch: @unchecked Sendable {
     }
     let sinks = Set(names)
     executor.post { [self] in
-      execution.suspend(for: isReload ? plan : nil) { sinks.contains("\($0.name) \($0.keyword)") }
+      execution.suspend(for: isReload ? plan : nil, isFinal: !isReload) { sinks.contains("\($0.name) \($0.keyword)") }
     }
   }
 

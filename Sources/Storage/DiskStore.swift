@@ -27,6 +27,7 @@ package final class DiskStore: PipelineStore {
     var backlogs: [String: OutboxBacklog] = [:]
     var lastRow: Int64 = 0
     var lastOwner: Int64 = 0
+    var owners: Set<Int64> = []
     var statistics = StoreStatistics()
     var reportDeadLetters: @Sendable (Int) -> Void = { _ in }
     var room = RoomOfStore.enough
@@ -109,7 +110,8 @@ package final class DiskStore: PipelineStore {
     identity = opened.file.identity
     savedState = opened.state
     state = Guarded(
-      State(backlogs: opened.backlogs, lastRow: opened.file.lastRow, lastOwner: opened.file.owners.max() ?? 0))
+      State(backlogs: opened.backlogs, lastRow: opened.file.lastRow, lastOwner: opened.file.owners.max() ?? 0,
+        owners: opened.file.owners))
     // Only the writer may hold the file, so that it is closed before `close` returns.
     let writer = Writer(path, opened.file, state, deadLetterBytes, room, caches, log)
     do throws(PosixError) {
@@ -129,6 +131,7 @@ package final class DiskStore: PipelineStore {
   package var backlogs: [String: OutboxBacklog] { state.withLock(\.backlogs) }
   package var lastRow: Int64 { state.withLock(\.lastRow) }
   package var lastOwner: Int64 { state.withLock(\.lastOwner) }
+  package var owners: Set<Int64> { state.withLock(\.owners) }
   /// Whether it may receive new events.
   var hasRoom: Bool { state.withLock { $0.room == .enough } }
   /// Counters since the store was opened.
@@ -151,6 +154,7 @@ package final class DiskStore: PipelineStore {
   package func commit(_ transaction: StoreTransaction, _ done: @escaping @Sendable () -> Void) {
     let isOver = state.withLock { state in
       for row in transaction.rows { state.lastRow = max(state.lastRow, row.number) }
+      if case .keep = transaction.state {} else { state.owners = [] }
       if case .replace(let saved) = transaction.state {
         state.lastOwner = max(state.lastOwner, saved.owners.max() ?? 0)
       }

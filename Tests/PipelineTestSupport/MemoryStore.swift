@@ -80,6 +80,8 @@ package final class MemoryStore: PipelineStore {
 
   private struct State {
     var disk: Disk
+    /// Whose pages it has as they were when it was opened.
+    var owners: Set<Int64>
     var reportRoom: (@Sendable (RoomOfStore) -> Void)?
     var waiting: [(StoreTransaction, @Sendable () -> Void)] = []
     var faults: [String] = []
@@ -92,7 +94,7 @@ package final class MemoryStore: PipelineStore {
   private let isImmediate: Bool
 
   package init(_ disk: Disk = Disk(), isImmediate: Bool = false) {
-    state = Mutex(State(disk: disk))
+    state = Mutex(State(disk: disk, owners: Set(disk.pages.keys)))
     self.isImmediate = isImmediate
   }
 
@@ -108,6 +110,7 @@ package final class MemoryStore: PipelineStore {
       return max(state.disk.pages.keys.max() ?? 0, waiting.max() ?? 0)
     }
   }
+  package var owners: Set<Int64> { state.withLock(\.owners) }
   package var lastRow: Int64 { state.withLock(\.disk.lastRow) }
   package var waiting: Int { state.withLock(\.waiting.count) }
 
@@ -118,7 +121,10 @@ package final class MemoryStore: PipelineStore {
   package func has(_ room: RoomOfStore) { state.withLock(\.reportRoom)?(room) }
 
   package func commit(_ transaction: StoreTransaction, _ done: @escaping @Sendable () -> Void) {
-    state.withLock { $0.waiting.append((transaction, done)) }
+    state.withLock { state in
+      state.waiting.append((transaction, done))
+      if case .keep = transaction.state {} else { state.owners = [] }
+    }
     if isImmediate { takeOne() }
   }
 

@@ -223,7 +223,9 @@ package struct PipelineRun {
         nonisolated(unsafe) let running = execution
         executor.post { running.launch { _ in } }
       } else {
-        turn { execution.launch(restoring: state) { _ in } }
+        // Pages that are not those of the state cannot go on.
+        let owners = options.keepsPages && state == disk.state ? Set(disk.pages.keys) : []
+        turn { execution.launch(restoring: state, owners: owners) { _ in } }
         refusals += execution.refusals
       }
     }

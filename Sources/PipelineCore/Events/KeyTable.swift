@@ -92,22 +92,30 @@ final class KeyTable {
 
   /// Adds a text that is not in the table; returns its number.
   func insert(_ text: UnsafeRawBufferPointer, _ hash: UInt64) -> Int {
-    if (count + 1) * 2 > mask { grow() }
     let number: Int
     if let again = free.popLast() {
       number = Int(again)
     } else {
-      if entryCount == entryCapacity { growEntries() }
-      number = entryCount
-      entryCount += 1
+      number = newNumber()
     }
+    put(text, hash, at: number)
+    return number
+  }
+
+  private func newNumber() -> Int {
+    if entryCount == entryCapacity { growEntries() }
+    entryCount += 1
+    return entryCount - 1
+  }
+
+  private func put(_ text: UnsafeRawBufferPointer, _ hash: UInt64, at number: Int) {
+    if (count + 1) * 2 > mask { grow() }
     (entries + number).initialize(to: Entry(hash: hash, length: text.count))
     if text.count > Self.inlineBytes { entries[number].text.0 = UInt64(UInt(bitPattern: malloc(text.count)!)) }
     if let start = text.baseAddress { bytes(number).copyMemory(from: start, byteCount: text.count) }
     put(number)
     count += 1
     textBytes &+= text.count
-    return number
   }
 
   /// The text with this number; valid until the table changes.
@@ -116,11 +124,24 @@ final class KeyTable {
   }
 
   /// Inserts a text that must be new, such as one of a saved state; nil: it was there.
-  func insertNew(_ text: ArraySlice<UInt8>) -> Int? {
-    text.withUnsafeBytes { text in
-      let hash = hash(text)
-      return find(text, hash) == nil ? insert(text, hash) : nil
+  ///
+  /// - Parameter number: The number that it gets, higher than that of any other text so far; nil: any.
+  func insertNew(_ text: ArraySlice<UInt8>, at number: Int?) -> Int? {
+    text.withUnsafeBytes { insertNew($0, at: number) }
+  }
+
+  func insertNew(_ text: UnsafeRawBufferPointer, at number: Int?) -> Int? {
+    let hash = hash(text)
+    guard find(text, hash) == nil else { return nil }
+    guard let number else { return insert(text, hash) }
+    guard number >= entryCount else { return nil }
+    while entryCount < number {
+      let unused = newNumber()
+      (entries + unused).initialize(to: Entry(hash: 0, length: -1))
+      free.append(Int32(unused))
     }
+    put(text, hash, at: newNumber())
+    return number
   }
 
   /// Forgets the text with this number, which is in the table.

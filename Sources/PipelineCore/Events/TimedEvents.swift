@@ -28,6 +28,8 @@ final class TimedEvents {
   private var order = TimerQueue()
   private let target = Target()
   private var serial: UInt64 = 0
+  /// Where the next event goes that is inserted.
+  private var reserved: (slot: Int, serial: UInt64)?
   /// The slots of each key in the order of times.
   private var chains: [Deque<Int>] = []
   private(set) var count = 0
@@ -52,10 +54,12 @@ final class TimedEvents {
   /// Adds an event behind all of its time; returns its slot.
   @discardableResult
   func insert(_ event: OwnedEvent, at time: Int64, key: Int, isMatched: Bool, hold: Wake = .none) -> Int {
-    let slot = free.popLast() ?? slots.count
-    if slot == slots.count { slots.append(nil) }
-    serial &+= 1
-    var entry = Entry(event: event, time: time, key: key, isMatched: isMatched, hold: hold, serial: serial)
+    let slot = reserved?.slot ?? free.popLast() ?? slots.count
+    while slots.count <= slot { slots.append(nil) }
+    let ownSerial = reserved?.serial ?? serial &+ 1
+    reserved = nil
+    serial = max(serial, ownSerial)
+    var entry = Entry(event: event, time: time, key: key, isMatched: isMatched, hold: hold, serial: ownSerial)
     entry.place = order.schedule(at: Instant(nanoseconds: time), target, slot)
     slots[slot] = entry
     changed(slot)
@@ -65,6 +69,13 @@ final class TimedEvents {
     bytes &+= event.byteCount
     return slot
   }
+
+  /// The next event that is inserted goes into this slot and has this serial, as in a saved state; no other may have the slot.
+  /// ``endReserving()`` must follow the last of them.
+  func reserve(_ slot: Int, _ serial: UInt64) { reserved = (slot, serial) }
+
+  /// The slots that are in no use can be used from now on.
+  func endReserving() { free = slots.indices.filter { slots[$0] == nil } }
 
   /// The earliest time.
   var firstTime: Int64? { order.next?.nanoseconds }

@@ -117,17 +117,29 @@ struct Distinct: FusableOperator {
 
     override func restore(_ state: inout StateReader) throws(StateFault) {
       var found: [(place: Int, number: Int, since: Instant)] = []
-      func read(_ place: Int, _ state: inout StateReader) throws(StateFault) {
-        guard let number = known.insertNew(try state.counted()) else { throw StateFault("a value is there twice") }
+      func read(_ place: Int, _ state: inout StateReader, _ number: Int?) throws(StateFault) {
+        guard let number = known.insertNew(try state.counted(), at: number) else {
+          throw StateFault("a value is there twice")
+        }
         found.append((place, number, try state.read()))
       }
-      if state.version < 3 {
-        for place in 0..<(try state.count()) { try read(place, &state) }
-      } else {
-        try state.readPages { (state) throws(StateFault) in try read(try state.read(), &state) }
+      func appendAll() throws(StateFault) {
+        found.sort { $0.place < $1.place }
+        first = found.first?.place ?? 1
+        for entry in found {
+          guard entry.place == first + order.count else { throw StateFault("its values have no order") }
+          append(entry.number, entry.since)
+        }
+        countKept()
       }
-      for entry in found.sorted(by: { $0.place < $1.place }) { append(entry.number, entry.since) }
-      countKept()
+      guard state.version < 3 else {
+        return try state.readPages(
+          pages,
+          { (state, number) throws(StateFault) in try read(try state.read(in: 1...Int.max / 2), &state, number) },
+          then: appendAll)
+      }
+      for place in 0..<(try state.count()) { try read(place + 1, &state, nil) }
+      try appendAll()
     }
   }
 }

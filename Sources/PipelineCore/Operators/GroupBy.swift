@@ -468,20 +468,19 @@ struct GroupBy: OperatorComponent, TimedOperator, ChangingOperator {
       } else if outerEnded {
         throw StateFault("its input had ended, and its groups with it")
       }
-      guard state.version < 4 else { return try state.readPages(restoreGroup) }
-      for _ in 0..<(try state.count()) { try restoreGroup(&state) }
+      guard state.version < 4 else { return try state.readPages(pages, restoreGroup) }
+      for _ in 0..<(try state.count()) { try restoreGroup(&state, nil) }
     }
 
-    private func restoreGroup(_ state: inout StateReader) throws(StateFault) {
+    private func restoreGroup(_ state: inout StateReader, _ number: Int?) throws(StateFault) {
       let token = try state.read(in: 1...max(created, 1))
       let key = try state.read(OwnedValue.self)
       buffer.clear()
       KeyText.append(key.value, to: buffer, Context(state: frame.evaluation))
-      let hash = known.hash(buffer.bytes)
-      guard opening[token] == nil, known.find(buffer.bytes, hash) == nil else {
+      guard opening[token] == nil, let number = known.insertNew(buffer.bytes, at: number) else {
         throw StateFault("two groups have one key")
       }
-      let group = make(known.insert(buffer.bytes, hash), key.value, token).takeUnretainedValue()
+      let group = make(number, key.value, token).takeUnretainedValue()
       // Chains of their own are restored after all groups.
       if shared == nil { opening[token] = group }
       group.timer = try state.readTimer(of: group)
@@ -494,8 +493,9 @@ struct GroupBy: OperatorComponent, TimedOperator, ChangingOperator {
         return
       }
       let section = try Restoration.Section(state.part())
-      execution.restoration?.within(section) {
-        if let restoration = execution.restoration { shared.restoreSteps(restoration, of: group) }
+      if let restoration = execution.restoration {
+        restoration.isPartOfPage(section)
+        restoration.within(section) { shared.restoreSteps(restoration, of: group) }
       }
       shared.start(group)
     }

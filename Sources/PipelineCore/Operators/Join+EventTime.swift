@@ -200,25 +200,28 @@ extension Join {
         var time: Int64
         var isMatched: Bool
         var serial: UInt64
+        var slot: Int?
       }
       var found: [Found] = []
       let hasSerials = state.version > 3
-      func read(_ state: inout StateReader) throws(StateFault) {
+      func read(_ state: inout StateReader, _ slot: Int?) throws(StateFault) {
         var one = Found(
           event: try state.read(), key: try key(&state), time: try state.read(), isMatched: try state.read(),
-          serial: UInt64(found.count))
+          serial: UInt64(found.count), slot: slot)
         if hasSerials { one.serial = try state.read() }
         guard EventTime.range.contains(one.time) else { throw StateFault("the time of an event is out of range") }
         found.append(one)
       }
-      if hasSerials {
-        try state.readPages(read)
-      } else {
-        for _ in 0..<(try state.count()) { try read(&state) }
+      func insertAll() {
+        for one in found.sorted(by: { ($0.time, $0.serial) < ($1.time, $1.serial) }) {
+          if let slot = one.slot { side.events.reserve(slot, one.serial) }
+          insert(one.event, at: one.time, key: one.key, isMatched: one.isMatched, side)
+        }
+        side.events.endReserving()
       }
-      for one in found.sorted(by: { ($0.time, $0.serial) < ($1.time, $1.serial) }) {
-        insert(one.event, at: one.time, key: one.key, isMatched: one.isMatched, side)
-      }
+      if hasSerials { return try state.readPages(side.pages, read, then: insertAll) }
+      for _ in 0..<(try state.count()) { try read(&state, nil) }
+      insertAll()
     }
 
     /// Keeps an event.

@@ -175,12 +175,12 @@ struct Latest: FusableOperator, ChangingOperator {
     }
 
     override func restore(_ state: inout StateReader) throws(StateFault) {
-      func read(_ state: inout StateReader) throws(StateFault) {
-        guard let number = known.insertNew(try state.counted()) else { throw StateFault("a key is there twice") }
+      func read(_ state: inout StateReader, _ number: Int?) throws(StateFault) {
+        guard let number = known.insertNew(try state.counted(), at: number) else { throw StateFault("a key is there twice") }
         insert(Kept(event: try state.read(), time: try state.read(), last: try state.read()), at: number)
       }
-      guard state.version < 2 else { return try state.readPages(read) }
-      for _ in 0..<(try state.count()) { try read(&state) }
+      guard state.version < 2 else { return try state.readPages(pages, read) }
+      for _ in 0..<(try state.count()) { try read(&state, nil) }
     }
   }
 }

@@ -278,12 +278,12 @@ struct TopN: FusableOperator, ChangingOperator {
     }
 
     override func restore(_ state: inout StateReader) throws(StateFault) {
-      guard state.version < 2 else { return try state.readPages(restoreGroup) }
-      for _ in 0..<(try state.count()) { try restoreGroup(&state) }
+      guard state.version < 2 else { return try state.readPages(pages, restoreGroup) }
+      for _ in 0..<(try state.count()) { try restoreGroup(&state, nil) }
     }
 
-    private func restoreGroup(_ state: inout StateReader) throws(StateFault) {
-      guard let number = known.insertNew(try state.counted()) else { throw StateFault("a key is there twice") }
+    private func restoreGroup(_ state: inout StateReader, _ number: Int?) throws(StateFault) {
+      guard let number = known.insertNew(try state.counted(), at: number) else { throw StateFault("a key is there twice") }
       open(Group(last: try state.read()), at: number)
       for index in 0..<(try state.count()) {
         insert(Row(rank: try state.read(), time: try state.read(), event: try state.read()), at: index, of: number)

@@ -289,7 +289,7 @@ extension Window {
 
     override func save(_ state: inout StateWriter) {
       saveKept(&state, isMonotonic: false)
-      (clock ?? EventClock()).save(&state)
+      saveClock(clock, &state)
       state.write(serial)
       state.write(lowerBound)
       state.write(last)

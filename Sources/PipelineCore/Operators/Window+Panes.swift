@@ -527,7 +527,7 @@ extension Window {
         write(origin, &state)
         state.write(closing)
       } else {
-        (ownClock ?? EventClock()).save(&state)
+        saveClock(ownClock, &state)
         state.write(serial)
         state.write(lowerBound)
       }

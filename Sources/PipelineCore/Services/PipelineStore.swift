@@ -24,6 +24,9 @@ package protocol PipelineStore: AnyObject, Sendable {
   /// failure may find pages of the run before, which its own must not be mixed with.
   var lastOwner: Int64 { get }
 
+  /// Whose pages it has as they were when it was opened; empty once a commit changes the state.
+  var owners: Set<Int64> { get }
+
   /// A number that is unique to this store; part of the identity of rows.
   var identity: UInt64 { get }
 

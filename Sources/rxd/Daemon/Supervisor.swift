@@ -243,7 +243,7 @@ final class Supervisor {
         ended(slot, outcome)
       case .suspended(let state, let counters):
         release(id, slot, run, counters)
-        slot.saved = state
+        slot.saved = state.isInStore ? nil : state
         slot.isMoved = true
         // What the store has not is stored by another run, which ends at once.
         if isStopping || slot.isLeaving, slot.store == nil || state.unsaved > 0 {
@@ -253,7 +253,7 @@ final class Supervisor {
         }
       case .cancelled(let counters, let state):
         release(id, slot, run, counters)
-        if let state { slot.saved = state } else { slot.loss = "its sinks did not finish within the limit" }
+        if let state { slot.saved = state.isInStore ? nil : state } else { slot.loss = "its sinks did not finish within the limit" }
         if slot.state == .draining {
           logger.warning(
             "cancelled: it did not finish within the limit", metadata: ["pipeline": "\(slot.name)"])

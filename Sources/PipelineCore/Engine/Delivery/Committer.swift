@@ -338,6 +338,9 @@ final class Committer: TimerTarget {
 
   // MARK: The end
 
+  /// All pages that have changed since the last commit go into the last one.
+  var pagingOfEnd: StatePaging { StatePaging(from: options.pagedKeys, after: lastOwner, most: .max) }
+
   /// The last commit of a pipeline that has ended or is suspended. `done` is called once, on any thread, when it is on the disk.
   ///
   /// - Parameter state: Nil: the state of the commit before stays.

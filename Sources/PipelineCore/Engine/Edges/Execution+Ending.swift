@@ -105,11 +105,15 @@ extension Execution {
   ///
   /// - Parameters:
   ///   - successor: The plan of an execution that follows at once in this process: sources leave it their open inputs.
+  ///   - isFinal: Whether an execution that goes on reads the state from the store: what has not changed since the last commit is then not saved again
+  ///     (``LeftState/isInStore``).
   ///   - keeping: Whether the other execution has the sink too; its undelivered events are then part of the
   ///     state, if the component saves them.
-  package func suspend(for successor: Plan? = nil, keeping: @escaping (SinkPlan) -> Bool = { _ in true }) {
+  package func suspend(
+    for successor: Plan? = nil, isFinal: Bool = false, keeping: @escaping (SinkPlan) -> Bool = { _ in true }
+  ) {
     guard outcome == nil, !isStopping, life.suspension == nil else { return }
-    life.suspension = Suspension(successor: successor, keeping: keeping)
+    life.suspension = Suspension(successor: successor, isFinal: isFinal, keeping: keeping)
     for source in sources.running where !source.isClosed { source.suspend() }
     for (index, sink) in sinks.enumerated() where sink.isOpen && keeping(plan.sinks[index]) {
       if sink.isPersistent || sink.node is OutboxSink {
@@ -132,7 +136,7 @@ extension Execution {
   /// Takes the state of a pipeline that is being suspended without waiting any longer for answers under way.
   package func freeze() {
     guard let keeping = life.suspension?.keeping, !isSuspended, !isStopping, outcome == nil else { return }
-    saved.parts = draftState(keeping: keeping).map(finishState)
+    saved.parts = draftState(keeping: keeping, paging: pagingOfEnd).map(finishState)
     life.isSuspended = true
     stopsForGood()
     executor.dropRemainders("the pipeline was suspended")
@@ -158,8 +162,18 @@ extension Execution {
     endIfOver()
   }
 
+  /// How the last state is saved of a pipeline that is suspended; nil: as a whole. Sinks other than outboxes may leave events to another execution of this
+  /// process, which needs all of it.
+  private var pagingOfEnd: StatePaging? {
+    guard let committer, committer.isDurable, life.suspension?.isFinal == true,
+      sinks.allSatisfy({ !$0.isOpen || $0.node is OutboxSink })
+    else { return nil }
+    return committer.pagingOfEnd
+  }
+
   struct Suspension {
     var successor: Plan?
+    var isFinal = false
     /// Whether a sink's undelivered events are part of the state.
     var keeping: (SinkPlan) -> Bool = { _ in true }
     /// The indexes of sinks that save nothing and leave what they have to the successor.

@@ -3,16 +3,19 @@ extension Execution {
   ///
   /// `state`: the result of ``saveState()`` of the same pipeline; everything continues from there. A step whose state
   /// no longer fits starts empty, and ``refusals`` says why. `isMoved`: it comes from another version of the pipeline, which this one
-  /// replaces: the pipeline was not down, so ``Plan/whenLate`` does not apply. `estates`: what belongs to the state (``LeftState/estates``).
+  /// replaces: the pipeline was not down, so ``Plan/whenLate`` does not apply. `estates`: what belongs to the state (``LeftState/estates``). `owners`: whose pages a store has as
+  /// the state has them; nil: what ``PipelineStore/owners`` says.
   package func launch(
     restoring state: [UInt8]? = nil, estates: [String: any SinkEstate] = [:], isMoved: Bool = false,
-    onEnd: @escaping (Outcome) -> Void
+    owners: Set<Int64>? = nil, onEnd: @escaping (Outcome) -> Void
   ) {
     life.onEnd = onEnd
     restored.inherited = estates
     if let state {
-      restored.restoration = Restoration(state, plan, executor, isMoved: isMoved)
+      let restoration = Restoration(state, plan, executor, isMoved: isMoved)
+      restored.restoration = restoration
       executor.restored(at: executor.now)
+      restored.startOfPages = restoration.goOn(from: owners ?? commits.options?.store.owners ?? [])
     }
     wirings.lastSubscription = restoration?.lastSubscription ?? 0
     executor.lastTimer = restoration?.lastTimer ?? 0
@@ -107,6 +110,10 @@ extension Execution {
   /// Ends the restoration: everything runs again.
   private func goOn(_ restoration: Restoration) {
     restored.end(restoration)
+    if let start = restored.startOfPages {
+      saved.startOfPages = start
+      saved.table = restoration.table
+    }
     if isDryRun {
       restored.unreadable = restoration.unreadable
       return

@@ -1,7 +1,9 @@
 /// The hand-over between executions in this process: what one leaves to the next.
 extension Execution {
   /// The state from which another execution in this process can continue; nil: there is none, or only that of an older commit.
-  package var leftState: LeftState? { savedState.map { LeftState($0, saved.estates) } }
+  package var leftState: LeftState? {
+    saved.parts.map { LeftState($0.bytes, saved.estates, isInStore: !$0.owners.isEmpty) }
+  }
 
   /// Leaves to the next execution what a sink has and has not saved. Called when the sink is suspended.
   package func leave(_ estate: any SinkEstate, of step: StepID) { saved.estates[plan.steps[step.number].key] = estate }

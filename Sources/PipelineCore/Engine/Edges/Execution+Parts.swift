@@ -105,6 +105,8 @@ extension Execution {
     private(set) var renamed: [FormerName] = []
     /// What sinks of the execution before have left, by their keys.
     var inherited: [String: any SinkEstate] = [:]
+    /// The moment from which times in pages count that stay as they are; nil: none do.
+    var startOfPages: Instant?
     /// The reason for which a dry run could use nothing of the state.
     var unreadable: Diagnostic?
 
@@ -125,6 +127,8 @@ extension Execution {
     package internal(set) var faults: [Diagnostic] = []
     /// The table of the states with pages; nil: there was none yet.
     var table: StateTable.Builder?
+    /// The moment from which times in pages count, on the executor's clock.
+    var startOfPages = Instant(nanoseconds: 0)
     /// The state from which another execution can continue.
     var parts: SavedState?
     /// What sinks leave as it is to an execution that goes on from that state, by the keys of their steps.

@@ -97,7 +97,7 @@ extension Execution {
       table.beginAgain()
       saved.table = table
     }
-    let context = StateWriter.Context(executor, table, positions, paging: paging)
+    let context = StateWriter.Context(executor, table, positions, paging: paging, startOfPages: saved.startOfPages)
     var state = StateWriter(context, capacity: saved.size + saved.size / 8)
     var ends: [Int] = []
     for (index, sink) in plan.sinks.enumerated() {
@@ -159,7 +159,7 @@ extension Execution {
     let length = state.bytes.count
     if format.hasPages {
       state.append(fixed: 0)
-      state.write(executor.now.nanoseconds)
+      state.write((executor.now - saved.startOfPages).nanoseconds)
     }
     state.write(executor.wallTime)
     state.write(executor.lastTimer)

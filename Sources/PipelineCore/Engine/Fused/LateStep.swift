@@ -134,6 +134,12 @@ class LateStep: FusedStep, TimerTarget {
   /// The event time of the stream at this step.
   final func makeClock() -> EventClock { run.clock(at: index) }
 
+  /// Writes how far the event time has come, unless the stream of which this chain is a part does (``StreamTime``).
+  final func saveClock(_ clock: EventClock?, _ state: inout StateWriter) {
+    let own = run.nodeContext.scope.time == nil ? clock : nil
+    (own ?? EventClock()).save(&state)
+  }
+
   // MARK: Life
 
   final func attach(to chain: FusedChain, of run: FusedRun, at index: Int) {

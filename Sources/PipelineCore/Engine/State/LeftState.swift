@@ -2,12 +2,15 @@
 package struct LeftState: Sendable {
   /// The saved state.
   package var bytes: [UInt8]
+  /// Whether it is only a part, whose pages the store has: the next execution must be given what the store says after the last commit.
+  package let isInStore: Bool
   /// What sinks leave as it is, by the keys of their steps, in place of a part of `bytes`: events that wait for a destination would be written, read and
   /// encoded for nothing. The version that starts takes them over; one that does not start has taken nothing.
   package fileprivate(set) var estates: [String: any SinkEstate] = [:]
 
-  package init(_ bytes: [UInt8], _ estates: [String: any SinkEstate] = [:]) {
+  package init(_ bytes: [UInt8], _ estates: [String: any SinkEstate] = [:], isInStore: Bool = false) {
     self.bytes = bytes
+    self.isInStore = isInStore
     self.estates = estates
   }
 

@@ -34,6 +34,9 @@ final class Restoration {
   /// The steps of `steps` whose parameters have changed.
   private var changed: Set<Int> = []
   private var references: [String: Int] = [:]
+  /// Which entries of the table pages have records with.
+  private var isInPage: [Bool] = []
+  private let context: StateReader.Context
   /// The named signals whose definition in the file has changed.
   private var renewed: Set<Int> = []
   private(set) var root = Section()
@@ -53,8 +56,9 @@ final class Restoration {
   init(_ bytes: [UInt8], _ plan: Plan, _ executor: Executor, isMoved: Bool) {
     self.plan = plan
     self.isMoved = isMoved
+    context = StateReader.Context(executor)
     do throws(StateFault) {
-      try read(bytes, StateReader.Context(executor))
+      try read(bytes, context)
       section = root
     } catch {
       entries = []
@@ -96,6 +100,44 @@ final class Restoration {
     root = contents.root
     refusals += renames.unknown.map(\.isUnknown)
     compare(renames)
+  }
+
+  // MARK: Pages that go on
+
+  /// Lets the next commits go on from the pages of these owners, where a step would write the same bytes again.
+  ///
+  /// - Parameter owners: Whose pages the store has as the state has them.
+  /// - Returns: The moment that their times count from, on the executor's clock; nil: all pages will be written anew.
+  func goOn(from owners: Set<Int64>) -> Instant? {
+    // A step that goes on from where its clock stood reads times in another way than the rest.
+    guard !owners.isEmpty, unreadable == nil,
+      context.elapsed == .zero || !plan.steps.contains(where: { $0.whenLate == .resume }),
+      // The table has one form of each step's records.
+      steps.allSatisfy({ number, at in
+        entries[at].version == 0 || plan.components[number].map { $0.persistence.version == entries[at].version } ?? true
+      })
+    else { return nil }
+    context.ownersThatGoOn = owners
+    return context.executor.now + TimeSpan(nanoseconds: 0 &- context.elapsed.nanoseconds &- context.clockOfPages)
+  }
+
+  /// Notes that the record in which `section` is may stay as it is in its page.
+  func isPartOfPage(_ section: Section) {
+    if isInPage.isEmpty { isInPage = [Bool](repeating: false, count: entries.count) }
+    for record in section.records where record.entry < isInPage.count { isInPage[record.entry] = true }
+  }
+
+  /// The table that goes on from that of the state.
+  var table: StateTable.Builder {
+    var restored = [(key: StateTable.Key, isInPage: Bool)?](repeating: nil, count: entries.count)
+    for (name, at) in references { restored[at] = (.reference(name), false) }
+    for (number, at) in steps {
+      let entry = entries[at]
+      let key = StateTable.Key.step(
+        StepID(number), version: entry.version, fitsOtherParameters: entry.fitsOtherParameters)
+      restored[at] = (key, at < isInPage.count && isInPage[at])
+    }
+    return StateTable.Builder(plan, restored)
   }
 
   /// Finds the steps that are the same as before.
@@ -170,7 +212,8 @@ final class Restoration {
       refuse(step, StateFault("its form is version \(saved), and this version of rxd reads \(version)"))
       return nil
     }
-    return (saved, reader.following(isMoved ? .fire : plan.steps[step.number].whenLate))
+    let following = reader.following(isMoved ? .fire : plan.steps[step.number].whenLate)
+    return (saved, saved == version ? following.inPresentForm() : following)
   }
 
   /// Whether the definition of an ended signal has changed, so that it starts again.

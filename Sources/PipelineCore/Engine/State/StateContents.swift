@@ -77,7 +77,7 @@ struct StateContents {
   func removing(_ entry: Int, from bytes: [UInt8], _ context: StateReader.Context) -> [UInt8] {
     let writing = StateWriter.Context(context.executor, StateTable.Builder(), .taken)
     var entries = entries
-    entries[entry] = StateTable.Entry(isStep: false, name: "", version: 0, fingerprint: 0)
+    entries[entry] = .none
     var table = StateWriter(writing)
     table.write(entries)
     var records = StateWriter(writing)

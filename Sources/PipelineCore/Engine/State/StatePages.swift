@@ -8,8 +8,11 @@ import CDigest
 /// Until the first commit that has pages, and wherever a state is written as a whole (for the next version in a reload, by a step inside
 /// another one's page), all pages are written in place.
 final class StatePages {
-  /// How many numbers of keys a page has. Random keys make a page of each changed key, so pages are small.
-  static let keysOfPage = 32
+  /// How many numbers of keys a page has. Random keys make a page of each changed key, so pages are small. In debug builds few keys of a test share a
+  /// page, so that no key's mark stands in for another's.
+  static let keysOfPage = _isDebugAssertConfiguration() ? 2 : 32
+  /// The last page, for the numbers of keys fit into 31 bits.
+  static let lastPage = Int64(Int32.max) / Int64(keysOfPage)
 
   /// Identifies these pages in the store; 0: no commit had pages yet.
   private(set) var owner: Int64 = 0
@@ -24,6 +27,8 @@ final class StatePages {
   private(set) var bytes = 0
   /// The checksums of the pages in the last commit. Debug builds find changes that were not marked.
   private var sums: [Int: UInt64] = [:]
+  /// The same of restored pages. Sets have no order, so these sums have none either.
+  private var sumsOfRestored: [Int: UInt64] = [:]
 
   /// Something has changed of what would be written for the key.
   @inline(__always)
@@ -49,6 +54,24 @@ final class StatePages {
     if keys > 0 { for page in 0...(keys - 1) / Self.keysOfPage { markNew(page) } }
   }
 
+  /// The store has these pages as they are: the next commits write what changes from now on.
+  func goOn(_ owner: Int64, _ pages: [(number: Int, bytes: ArraySlice<UInt8>)]) {
+    self.owner = owner
+    marked = []
+    sizes = [Int32](repeating: 0, count: (pages.last?.number ?? -1) + 1)
+    count = pages.count
+    bytes = 0
+    for page in pages {
+      sizes[page.number] = Int32(clamping: page.bytes.count)
+      bytes += page.bytes.count
+      if _isDebugAssertConfiguration() { sumsOfRestored[page.number] = Self.sumWithoutOrder(page.bytes) }
+    }
+  }
+
+  private static func sumWithoutOrder(_ bytes: some Sequence<UInt8>) -> UInt64 {
+    bytes.reduce(0) { $0 &+ (UInt64($1) &+ 0x9E37_79B9) &* (UInt64($1) &+ 0x85EB_CA6B) }
+  }
+
   /// Writes marked pages with `write` and takes their marks away, at most as many as `paging` still may. They wait here for the commit that has all.
   /// A page for which `write` gives nil has what cannot be written: it stays marked, so that no later commit takes it for unchanged.
   func writeMarked(_ paging: StatePaging, _ write: (Int) -> [UInt8]?) {
@@ -70,7 +93,10 @@ final class StatePages {
     sizes[page] = Int32(clamping: content.count)
     bytes += content.count - before
     count += (content.isEmpty ? 0 : 1) - (before == 0 ? 0 : 1)
-    if _isDebugAssertConfiguration() { sums[page] = sum(page, content) }
+    if _isDebugAssertConfiguration() {
+      sums[page] = sum(page, content)
+      sumsOfRestored[page] = nil
+    }
     // The store has no page that was always empty.
     if before > 0 || !content.isEmpty { written[page] = content }
   }
@@ -88,9 +114,20 @@ final class StatePages {
 
   /// Debug builds only: what would be written for unmarked pages must be what was written for them.
   func checkUnmarked(_ write: (Int) -> [UInt8]?) {
-    for (page, sum) in sums where !(page >> 6 < marked.count && marked[page >> 6] & 1 << UInt64(page & 63) != 0) {
+    func isMarked(_ page: Int) -> Bool {
+      page >> 6 < marked.count && marked[page >> 6] & 1 << UInt64(page & 63) != 0
+    }
+    for (page, sum) in sums where !isMarked(page) {
       assert(write(page).map { self.sum(page, $0) } == sum, "page \(page) of a state has changed without a mark")
     }
+    for (page, sum) in sumsOfRestored where !isMarked(page) {
+      guard let content = write(page), Self.sumWithoutOrder(content) == sum else {
+        assertionFailure("page \(page) of a state has changed without a mark since it was restored")
+        continue
+      }
+      sums[page] = self.sum(page, content)
+    }
+    sumsOfRestored = [:]
   }
 }
 

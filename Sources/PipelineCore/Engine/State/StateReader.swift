@@ -9,12 +9,20 @@ public struct StateReader {
   package let hasOtherParameters: Bool
   /// The rule for the time that has passed since the state was saved.
   private(set) var whenLate: WhenLate
+  /// Whether the component would write what it reads in the same form.
+  private var isInPresentForm = false
   private let bytes: [UInt8]
   private var at: Int
   private let end: Int
   private let context: Context
   /// The receiver of restored timers.
   private var target: (any TimerTarget)?
+
+  /// Where a page is in the saved state.
+  struct PageRange {
+    var number: Int
+    var bytes: Range<Int>
+  }
 
   /// The context that all readers of one restoration share.
   final class Context {
@@ -35,7 +43,9 @@ public struct StateReader {
     /// The clock for the pages of the state.
     var clockOfPages: Int64 = 0
     /// Where each owner's pages are, in the order of their numbers.
-    var pages: [Int64: [Range<Int>]] = [:]
+    var pages: [Int64: [PageRange]] = [:]
+    /// The owners whose pages in the store the next commits go on from.
+    var ownersThatGoOn: Set<Int64> = []
 
     init(_ executor: Executor) {
       self.executor = executor
@@ -131,6 +141,13 @@ public struct StateReader {
     return reader
   }
 
+  /// The same part, which the component would write in the same form.
+  func inPresentForm() -> StateReader {
+    var reader = self
+    reader.isInPresentForm = true
+    return reader
+  }
+
   /// Whether everything has been read.
   package var isAtEnd: Bool { at == end }
 
@@ -174,9 +191,11 @@ public struct StateReader {
 
   /// A reader of the same part for a component.
   func reader(version: Int, target: (any TimerTarget)?, hasOtherParameters: Bool = false) -> StateReader {
-    StateReader(
+    var reader = StateReader(
       bytes, at..<end, context, version: version, target: target, hasOtherParameters: hasOtherParameters,
       whenLate: whenLate)
+    reader.isInPresentForm = isInPresentForm && !hasOtherParameters
+    return reader
   }
 
   func schedule(at deadline: Instant, _ sequence: UInt64, _ token: Int) throws(StateFault) -> Wake {
@@ -305,8 +324,8 @@ public struct StateReader {
 extension StateReader {
   /// Reads the rest of a saved state, which is its pages: where those of each owner are, in the order of their numbers.
   /// - Throws: The pages are damaged.
-  mutating func pageRanges() throws(StateFault) -> [Int64: [Range<Int>]] {
-    var found: [Int64: [(number: Int64, range: Range<Int>)]] = [:]
+  mutating func pageRanges() throws(StateFault) -> [Int64: [PageRange]] {
+    var found: [Int64: [PageRange]] = [:]
     while !isAtEnd {
       let owner = Int64(bitPattern: try fixed64())
       let number = Int64(bitPattern: try fixed64())
@@ -314,29 +333,51 @@ extension StateReader {
       let count = try fixed64()
       guard count <= UInt64(remaining) else { throw .truncated }
       let range = offset..<offset + Int(count)
-      guard bytes[range].withUnsafeBytes({ StatePage.sum($0, owner, number) }) == sum else {
+      guard (0...StatePages.lastPage).contains(number),
+        bytes[range].withUnsafeBytes({ StatePage.sum($0, owner, number) }) == sum
+      else {
         throw StateFault("page \(number) of owner \(owner) is damaged")
       }
       try skip(Int(count))
-      found[owner, default: []].append((number, range))
+      found[owner, default: []].append(PageRange(number: Int(number), bytes: range))
     }
-    return found.mapValues { $0.sorted { $0.number < $1.number }.map(\.range) }
+    return found.mapValues { $0.sorted { $0.number < $1.number } }
   }
 
-  /// Reads what ``StateWriter/write(_:keys:_:)`` wrote: `body` reads what is kept for one key, and is called as long as there are more.
-  mutating func readPages(_ body: (inout StateReader) throws(StateFault) -> Void) throws(StateFault) {
+  /// Reads what ``StateWriter/write(_:keys:_:)`` wrote.
+  ///
+  /// - Parameters:
+  ///   - pages: Goes on from pages in the store, if their bytes are what would be written now.
+  ///   - body: Reads what is kept for one key, and is called as long as there are more, with the number that the key has from now on; nil: with any.
+  ///   - last: Called when all has been read: what it marks has not changed either.
+  mutating func readPages(
+    _ pages: StatePages, _ body: (inout StateReader, Int?) throws(StateFault) -> Void,
+    then last: () throws(StateFault) -> Void = {}
+  ) throws(StateFault) {
     guard try byte() != 0 else {
       var all = try part(version: version, target: target)
-      while !all.isAtEnd { try body(&all) }
-      return
+      while !all.isAtEnd { try body(&all, nil) }
+      return try last()
     }
     let owner: Int64 = try read()
     let count: UInt64 = try read()
     let ranges = context.pages[owner] ?? []
     guard UInt64(ranges.count) == count else { throw StateFault("\(ranges.count) of its \(count) pages are there") }
+    var goesOn = isInPresentForm && context.ownersThatGoOn.contains(owner)
     for range in ranges {
-      var page = try page(range)
-      while !page.isAtEnd { try body(&page) }
+      var page = try page(range.bytes)
+      var number = range.number * StatePages.keysOfPage
+      let end = number + StatePages.keysOfPage
+      while !page.isAtEnd {
+        // Debug builds have smaller pages than releases.
+        if number == end { goesOn = false }
+        try body(&page, goesOn ? number : nil)
+        number += 1
+      }
+    }
+    try last()
+    if goesOn {
+      pages.goOn(owner, ranges.map { ($0.number, bytes[$0.bytes]) })
     }
   }
 

@@ -69,6 +69,8 @@ enum StateTable {
     var fingerprint: UInt64
     /// The record can be used even if the step's parameters have changed.
     var fitsOtherParameters = false
+    /// No record has it.
+    static let none = Entry(isStep: false, name: "", version: 0, fingerprint: 0)
   }
 
   /// Numbers the keys of the records that are written.
@@ -99,6 +101,20 @@ enum StateTable {
       isWritten = [Bool](repeating: false, count: steps.count)
     }
 
+    /// Goes on from the table of a restored state, of which pages stay as they are: their entries keep their indexes.
+    ///
+    /// - Parameter restored: The entries by their indexes, and whether pages have records with them; nil: nothing goes on from it.
+    init(_ plan: Plan, _ restored: [(key: Key, isInPage: Bool)?]) {
+      steps = plan.steps
+      firsts = [Int](repeating: -1, count: steps.count)
+      sizes = [Int](repeating: 0, count: steps.count)
+      isWritten = [Bool](repeating: false, count: steps.count)
+      for entry in restored {
+        if let entry { add(entry.key) } else { known.append(.none) }
+        isUsed.append((false, entry?.isInPage ?? false))
+      }
+    }
+
     /// Begins another state. Pages of earlier ones may be part of it, so the entries keep their indexes.
     func beginAgain() {
       for index in sizes.indices { sizes[index] = 0 }
@@ -109,7 +125,7 @@ enum StateTable {
 
     /// The table of this state: an entry that nothing in it has is no step's.
     var entries: [Entry] {
-      zip(known, isUsed).map { $1.now || $1.inPage ? $0 : Entry(isStep: false, name: "", version: 0, fingerprint: 0) }
+      zip(known, isUsed).map { $1.now || $1.inPage ? $0 : .none }
     }
 
     func hasRecord(of step: StepID) -> Bool { isWritten[step.number] }
@@ -136,8 +152,13 @@ enum StateTable {
         if known[first].version == version, known[first].fitsOtherParameters == fitsOtherParameters { return first }
       }
       if let at = index[key] { return at }
-      index[key] = known.count
       isUsed.append((false, false))
+      add(key)
+      return known.count - 1
+    }
+
+    private func add(_ key: Key) {
+      index[key] = known.count
       if case .step(let id, _, _) = key, firsts[id.number] < 0 { firsts[id.number] = known.count }
       switch key {
       case .step(let id, let version, let fitsOtherParameters):
@@ -149,7 +170,6 @@ enum StateTable {
       case .reference(let name):
         known.append(Entry(isStep: false, name: name, version: 0, fingerprint: 0))
       }
-      return known.count - 1
     }
   }
 }

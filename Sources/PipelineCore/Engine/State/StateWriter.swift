@@ -24,8 +24,10 @@ public struct StateWriter {
     let positions: SavedPositions
     /// Takes the pages of steps that keep much; nil: everything is written in place.
     let paging: StatePaging?
-    /// Whether it is of a page, which stays valid after the commit that writes it: its times count from the start of the executor's clock.
+    /// Whether it is of a page, which stays valid after the commit that writes it: its times count from a moment that stays the same.
     let isOfPage: Bool
+    /// That moment on the executor's clock.
+    let startOfPages: Instant
     /// Whether what a step keeps for many keys is being written, in pages or in place. Other steps in there count with that step.
     var isOfKeys: Bool
     /// The entry of the outermost record that is being written.
@@ -39,8 +41,10 @@ public struct StateWriter {
     var fault: StateFault?
 
     init(
-      _ executor: Executor, _ steps: StateTable.Builder, _ positions: SavedPositions, paging: StatePaging? = nil
+      _ executor: Executor, _ steps: StateTable.Builder, _ positions: SavedPositions, paging: StatePaging? = nil,
+      startOfPages: Instant = Instant(nanoseconds: 0)
     ) {
+      self.startOfPages = startOfPages
       self.positions = positions
       self.executor = executor
       self.steps = steps
@@ -53,6 +57,7 @@ public struct StateWriter {
       positions = other.positions
       executor = other.executor
       steps = other.steps
+      startOfPages = other.startOfPages
       paging = nil
       isOfPage = true
       isOfKeys = true
@@ -117,7 +122,7 @@ public struct StateWriter {
   // MARK: Building blocks
 
   /// What times count from.
-  var now: Instant { context.isOfPage ? Instant(nanoseconds: 0) : context.executor.now }
+  var now: Instant { context.isOfPage ? context.startOfPages : context.executor.now }
 
   func timer(_ wake: Wake) -> TimerQueue.Pending? { context.executor.pending(wake) }
 
