@@ -1,4 +1,4 @@
-"""A state of many keys of which few change: how late events come out, and how long a start takes after a crash."""
+"""A state of many keys of which few change: how late events come out, and how long a stop takes, and a start after that or after a crash."""
 import json
 import os
 import random
@@ -55,6 +55,19 @@ class Counting:
     def resident(self):
         with open(f"/proc/{self.child.pid}/status") as file:
             return next(int(row.split()[1]) for row in file if row.startswith("VmRSS:")) * 1024
+
+    def written(self):
+        """Bytes that it has had written to disks."""
+        with open(f"/proc/{self.child.pid}/io") as file:
+            return next(int(row.split()[1]) for row in file if row.startswith("write_bytes:"))
+
+    def stop(self):
+        """Returns the seconds that it took."""
+        begin = time.monotonic()
+        self.child.send_signal(signal.SIGTERM)
+        if self.child.wait() != 0:
+            raise Fault(f"w23-keys: a stop gave the status {self.child.returncode}")
+        return time.monotonic() - begin
 
     def kill(self):
         self.child.send_signal(signal.SIGKILL)
@@ -124,11 +137,20 @@ def one(bench, keys, seed):
         start = time.monotonic() - begin
         if counted[-1] != 3:
             raise Fault(f"w23-keys: a key that had come twice has the count {counted[-1]} after a crash")
+        again = settle(running)
+        written = running.written()
+        stopped = running.stop()
+        begin = time.monotonic()
+        running = Counting(bench, state)
+        counted = running.counts([-1, -4, -4])
+        restart = time.monotonic() - begin
+        if counted[-1] != 4:
+            raise Fault(f"w23-keys: a key that had come three times has the count {counted[-1]} after a stop")
     finally:
         running.kill()
         shutil.rmtree(state)
     return {"settling": settling, "median": found[len(found) // 2], "late": found[len(found) * 99 // 100],
-            "longest": found[-1], "resident": resident, "start": start}
+            "longest": found[-1], "resident": resident, "start": start, "again": again, "written": written, "stop": stopped, "restart": restart}
 
 
 def table(bench, keys):
@@ -140,6 +162,9 @@ def table(bench, keys):
             ("settling", f"s after all keys until answers come within {AT_ONCE} s", 1),
             ("median", "ms from an event to its answer, the median", 1), ("late", "ms, 99 % of the events", 1),
             ("longest", "ms, the longest", 1), ("start", "s from a start after a crash to the first answer", 1),
+            ("again", f"s from then on until answers come within {AT_ONCE} s", 1),
+            ("written", "MB written to the disk until then", 1e-6), ("stop", "s for a stop", 1),
+            ("restart", "s from a start after a stop to the first answer", 1),
             ("resident", "MB of memory", 1e-6)):
         values = [scale * made[name] for made in rounds]
         say(f"{statistics.median(values):>10.1f} ({min(values):.1f}-{max(values):.1f}) {text}")

@@ -110,7 +110,8 @@ package final class DiskStore: PipelineStore {
     identity = opened.file.identity
     savedState = opened.state
     state = Guarded(
-      State(backlogs: opened.backlogs, lastRow: opened.file.lastRow, lastOwner: opened.file.owners.max() ?? 0,
+      State(
+        backlogs: opened.backlogs, lastRow: opened.file.lastRow, lastOwner: opened.file.owners.max() ?? 0,
         owners: opened.file.owners))
     // Only the writer may hold the file, so that it is closed before `close` returns.
     let writer = Writer(path, opened.file, state, deadLetterBytes, room, caches, log)

@@ -147,7 +147,10 @@ struct ReloadPauseTests {
       let path = folder.path + "/received"
       #expect(
         Polling.until(within: 120) {
-          ((try? FileManager.default.attributesOfItem(atPath: path)[.size]) as? Int ?? 0) >= count * 2000
+          let size = (try? FileManager.default.attributesOfItem(atPath: path)[.size]) as? Int ?? 0
+          // What is not written when the program is stopped waits on the disk for the next start.
+          guard size >= count * 2000, let bytes = FileManager.default.contents(atPath: path) else { return false }
+          return bytes.count { $0 == UInt8(ascii: "\n") } >= count
         })
       process.send(SIGTERM)
       #expect(try process.wait() == 0)

@@ -492,11 +492,8 @@ struct GroupBy: OperatorComponent, TimedOperator, ChangingOperator {
         end(group)
         return
       }
-      let section = try Restoration.Section(state.part())
-      if let restoration = execution.restoration {
-        restoration.isPartOfPage(section)
-        restoration.within(section) { shared.restoreSteps(restoration, of: group) }
-      }
+      var records = try state.part()
+      if let restoration = execution.restoration { try shared.restoreSteps(&records, restoration, of: group) }
       shared.start(group)
     }
 

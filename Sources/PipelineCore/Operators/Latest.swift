@@ -176,7 +176,9 @@ struct Latest: FusableOperator, ChangingOperator {
 
     override func restore(_ state: inout StateReader) throws(StateFault) {
       func read(_ state: inout StateReader, _ number: Int?) throws(StateFault) {
-        guard let number = known.insertNew(try state.counted(), at: number) else { throw StateFault("a key is there twice") }
+        guard let number = known.insertNew(try state.counted(), at: number) else {
+          throw StateFault("a key is there twice")
+        }
         insert(Kept(event: try state.read(), time: try state.read(), last: try state.read()), at: number)
       }
       guard state.version < 2 else { return try state.readPages(pages, read) }

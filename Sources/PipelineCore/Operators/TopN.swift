@@ -283,7 +283,9 @@ struct TopN: FusableOperator, ChangingOperator {
     }
 
     private func restoreGroup(_ state: inout StateReader, _ number: Int?) throws(StateFault) {
-      guard let number = known.insertNew(try state.counted(), at: number) else { throw StateFault("a key is there twice") }
+      guard let number = known.insertNew(try state.counted(), at: number) else {
+        throw StateFault("a key is there twice")
+      }
       open(Group(last: try state.read()), at: number)
       for index in 0..<(try state.count()) {
         insert(Row(rank: try state.read(), time: try state.read(), event: try state.read()), at: index, of: number)

@@ -253,7 +253,11 @@ final class Supervisor {
         }
       case .cancelled(let counters, let state):
         release(id, slot, run, counters)
-        if let state { slot.saved = state.isInStore ? nil : state } else { slot.loss = "its sinks did not finish within the limit" }
+        if let state {
+          slot.saved = state.isInStore ? nil : state
+        } else {
+          slot.loss = "its sinks did not finish within the limit"
+        }
         if slot.state == .draining {
           logger.warning(
             "cancelled: it did not finish within the limit", metadata: ["pipeline": "\(slot.name)"])

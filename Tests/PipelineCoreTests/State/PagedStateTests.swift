@@ -78,7 +78,10 @@ import Testing
 
   /// A start goes on from the pages that the store has, and so does the start after it: each commit writes what has changed since.
   @Test(arguments: [
-    ("{ groupBy: { key: event, idle: 1h, chain: [ { scan: { start: 0, next: running + 1 } } ] } }", ["3", "2", "4", "1"]),
+    (
+      "{ groupBy: { key: event, idle: 1h, chain: [ { scan: { start: 0, next: running + 1 } } ] } }",
+      ["3", "2", "4", "1"]
+    ),
     ("{ groupBy: { key: event, chain: [ { window: { every: 1h, aggregate: { n: count() } } } ] } }", []),
     ("{ latest: { by: 'event % 1000', idle: 1h } }", ["1007"]),
     ("{ topN: { by: event, per: 'event % 1000', count: 2, idle: 1h } }", ["8", "7", "1007"]),
@@ -137,7 +140,8 @@ import Testing
     let chain =
       "{ groupBy: { key: 'event % 9', idle: 40ms, chain: [ { window: { every: 10ms, aggregate: { n: count() } } } ] } }, { distinct: { within: 25ms } }, { latest: { by: event.n, idle: 30ms } }"
     let plan = try PipelineRun.compile(
-      "whenLate: \(rule)\nsources: { a: { scripted: {} } }\nsinks: { out: { from: a, chain: [ \(chain) ], probe: {} } }")
+      "whenLate: \(rule)\nsources: { a: { scripted: {} } }\nsinks: { out: { from: a, chain: [ \(chain) ], probe: {} } }"
+    )
     let entries = (0..<60).map { SignalHistory.Entry(at: .milliseconds(3 * ($0 + 1)), .next(.int($0 * $0))) }
     func result(keepsPages: Bool) -> [String] {
       var options = PipelineRun.Options()

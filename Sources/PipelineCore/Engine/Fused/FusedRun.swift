@@ -63,11 +63,11 @@ public class FusedRun: OperatorNode {
 
   final let steps: FusedSteps
   /// The components of the steps.
-  private let components: [any FusableOperator]
+  let components: [any FusableOperator]
   /// The indexes of the steps that also send later.
   final let late: [Int]
   /// The chain of the run's own steps; set only if some of them send later.
-  private var ownChain: OwnChain?
+  private(set) var ownChain: OwnChain?
   /// The event time that steps share with the same steps of other chains, by step index; made when first needed.
   private var clocks: [Int: EventClock] = [:]
   /// The counters of the edge over which events reach the first step.
@@ -76,7 +76,7 @@ public class FusedRun: OperatorNode {
   private let between: UnsafeMutablePointer<EdgeCounters>
   private let meters: Meters
 
-  private final class OwnChain: FusedChain {
+  final class OwnChain: FusedChain {
     private let run: Unmanaged<FusedRun>
     init(_ run: FusedRun) { self.run = .passUnretained(run) }
     override var key: Value { run._withUnsafeGuaranteedRef { $0.nodeContext.scope.keyValue } }
@@ -510,49 +510,6 @@ public class FusedRun: OperatorNode {
   override func record(_ state: inout StateWriter) {
     recordSteps(nil, &state)
     recordInputs(&state)
-  }
-
-  final func recordSteps(_ own: OwnSteps?, _ state: inout StateWriter) {
-    for (index, component) in components.enumerated() {
-      let version = component.persistence.version
-      guard version > 0 else { continue }
-      let step = own?[index] ?? steps[index].step
-      state.record(.step(steps[index].id, version: version)) { state in
-        step._withUnsafeGuaranteedRef { state.own(steps[index].id, $0.save) }
-      }
-    }
-  }
-
-  final func restoreSteps(_ restoration: Restoration, of chain: FusedChain? = nil) {
-    let own = chain?.steps
-    for (index, component) in components.enumerated() {
-      let id = steps[index].id
-      guard let record = restoration.record(id, version: component.persistence.version) else { continue }
-      do throws(StateFault) {
-        let step = own?[index] ?? steps[index].step
-        let waking = late.contains(index) ? lateStep(index, own) : nil
-        var reader = record.reader.reader(version: record.version, target: waking ?? self)
-        var fault: StateFault?
-        step._withUnsafeGuaranteedRef { step in
-          do throws(StateFault) { try step.restore(&reader) } catch { fault = error }
-        }
-        if let fault { throw fault }
-        guard reader.isAtEnd else { throw StateFault("there is more than the step reads") }
-        waking?.isRestored = true
-      } catch {
-        restoration.refuse(id, error)
-        let fresh = Unmanaged.passRetained(component.makeStep())
-        fresh._withUnsafeGuaranteedRef { $0.keptSize.attach(steps[index].counters) }
-        let refused = own?[index] ?? steps[index].step
-        if let own { own[index] = fresh } else { steps[index].step = fresh }
-        if late.contains(index), let chain = chain ?? ownChain {
-          unsafeDowncast(refused.takeUnretainedValue(), to: LateStep.self).stop()
-          lateStep(index, own).attach(to: chain, of: self, at: index)
-        }
-        refused._withUnsafeGuaranteedRef { $0.keptSize.end() }
-        refused.release()
-      }
-    }
   }
 
   /// The ID of the step whose `apply` is running.

@@ -31,6 +31,8 @@ final class Restoration {
   private var entries: [StateTable.Entry] = []
   /// The table's index of each step of the plan that is the same step as before.
   private var steps: [Int: Int] = [:]
+  /// The same the other way round: the number of the step of each entry.
+  private var numbers: [Int?] = []
   /// The steps of `steps` whose parameters have changed.
   private var changed: Set<Int> = []
   private var references: [String: Int] = [:]
@@ -63,6 +65,7 @@ final class Restoration {
     } catch {
       entries = []
       steps = [:]
+      numbers = []
       references = [:]
       root = Section()
       refusals = [
@@ -114,17 +117,18 @@ final class Restoration {
       context.elapsed == .zero || !plan.steps.contains(where: { $0.whenLate == .resume }),
       // The table has one form of each step's records.
       steps.allSatisfy({ number, at in
-        entries[at].version == 0 || plan.components[number].map { $0.persistence.version == entries[at].version } ?? true
+        entries[at].version == 0
+          || plan.components[number].map { $0.persistence.version == entries[at].version } ?? true
       })
     else { return nil }
     context.ownersThatGoOn = owners
     return context.executor.now + TimeSpan(nanoseconds: 0 &- context.elapsed.nanoseconds &- context.clockOfPages)
   }
 
-  /// Notes that the record in which `section` is may stay as it is in its page.
-  func isPartOfPage(_ section: Section) {
+  /// Notes that a page which may stay as it is has a record with the entry.
+  func isPartOfPage(_ entry: Int) {
     if isInPage.isEmpty { isInPage = [Bool](repeating: false, count: entries.count) }
-    for record in section.records where record.entry < isInPage.count { isInPage[record.entry] = true }
+    if entry < isInPage.count { isInPage[entry] = true }
   }
 
   /// The table that goes on from that of the state.
@@ -186,6 +190,8 @@ final class Restoration {
       }
       steps[number] = at
     }
+    numbers = [Int?](repeating: nil, count: entries.count)
+    for (number, at) in steps { numbers[at] = number }
   }
 
   /// The name of a step as messages show it.
@@ -204,7 +210,17 @@ final class Restoration {
 
   /// The record of a step in the current section; nil: the step starts empty.
   func record(_ step: StepID, version: Int) -> (version: Int, reader: StateReader)? {
-    guard let at = steps[step.number], let reader = section[at] else { return nil }
+    guard let at = steps[step.number], var reader = section[at],
+      let saved = prepare(&reader, at, of: step, version: version)
+    else { return nil }
+    return (saved, reader)
+  }
+
+  /// The step that goes on from the records with this entry; nil: none.
+  func step(of entry: Int) -> StepID? { entry < numbers.count ? numbers[entry].map { StepID($0) } : nil }
+
+  /// Prepares the reader of a record of the step; returns the version that it was written in, or nil: the step starts empty.
+  func prepare(_ reader: inout StateReader, _ at: Int, of step: StepID, version: Int) -> Int? {
     // Another component may have the same name.
     if changed.contains(step.number), version == 0 { return nil }
     let saved = entries[at].version
@@ -212,8 +228,8 @@ final class Restoration {
       refuse(step, StateFault("its form is version \(saved), and this version of rxd reads \(version)"))
       return nil
     }
-    let following = reader.following(isMoved ? .fire : plan.steps[step.number].whenLate)
-    return (saved, saved == version ? following.inPresentForm() : following)
+    reader.follow(isMoved ? .fire : plan.steps[step.number].whenLate, isInPresentForm: saved == version)
+    return saved
   }
 
   /// Whether the definition of an ended signal has changed, so that it starts again.

@@ -3,10 +3,10 @@
 /// The bytes may be damaged: every value is checked. Times are those of the executor that restores.
 public struct StateReader {
   /// The version of the component's state when it was written.
-  public let version: Int
+  public private(set) var version: Int
   /// Whether the step's parameters have changed since. Such state is passed only to components with
   /// ``Persistence/position(version:)``.
-  package let hasOtherParameters: Bool
+  package private(set) var hasOtherParameters: Bool
   /// The rule for the time that has passed since the state was saved.
   private(set) var whenLate: WhenLate
   /// Whether the component would write what it reads in the same form.
@@ -141,11 +141,16 @@ public struct StateReader {
     return reader
   }
 
-  /// The same part, which the component would write in the same form.
-  func inPresentForm() -> StateReader {
-    var reader = self
-    reader.isInPresentForm = true
-    return reader
+  /// Makes it a reader for a step with this rule. `isInPresentForm`: the component would write the same bytes now.
+  mutating func follow(_ rule: WhenLate, isInPresentForm: Bool) {
+    whenLate = rule
+    self.isInPresentForm = isInPresentForm
+  }
+
+  /// Makes it the reader of a component.
+  mutating func begin(version: Int, target: (any TimerTarget)?) {
+    self.version = version
+    self.target = target
   }
 
   /// Whether everything has been read.

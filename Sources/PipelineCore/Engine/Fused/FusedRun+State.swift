@@ -1,0 +1,71 @@
+/// The state of the steps. Each has its own record, so that it finds the record again next to other steps.
+extension FusedRun {
+  func recordSteps(_ own: OwnSteps?, _ state: inout StateWriter) {
+    for (index, component) in components.enumerated() {
+      let version = component.persistence.version
+      guard version > 0 else { continue }
+      let step = own?[index] ?? steps[index].step
+      state.record(.step(steps[index].id, version: version)) { state in
+        step._withUnsafeGuaranteedRef { state.own(steps[index].id, $0.save) }
+      }
+    }
+  }
+
+  func restoreSteps(_ restoration: Restoration) {
+    for (index, component) in components.enumerated() {
+      let version = component.persistence.version
+      guard var record = restoration.record(steps[index].id, version: version) else { continue }
+      restoreStep(index, &record.reader, version: record.version, restoration, of: nil)
+    }
+  }
+
+  /// Restores the steps of one of many chains from what ``recordSteps(_:_:)`` wrote for it.
+  func restoreSteps(
+    _ records: inout StateReader, _ restoration: Restoration, of chain: FusedChain
+  ) throws(StateFault) {
+    // The steps may have had another order.
+    var seen: UInt64 = 0
+    while !records.isAtEnd {
+      let entry = Int(truncatingIfNeeded: try records.read(UInt64.self))
+      var reader = try records.part()
+      restoration.isPartOfPage(entry)
+      guard let id = restoration.step(of: entry), let index = steps.firstIndex(where: { $0.id == id }) else { continue }
+      let bit: UInt64 = 1 << UInt64(index & 63)
+      guard index > 63 || seen & bit == 0 else { throw StateFault("a step is there twice") }
+      seen |= bit
+      if let version = restoration.prepare(&reader, entry, of: id, version: components[index].persistence.version) {
+        restoreStep(index, &reader, version: version, restoration, of: chain)
+      }
+    }
+  }
+
+  private func restoreStep(
+    _ index: Int, _ reader: inout StateReader, version: Int, _ restoration: Restoration, of chain: FusedChain?
+  ) {
+    let own = chain?.steps
+    let step = own?[index] ?? steps[index].step
+    let waking = late.contains(index) ? lateStep(index, own) : nil
+    reader.begin(version: version, target: waking ?? self)
+    var fault: StateFault?
+    step._withUnsafeGuaranteedRef { step in
+      do throws(StateFault) {
+        try step.restore(&reader)
+        if !reader.isAtEnd { fault = StateFault("there is more than the step reads") }
+      } catch { fault = error }
+    }
+    guard let fault else {
+      waking?.isRestored = true
+      return
+    }
+    restoration.refuse(steps[index].id, fault)
+    let fresh = Unmanaged.passRetained(components[index].makeStep())
+    fresh._withUnsafeGuaranteedRef { $0.keptSize.attach(steps[index].counters) }
+    if let own { own[index] = fresh } else { steps[index].step = fresh }
+    if late.contains(index), let chain = chain ?? ownChain {
+      unsafeDowncast(step.takeUnretainedValue(), to: LateStep.self).stop()
+      lateStep(index, own).attach(to: chain, of: self, at: index)
+    }
+    step._withUnsafeGuaranteedRef { $0.keptSize.end() }
+    step.release()
+  }
+}
