@@ -41,7 +41,7 @@ extension Figures {
     order: """
       in inner_in made out kept dropped superseded undecided rejected failed held restored holding nanoseconds \
       timed_events bytes position lag_bytes lag_nanoseconds latency inner timers next_timer_nanoseconds timers_due \
-      watermark watermark_idle watermark_held_by dead_letters retries keys kept_events kept_bytes state_bytes pauses_input paused_nanoseconds waits \
+      watermark watermark_idle watermark_held_by dead_letters retries lookups misses keys kept_events kept_bytes state_bytes pauses_input paused_nanoseconds waits \
       waited_nanoseconds connections trouble plugin queue outbox
       """
   ) { table in
@@ -184,6 +184,14 @@ extension Figures {
       .metric(
         "rxd_component_retries", .counter, "Attempts that repeated a failed one",
         if: { $0.counted.retries > 0 || $0.counted.queue != nil || $0.keyword == "retry" }))
+    table.add(
+      "lookups", { .count($0.counted.lookups) }, if: { $0.counted.lookups > 0 },
+      .metric(
+        "rxd_table_lookups", .counter, "How often expressions asked a table for a row", if: { $0.keyword == "table" }))
+    table.add(
+      "misses", { .count($0.counted.misses) }, if: { $0.counted.lookups > 0 },
+      .metric(
+        "rxd_table_misses", .counter, "How often a table had no row with the key", if: { $0.keyword == "table" }))
     table.add(
       "pauses_input", meaning: "whether it makes the sources wait", { .flag($0.counted.isPausing) }, if: \.hasPaused)
     table.add(

@@ -46,6 +46,7 @@ package struct PipelineTestReader {
     }
     test.tick = tick
     for input in node.inputs { if let input = self.input(input) { test.inputs.append(input) } }
+    test.inputs += rows(node.tables)
     for stub in node.stubs {
       guard let kind = stubKinds.first(where: { $0.key == stub.name.value }) else {
         let keys = stubKinds.map { "'\($0.key)'" }
@@ -155,6 +156,52 @@ package struct PipelineTestReader {
         item.location, help: problem.help)
     }
     return PipelineTest.Input(source: node.name, origin: origin, type: type, history: SignalHistory(entries))
+  }
+
+  /// The rows of the tables that are loaded from sources of their own: those of the test, or none.
+  private mutating func rows(_ given: [NamedNode<YAMLNode>]) -> [PipelineTest.Input] {
+    let loaded = plan.tables.filter(\.isLoaded).map(\.named)
+    for table in given where !loaded.contains(where: { plan.named[$0].name == table.name.value }) {
+      let isTable = plan.named.contains { $0.name == table.name.value && $0.kind == .table }
+      report(
+        .unknownSubject,
+        isTable
+          ? "the rows of '\(table.name.value)' come of a signal" : "there is no table '\(table.name.value)'",
+        table.name.location,
+        help: isTable
+          ? "Give its events under 'inputs:'" : known(table.name.value, loaded.map { plan.named[$0].name }, "There are"))
+    }
+    return loaded.compactMap { index in
+      guard let origin = plan.named[index].ownSource else { return nil }
+      let table = given.first { $0.name.value == plan.named[index].name }
+      let type = origin.type.type
+      let rows = table.map { self.rows(of: $0, type) } ?? []
+      let name = table?.name ?? Located(plan.named[index].name, at: plan.named[index].location)
+      return PipelineTest.Input(
+        source: name, origin: origin, type: type,
+        history: SignalHistory((rows.map { .next($0) } + [.complete]).map { .init(at: .zero, $0) }))
+    }
+  }
+
+  private mutating func rows(of table: NamedNode<YAMLNode>, _ type: ExpressionType) -> [TestValue] {
+    guard let items = table.node.items else {
+      report(
+        .testStep, "the rows of a table are a list, not \(table.node.kindName)", table.node.location,
+        help: "Write for example [{ id: 1, name: Ada }], or [] for none")
+      return []
+    }
+    return items.map { item in
+      let row = TestValue(item)
+      check(row, type, "a row of '\(table.name.value)'", item.location)
+      return row
+    }
+  }
+
+  /// Reports a value that is not what the source of the type sends.
+  private mutating func check(_ value: TestValue, _ type: ExpressionType, _ what: String, _ location: SourceLocation) {
+    guard let problem = TypedInput.problem(value, type) else { return }
+    let part = problem.path.isEmpty ? what : "'\(problem.path)' of \(what)"
+    report(.testStep, "\(part) is a \(problem.type), not \(problem.written)", location, help: problem.help)
   }
 
   private mutating func check(

@@ -134,6 +134,7 @@ private final class TestRun {
     for stubs in stubs { stubs.serve(&services) }
     let execution = Execution(plan: plan, executor: executor, services: services)
     execution.settings.boundsEventTime = hasClock
+    execution.settings.reloadsTables = false
     return execution
   }
 

@@ -205,6 +205,8 @@ package struct Exec: SourceComponent {
 
   package var runsOnVirtualTime: Bool { !streaming }
 
+  package var repeats: TimeSpan? { every }
+
   package var once: (any SourceComponent)? {
     var once = self
     once.every = nil

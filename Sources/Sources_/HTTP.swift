@@ -217,6 +217,8 @@ package struct HTTP: SourceComponent {
 
   package var runsOnVirtualTime: Bool { true }
 
+  package var repeats: TimeSpan? { every }
+
   package var once: (any SourceComponent)? {
     var once = self
     once.every = nil

@@ -126,6 +126,8 @@ package struct HostSource: SourceComponent {
     return [.init("name", .string), type, .init("labels", .map(.string, .string)), .init("value", .double)]
   }
 
+  package var repeats: TimeSpan? { every }
+
   package var once: (any SourceComponent)? {
     var once = self
     once.isSingle = true

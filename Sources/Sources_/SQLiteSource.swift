@@ -206,6 +206,8 @@ package struct SQLiteSource: SourceComponent {
   package var runsOnVirtualTime: Bool { true }
   package var recovery: SourceRecovery { key.isEmpty ? .request : .position }
 
+  package var repeats: TimeSpan? { every }
+
   package var once: (any SourceComponent)? {
     var once = self
     once.every = nil

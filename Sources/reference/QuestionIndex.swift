@@ -96,6 +96,12 @@ enum GeneralUseCases {
       "sources/file.md", "file"),
     .init(.shaping, "hash or anonymise a field", "hash(event.user, 'sha256')", "functions.md", "functions"),
     .init(
+      .combining, "add what a file, a database or a service knows to events", "set: { name: 'users[event.user].name' }",
+      "../tables.md", "tables"),
+    .init(
+      .combining, "look up what other events have said before", "tables: { devices: { from: announcements, key: event.id } }",
+      "../tables.md#where-the-rows-come-from", "tables"),
+    .init(
       .combining, "know why a diamond fires twice", "settle: true", "\(contracts)#a-diamond-fires-once-per-arrival",
       "diamonds"),
     .init(.operating, "find out what is wrong with a file", "rxd check FILE", "../../README.md#a-tour", "tour"),

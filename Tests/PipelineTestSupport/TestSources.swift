@@ -11,6 +11,8 @@ package struct ValuesSource: SourceComponent {
     "values", summary: "Sends values and completes.",
     parameters: [.init("values", \.values, primary: true, required: true, whole: true, "What to send.")])
 
+  package var once: (any SourceComponent)? { self }
+
   package func makeSource(_ nodeContext: NodeContext, downstream: Downstream) -> RunningSource {
     Node(values.value, nodeContext, downstream)
   }
@@ -46,6 +48,8 @@ package struct MarblesSource: SourceComponent {
       .init("text", \.text, primary: true, required: true, "The marbles."),
       .init("tick", \.tick, range: 1...Int64.max, "How long a character lasts."),
     ], persistence: .state(version: 1))
+
+  package var once: (any SourceComponent)? { self }
 
   package func makeSource(_ nodeContext: NodeContext, downstream: Downstream) -> RunningSource {
     let buffer = OutputBuffer()

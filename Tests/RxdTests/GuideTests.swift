@@ -46,7 +46,7 @@ struct GuideTests {
     }
   }
 
-  @Test(arguments: [("trying-out", 10), ("reuse", 5), ("event-time", 3)]) func commandsPrintWhatIsShown(
+  @Test(arguments: [("trying-out", 10), ("reuse", 5), ("event-time", 3), ("tables", 3)]) func commandsPrintWhatIsShown(
     _ name: String, _ least: Int
   )
     throws

@@ -116,6 +116,10 @@ package struct SchemaWriter {
         Self.choice(Self.lateWords, "How time that passed while the pipeline was down is treated. Default: fire.")
       ),
       ("sources", Self.described(Self.named(Self.reference("source")), "Where events come from.")),
+      (
+        "tables",
+        Self.described(Self.named(Self.reference("table")), "What expressions read by key: NAME[KEY], an optional.")
+      ),
       ("signals", Self.described(Self.named(Self.reference("signal")), "What happens to them.")),
       ("commands", Self.described(Self.named(Self.reference("command")), "Run on demand.")),
       ("sinks", Self.described(Self.named(Self.reference("sink")), "Where events go.")),
@@ -243,6 +247,14 @@ package struct SchemaWriter {
     ]
   }
 
+  private static let tableParameters: Members = [
+    ("key", described(reference("expression"), "By what a row is found.")),
+    ("row", described(reference("mapping"), "What is kept of an event; without it, all of it.")),
+    ("every", described(reference("duration"), "How often its source is read again.")),
+    ("delete", described(reference("expression"), "Whether an event removes the row with its key.")),
+    ("maxRows", described(reference("integer"), "The largest number of rows.", .int(1_000_000))),
+  ]
+
   private func places() -> Members {
     let sources = catalogue.names(.source)
     let combinations = catalogue.names(.combination)
@@ -279,6 +291,9 @@ package struct SchemaWriter {
     let each: Members = [("each", Self.type("string")), ("in", .bool(true)), ("do", .bool(true))]
     step.append(Self.closed(each, required: ["each", "in", "do"]))
     signal += use
+    let table =
+      signal.filter { !["cold", "share", "buffer", "onError"].contains($0.0) && !ReservedKeys.eventTime.contains($0.0) }
+      + Self.tableParameters
     var source = component(.source, ReservedKeys.source)
     source.append(.object([("enum", .array(bareWords(.source)))]))
     source.append(Self.closed(use + options(ReservedKeys.source), required: ["use"]))
@@ -289,6 +304,20 @@ package struct SchemaWriter {
         "signal",
         Self.closed(
           signal,
+          more: [
+            (
+              "anyOf",
+              .array([
+                .object([("required", .array([.string("use")]))]),
+                .object([("oneOf", Self.exactlyOne(["from"] + combinations + sources))]),
+              ])
+            )
+          ])
+      ),
+      (
+        "table",
+        Self.closed(
+          table, required: ["key"],
           more: [
             (
               "anyOf",
@@ -319,7 +348,7 @@ package struct SchemaWriter {
         Self.closed(
           [
             ("name", Self.reference("text")), ("description", Self.reference("text")),
-            ("inputs", Self.type("object")), ("stubs", Self.type("object")),
+            ("inputs", Self.type("object")), ("tables", Self.type("object")), ("stubs", Self.type("object")),
             ("expect", Self.type("object")), ("env", Self.type("object")), ("now", Self.type("string")),
             ("tick", Self.reference("duration")),
             ("until", Self.reference("duration")),

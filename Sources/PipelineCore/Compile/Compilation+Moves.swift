@@ -22,6 +22,7 @@ extension Compilation {
     if formerNames.isEmpty { return }
     let parts =
       file.sources.map { ($0.name, "source") } + file.signals.map { ($0.name, "signal") }
+      + file.tables.map { ($0.name, "table") }
       + file.commands.map { ($0.name, "command") } + file.sinks.map { ($0.name, "sink") }
     let present = Dictionary(parts.map { ($0.0.value, $0) }) { first, _ in first }
     var claimed: [String: FormerName] = [:]

@@ -14,6 +14,7 @@ extension Compilation {
     for source in file.sources { add(source.name, .source, source.node.options) }
     for signal in file.signals { add(signal.name, .signal, signal.node.options) }
     for command in file.commands { declare(command) { add($0, $1, [], cold: $2) } }
+    for table in file.tables { add(table.name, .table, []) }
     for pattern in file.patterns { check(pattern) }
     checkExamples()
     if let setting = file.defaults.first { unfinished("defaults", setting.name.location) }
@@ -25,6 +26,9 @@ extension Compilation {
     for signal in file.signals {
       take(
         signal.name, "signal", signal.node.options, known: ["description", "cold", "share"] + EventTimeStep.options)
+    }
+    for table in file.tables {
+      take(table.name, "table", table.node.signal.options, known: ["description"])
     }
     for command in file.commands { take(command.name, "command", command.node.options, known: ["description"]) }
     for sink in file.sinks { take(sink.name, "sink", sink.node.component.options, known: Self.sinkOptions) }
@@ -107,6 +111,13 @@ extension Compilation {
             at: entry.name.location, help: "Write 'execute: \(entry.name.value)' in a chain, or remove it"))
         continue
       }
+      guard entry.kind != .table else {
+        diagnostics.report(
+          Diagnostic(
+            .unusedName, "no expression reads the table '\(entry.name.value)'", at: entry.name.location,
+            help: "Read a row as \(entry.name.value)[KEY], or remove it"))
+        continue
+      }
       diagnostics.report(
         Diagnostic(
           .unusedName, "nothing refers to the \(entry.kind.rawValue) '\(entry.name.value)', so it never runs",
@@ -134,6 +145,8 @@ extension Compilation {
           self.source(source.node, context)
         } else if let signal = file.signals.first(where: { $0.name.value == name }) {
           self.signal(signal.node, context)
+        } else if let table = file.tables.first(where: { $0.name.value == name }) {
+          self.table(table, context)
         } else {
           command(at, context)
         }

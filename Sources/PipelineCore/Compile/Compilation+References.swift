@@ -21,6 +21,13 @@ extension Compilation {
       Reading(reader: context.owner, name: name.name.value, output: name.output?.value, location: name.location))
     guard let at = index[name.name.value] else { return sinkErrors(name, context) }
     if entries[at].kind == .command, !isErrors { return commandOutput(name, context) }
+    if entries[at].kind == .table, !isErrors {
+      diagnostics.report(
+        Diagnostic(
+          .unknownOutput, "'\(name.name.value)' is a table, which sends no events", at: name.name.location,
+          help: "Read its rows in expressions: \(name.name.value)[KEY]"))
+      return nil
+    }
     if entries[at].kind != .command { entries[at].references += 1 }
     guard let output = name.output else {
       guard let plan = named(at, from: name.name.location) else { return nil }

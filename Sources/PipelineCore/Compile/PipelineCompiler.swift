@@ -50,6 +50,8 @@ final class Compilation: SignalCompiler {
   var entries: [Entry] = []
   /// The names of signals that execute a command.
   var executing: Set<String> = []
+  /// The types of the tables' keys and rows.
+  var tableTypes: [String: (key: ExpressionType, row: ExpressionType)] = [:]
   /// Which named entries depend on which.
   var readings: [Reading] = []
   /// The inputs of sources that a sink may have written, by the entries that contain the sources.
@@ -123,6 +125,9 @@ final class Compilation: SignalCompiler {
     }
     for at in rootSubscribers { entries[at].references += 1 }
     warnUnused()
+    let tables = file.tables.compactMap { table in index[table.name.value].flatMap(tablePlan) }
+    // A table changes before others see the event that changes it.
+    rootSubscribers = tables.filter { !$0.isLoaded }.map(\.named) + rootSubscribers
     for segment in segments { segment.projection.freeze() }
     let named = entries.compactMap { entry -> NamedPlan? in
       guard case .done(let plan?) = entry.state else { return nil }
@@ -135,7 +140,7 @@ final class Compilation: SignalCompiler {
     let plan = Plan(
       name: file.name.value, description: file.description?.value, threads: file.threads?.value, source: file.source,
       named: named, sinks: sinks, rootSubscribers: rootSubscribers,
-      readOnlyForErrors: readOnlyForErrors, steps: steps, expressions: expressions,
+      readOnlyForErrors: readOnlyForErrors, tables: tables, steps: steps, expressions: expressions,
       functions: functions, standardInput: standardInputs.first, delivery: file.delivery, require: file.require,
       whenLate: file.whenLate, outsideWays: outsideWays,
       formerNames: formerNames)

@@ -38,7 +38,7 @@ struct Reuse {
 
   static let depthLimit = 16
   static let fileLimit = 64
-  static let sections = ["sources", "signals", "commands", "sinks"]
+  static let sections = ["sources", "tables", "signals", "commands", "sinks"]
 
   init(_ catalogue: Catalogue, _ values: Interpolation, _ files: IncludedFiles) {
     self.catalogue = catalogue

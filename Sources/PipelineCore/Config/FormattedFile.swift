@@ -7,7 +7,7 @@ package struct FormattedFile: Sendable {
   package static let order = [
     "name", "description", "threads", "delivery", "require", "whenLate", "plugins", "patterns", "functions", "defaults",
     "sources",
-    "signals", "commands", "sinks", "tests",
+    "tables", "signals", "commands", "sinks", "tests",
   ]
 
   package let bytes: [UInt8]

@@ -18,6 +18,7 @@ package struct PipelineFile: Sendable {
   package var sources: [NamedNode<SourceNode>] = []
   package var signals: [NamedNode<SignalNode>] = []
   package var commands: [NamedNode<CommandNode>] = []
+  package var tables: [NamedNode<TableNode>] = []
   package var sinks: [NamedNode<SinkNode>] = []
   package var tests: [TestNode] = []
   /// The grok patterns by name.
@@ -258,10 +259,20 @@ package struct CommandNode: Sendable {
   }
 }
 
+/// A table: the signal whose events are its rows, and how they become rows.
+package struct TableNode: Sendable {
+  package var signal: SignalNode
+  /// `key` and the other parameters, in the form that the component `table` decodes.
+  package var arguments: YAMLNode
+  package var location: SourceLocation
+}
+
 /// One test of the pipeline; marbles and lists are not parsed here.
 package struct TestNode: Sendable {
   package var name: Located<String>
   package var inputs: [NamedNode<YAMLNode>]
+  /// The rows of tables.
+  package var tables: [NamedNode<YAMLNode>] = []
   package var stubs: [NamedNode<YAMLNode>]
   package var expect: [NamedNode<YAMLNode>]
   /// `tick`, `until`, `env`, `now`, `description`.

@@ -165,7 +165,8 @@ extension PipelineFileParser {
     guard name(key) else { return false }
     // Expressions never refer to sinks, but YAML reads some of these words as something other than text.
     let words =
-      what == "a sink" ? ReservedKeys.literals : what == "an input" ? ReservedKeys.noVariables : ReservedKeys.words
+      what == "a sink"
+      ? ReservedKeys.literals : ["an input", "a table"].contains(what) ? ReservedKeys.noVariables : ReservedKeys.words
     guard words.contains(key.string) else { return true }
     report(
       .invalidName, "'\(key.shown)' cannot be the name of \(what): it is a word of the expression language",

@@ -260,6 +260,7 @@ extension PipelineFileParser {
       switch entry.name {
       case "name": if let name = text(entry.value, "name") { test.name = name }
       case "inputs": test.inputs = subjects(entry)
+      case "tables": test.tables = subjects(entry)
       case "stubs": test.stubs = subjects(entry)
       case "expect": test.expect = subjects(entry)
       default: test.options.append(OptionNode(key: entry.locatedName, value: entry.value))

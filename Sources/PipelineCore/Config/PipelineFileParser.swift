@@ -66,7 +66,7 @@ package struct PipelineFileParser {
     for entry in entries {
       let value = entry.value
       switch entry.name {
-      case "sources", "signals", "commands", "sinks", "functions": break
+      case "sources", "tables", "signals", "commands", "sinks", "functions": break
       default: if refusesSecret(in: value, "'\(entry.key.shown)'") { continue }
       }
       switch entry.name {
@@ -78,6 +78,8 @@ package struct PipelineFileParser {
       case "whenLate": file.whenLate = whenLate(value)
       case "sources":
         file.sources = section(entry, &names, "a source") { $0.component($1, in: .source) }
+      case "tables":
+        file.tables = section(entry, &names, "a table") { $0.table($1) }
       case "signals":
         file.signals = section(entry, &names, "a signal") { $0.signal($1) }
       case "commands":
@@ -217,7 +219,7 @@ package struct PipelineFileParser {
         report(
           .duplicateName, "the name '\(entry.key.shown)' is used twice", entry.key.location,
           notes: [.init("first used here", at: first)],
-          help: "Sources, signals, commands and sinks share their names, so that 'from' is clear")
+          help: "Sources, tables, signals, commands and sinks share their names, so that 'from' is clear")
       } else if isNamed {
         names[entry.name] = entry.key.location
       }

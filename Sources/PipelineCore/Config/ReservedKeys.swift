@@ -4,8 +4,8 @@
 /// instead of counting as a component.
 package enum ReservedKeys {
   package static let topLevel = [
-    "name", "description", "threads", "delivery", "require", "whenLate", "sources", "signals", "commands", "sinks",
-    "tests", "patterns", "functions", "plugins", "defaults", "templates", "include", "foreach",
+    "name", "description", "threads", "delivery", "require", "whenLate", "sources", "tables", "signals", "commands",
+    "sinks", "tests", "patterns", "functions", "plugins", "defaults", "templates", "include", "foreach",
   ]
   package static let function = ["description", "parameters", "returns", "value", "examples"]
   package static let source =
@@ -31,8 +31,10 @@ package enum ReservedKeys {
   static let commandParameters = [
     "allowsConcurrentExecution", "maxConcurrent", "whenBusy", "queueLimit", "deliver", "replay",
   ]
+  /// The parameters of a table, beside the keys of its signal.
+  package static let table = ["key", "row", "every", "delete", "maxRows"]
   package static let test = [
-    "name", "description", "inputs", "stubs", "expect", "tick", "until", "env", "now",
+    "name", "description", "inputs", "tables", "stubs", "expect", "tick", "until", "env", "now",
   ]
   package static let combining = CombiningNode.Keyword.allCases.map(\.rawValue)
 

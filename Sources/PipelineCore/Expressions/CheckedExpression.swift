@@ -41,6 +41,13 @@ package struct CheckedExpression: Sendable {
   /// Whether the expression, or a function that it calls, contains a secret: its result may be that secret.
   package var isSecret: Bool { text.isSecret || syntax.inserted.contains(where: \.isSecret) }
 
+  /// The indexes of the tables that it reads, each once.
+  package var tables: [Int] {
+    resolutions.reduce(into: []) { found, resolution in
+      if case .table(let index) = resolution, !found.contains(index) { found.append(index) }
+    }
+  }
+
   /// The type of the value that is read, without the optional.
   func type(of read: ReadPath) -> ExpressionType {
     guard read.node >= 0 else { return .dyn }

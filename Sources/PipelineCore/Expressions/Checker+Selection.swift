@@ -133,6 +133,7 @@ extension Checker {
   mutating func index(
     _ id: SyntaxTree.ID, _ operand: SyntaxTree.ID, _ key: SyntaxTree.ID, optional: Bool
   ) -> ExpressionType {
+    if let table = table(operand) { return row(id, of: table, key) }
     var target = check(operand)
     let keyType = check(key)
     var wraps = optional

@@ -13,6 +13,8 @@ struct Checker {
     case typeName(String)
     /// A call of these overloads; `passesTarget`: whether the receiver is an argument.
     case function(FunctionSpec, [FunctionOverload], passesTarget: Bool)
+    /// The row of a table with this index, or whether it has one.
+    case table(Int)
     /// Always fails at run time; used only if types are not checked.
     case failing(ExpressionFailure, String)
   }
@@ -139,6 +141,7 @@ struct Checker {
       let type = check(operand)
       return operation(id, "-", [type], Operators.negate)
     case .binary(let op, let left, let right):
+      if op == .in, let table = table(right) { return presence(id, in: table, left) }
       return binary(id, op, left, right)
     case .loop(let loop): return self.loop(id, loop)
     case .bind(let name, let value, let body): return bind(name, value, body)
@@ -274,7 +277,10 @@ struct Checker {
   private mutating func unknownName(_ id: SyntaxTree.ID, _ name: String) -> ExpressionType {
     resolutions[Int(id)] = .failing(.unknownName, name)
     // A name that starts with @ belongs to a variable that is not available here.
-    let known = (scope.variables.map(\.name) + visibleLocals.map(\.name)).filter { $0.utf8.first != UInt8(ascii: "@") }
+    if let table = table(named: name) { return misusedTable(id, table) }
+    let known = (scope.variables.map(\.name) + scope.tableNames + visibleLocals.map(\.name)).filter {
+      $0.utf8.first != UInt8(ascii: "@")
+    }
     let near = NearestName.of(name, among: known)
     var help = near.map { "Did you mean '\($0)'?" }
     var fix = near

@@ -150,6 +150,12 @@ struct Compiler {
     case .function(let spec, let overloads, let passesTarget):
       return call(id, spec, overloads, passesTarget: passesTarget)
     case .application(let first): return application(id, from: first)
+    case .table(let index):
+      switch tree[id].kind {
+      case .index(_, let key, _): return emit(Operation(code: .row, a: compile(key), b: Int32(index)), id)
+      case .binary(_, let key, _): return emit(Operation(code: .hasRow, a: compile(key), b: Int32(index)), id)
+      default: preconditionFailure("a table is read by key")
+      }
     case .none:
       break
     }

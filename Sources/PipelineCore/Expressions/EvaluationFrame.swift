@@ -28,6 +28,8 @@ package final class EvaluationFrame {
     let indexed: UnsafePointer<rx_lines_row>
     /// The document for which the slots were last filled, if several frames share them.
     let filled: UnsafeMutablePointer<SlotBank.Document>?
+    /// The tables of the pipeline, by their indexes; nil: expressions see none.
+    var tables: UnsafePointer<Unmanaged<RunningTable>>?
     /// See ``EvaluationFrame/isStrict``.
     var isStrict = false
   }

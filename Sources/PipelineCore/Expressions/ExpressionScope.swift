@@ -19,6 +19,15 @@ package struct ExpressionScope: Sendable {
     case strict
   }
 
+  /// A table of the file, which expressions read by key: `users[event.user]`.
+  package struct Table: Sendable {
+    package var name: String
+    /// Its index in ``EvaluationFrame/State/tables``.
+    package var index: Int
+    package var key: ExpressionType
+    package var row: ExpressionType
+  }
+
   /// A function known only to the checker: conformance tests declare some.
   package struct Declaration: Sendable {
     package var name: String
@@ -47,6 +56,10 @@ package struct ExpressionScope: Sendable {
   package var patterns = GrokDefinitions()
   /// The functions that the pipeline file defines.
   package var functions = UserFunctions.none
+  /// The tables that the expression names.
+  package var tables: [Table] = []
+  /// The names of all tables, for messages.
+  var tableNames: [String] = []
   /// Whether the expression is the body of a function, which sees only its parameters.
   var isFunction = false
   /// What is known of the variables `event` and `outer` besides their types, for messages.

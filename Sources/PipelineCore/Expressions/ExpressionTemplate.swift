@@ -120,6 +120,10 @@ package struct ExpressionTemplate: Sendable {
     return nil
   }
 
+  var expressions: [ExpressionSyntax] {
+    parts.compactMap { if case .expression(let syntax) = $0 { syntax } else { nil } }
+  }
+
   /// The locations of expressions that call `urlEncode(...)` for a part of their text, although the whole text is
   /// encoded for the URL.
   var encodedTwice: [SourceLocation] {

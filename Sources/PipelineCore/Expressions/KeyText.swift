@@ -2,15 +2,32 @@
   import Glibc
 #endif
 
+/// The kind of a key: the first byte of what represents it.
+enum KeyKind: UInt8, CaseIterable {
+  case null, no, yes, int, uint, double, text, list, other
+
+  /// The type of such a key.
+  var name: String {
+    switch self {
+    case .null: "null"
+    case .no, .yes: "bool"
+    case .int: "int"
+    case .uint: "uint"
+    case .double: "double"
+    case .text: "string"
+    case .list: "list"
+    case .other: "map"
+    }
+  }
+}
+
 /// The bytes that represent a value as a key: equal exactly for equal values of one kind.
 ///
 /// Ints and uints are one kind. A text is represented by its code points, whatever its JSON form. Lists are equal if
 /// their elements are. Maps, and other kinds that are rarely keys, are represented by their JSON text, so maps with
 /// another order of members differ.
 enum KeyText {
-  private enum Tag: UInt8 {
-    case null, no, yes, int, uint, double, text, list, other
-  }
+  private typealias Tag = KeyKind
 
   /// More deeply nested lists are represented by their JSON text.
   private static let depthLimit = 16

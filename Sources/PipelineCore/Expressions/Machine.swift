@@ -282,6 +282,7 @@ struct Machine {
       if element.isError { return element }
       let set = code.pointee.sets + Int(operation.pointee.c)
       return .bool(set.pointee.index(of: context.plain(element), context) != nil)
+    case .row, .hasRow: return row(operation)
     case .bind:
       let bound = value(operation.pointee.b)
       // The error of a binding counts only when its name is used; the error of an argument always counts.
@@ -305,6 +306,19 @@ struct Machine {
     case .call: return call(at)
     case .matches: return matches(at)
     }
+  }
+
+  private func row(_ operation: UnsafePointer<Operation>) -> Value {
+    var key = value(operation.pointee.a)
+    if key.isError { return key }
+    if key.is(.optional) { key = key.wrapped ?? .absent }
+    guard let tables = state.pointee.tables else { preconditionFailure("tables are read in turns only") }
+    let row = tables[Int(operation.pointee.b)]._withUnsafeGuaranteedRef { table in
+      table.key.clear()
+      if !key.isAbsent { KeyText.append(key, to: table.key, context) }
+      return table.row
+    }
+    return operation.pointee.code == .hasRow ? .bool(!row.isAbsent) : context.optional(row)
   }
 
   /// Whether the failure is that a limit was exceeded.

@@ -55,6 +55,8 @@ struct Operation {
     case contains
     /// `a in b` with a literal list `b`; `c` is its index.
     case containsIndexed
+    /// The row with key `a` of table `b`, an optional, and whether there is one.
+    case row, hasRow
     /// A loop over `a` with condition `b` (or -1) and body `c`; `detail` is the kind; `flags` has 1 for two variables
     /// and 2 inside another loop; the payload of `literal` is the first variable.
     case loop

@@ -31,7 +31,7 @@ extension Program {
     switch operation.code {
     case .literal, .variable, .now, .local, .slot, .slotOrNull, .optionalSlot, .hasSlot, .compareSlot, .fail: return []
     case .slotOr: return [operation.c]
-    case .declared, .argument, .select, .optionalSelect, .has, .not, .negate, .matches, .containsIndexed, .attempt:
+    case .declared, .argument, .select, .optionalSelect, .has, .not, .negate, .matches, .containsIndexed, .attempt, .row, .hasRow:
       return [operation.a]
     case .index, .optionalIndex, .arithmetic, .compare, .contains, .optionalOr, .optionalOrValue:
       return [operation.a, operation.b]
@@ -83,6 +83,8 @@ extension Program {
       return "compare slot \(operation.c) \(relation(operation)) \(shown(operation.literal))"
     case .contains: return "\(parts[0]) in \(parts[1])"
     case .containsIndexed: return "\(parts[0]) in a constant set"
+    case .row: return "row \(parts[0]) of table \(operation.b)"
+    case .hasRow: return "\(parts[0]) in table \(operation.b)"
     case .loop:
       let kind = SyntaxTree.Loop.Kind(rawValue: operation.detail).map { "\($0)" } ?? "?"
       let first = operation.literal.asInt

@@ -196,6 +196,8 @@ struct ReadAnalysis {
       visit(operand)
       if !optional, !isField(id, of: operand) { canFail = true }
     case .has(let operand, _, _, _): visit(operand)
+    case .index(_, let key, _) where isTable(id): visit(key)
+    case .binary(_, let key, _) where isTable(id): visit(key)
     case .index(let operand, let key, let optional):
       visit(operand)
       visit(key)
@@ -280,6 +282,10 @@ struct ReadAnalysis {
       guard case .application(let first) = resolutions[Int(id)] else { return }
       visit(application, from: first)
     }
+  }
+
+  private func isTable(_ id: SyntaxTree.ID) -> Bool {
+    if case .table = resolutions[Int(id)] { true } else { false }
   }
 
   private func isTry(_ id: SyntaxTree.ID) -> Bool {

@@ -10,6 +10,8 @@ package final class Plan: Sendable {
   package let rootSubscribers: [Int]
   /// Those of ``rootSubscribers`` that run because only their errors outputs are read.
   package let readOnlyForErrors: Set<Int>
+  /// The tables, in the order of the file.
+  package let tables: [TablePlan]
   /// Every step, by ``StepID``.
   package let steps: [StepPlan]
   /// A report on each expression, in the order of compilation.
@@ -45,12 +47,15 @@ package final class Plan: Sendable {
   /// The outputs of the sinks that sources, also those of other pipelines, may read.
   let outsideWays: [OutsideWay]
 
+  /// The steps of the tables that are loaded from sources of their own.
+  let stepsOfTables: Set<StepID>
+
   /// The parallel stages, by the step IDs of sources.
   let stages: [StepID: ParallelStage]
 
   init(
     name: String, description: String?, threads: Int? = nil, source: SourceText, named: [NamedPlan], sinks: [SinkPlan],
-    rootSubscribers: [Int] = [], readOnlyForErrors: [Int] = [], steps: [StepPlan], expressions: [ExpressionReport],
+    rootSubscribers: [Int] = [], readOnlyForErrors: [Int] = [], tables: [TablePlan] = [], steps: [StepPlan], expressions: [ExpressionReport],
     functions: UserFunctions = .none, standardInput: SourceLocation? = nil, delivery: Located<Delivery>? = nil,
     require: Located<DeliveryRequirement>? = nil, whenLate: Located<WhenLate>? = nil, outsideWays: [OutsideWay] = [],
     formerNames: [FormerName] = []
@@ -66,6 +71,8 @@ package final class Plan: Sendable {
     self.sinks = sinks
     self.rootSubscribers = rootSubscribers
     self.readOnlyForErrors = Set(readOnlyForErrors)
+    self.tables = tables
+    stepsOfTables = Plan.stepsOfTables(tables, named)
     self.steps = steps
     self.expressions = expressions
     self.functions = functions
@@ -103,7 +110,7 @@ package final class Plan: Sendable {
 package struct NamedPlan: Sendable {
   /// The kind of a named part.
   package enum Kind: String, Sendable {
-    case source, signal, command
+    case source, signal, command, table
     /// An output of a command, or the signal that enables it.
     case part
   }
@@ -116,6 +123,18 @@ package struct NamedPlan: Sendable {
   package var location: SourceLocation
   /// The number of references in the file.
   package var references = 0
+}
+
+/// A table.
+package struct TablePlan: Sendable {
+  /// Its index in ``Plan/named``.
+  package var named: Int
+  /// Whether its own source is read at the start, before the first event passes. Otherwise its rows change as events of a signal come.
+  package var isLoaded: Bool
+  /// How often its source is read again; nil: never.
+  package var every: TimeSpan?
+  package var key: ExpressionType
+  package var row: ExpressionType
 }
 
 /// How the references to a named source or signal share it: the option `share`.

@@ -23,7 +23,7 @@ package struct PlanDrawing: Sendable {
   /// The kind of an arrow.
   package enum Line: String, Sendable {
     case events, errors
-    /// From a step to the inner signal or chain that it runs.
+    /// From a step to the inner signal or chain that it runs, or from a table to a step that reads it.
     case inner
   }
 
@@ -159,6 +159,7 @@ package struct PlanDrawing: Sendable {
     private var runs = 0
     /// The last box of each named signal, once it is drawn.
     private var ends: [Int: End] = [:]
+    private var boxesOfSteps: [StepID: String] = [:]
     /// The boxes of the sinks, in order.
     private var sinks: [String] = []
     private var open: [(from: End, to: String)] = []
@@ -185,6 +186,21 @@ package struct PlanDrawing: Sendable {
       for arrow in open {
         if let (id, line) = resolve(arrow.from) { arrows.append(Arrow(from: id, to: arrow.to, line: line)) }
       }
+      drawLookups()
+    }
+
+    /// From each table to the steps that read it.
+    private mutating func drawLookups() {
+      for report in plan.expressions {
+        guard let reader = boxesOfSteps[report.step] else { continue }
+        for table in report.checked.tables {
+          let step = plan.named[plan.tables[table].named].body.step
+          guard let from = boxesOfSteps[step], !arrows.contains(where: { $0.from == from && $0.to == reader }) else {
+            continue
+          }
+          arrows.append(Arrow(from: from, to: reader, line: .inner))
+        }
+      }
     }
 
     private func resolve(_ end: End, _ depth: Int = 0) -> (String, Line)? {
@@ -210,6 +226,7 @@ package struct PlanDrawing: Sendable {
       let info = plan.steps[step.number]
       let expression = plan.expressions.first { $0.step == step }
       let id = "n\(boxes.count)"
+      boxesOfSteps[step] = id
       boxes.append(
         Box(
           id: id, shape: shape, keyword: info.keyword,

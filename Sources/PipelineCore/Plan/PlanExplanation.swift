@@ -20,12 +20,16 @@ package struct PlanExplanation {
     say(0, "pipeline \(plan.name) (\(plan.source.name))")
     if let description = plan.description { say(1, Printable.cut(description, limit: 500)) }
     functions()
-    for (kind, title) in [(NamedPlan.Kind.source, "sources"), (.signal, "signals"), (.command, "commands")] {
+    for (kind, title) in [(NamedPlan.Kind.source, "sources"), (.table, "tables"), (.signal, "signals"), (.command, "commands")] {
       let named = plan.named.filter { $0.kind == kind }
       if named.isEmpty { continue }
       say(0, "")
       say(0, title)
       for entry in named {
+        if let table = plan.tables.first(where: { plan.named[$0.named].name == entry.name }) {
+          self.table(table, entry)
+          continue
+        }
         let runs = plan.rootSubscribers.first { plan.named[$0].name == entry.name }
         let reason = runs.map {
           plan.readOnlyForErrors.contains($0) ? ", runs for its errors output" : ", runs to execute a command"
@@ -51,6 +55,19 @@ package struct PlanExplanation {
     }
     say(0, "")
     for line in plan.deliveryLines() { say(0, line) }
+  }
+
+  private mutating func table(_ table: TablePlan, _ entry: NamedPlan) {
+    let key = table.key.isDyn ? "" : ", each by \(table.key.withArticle)"
+    say(1, "\(entry.name): rows\(key): \(Self.name(table.row))")
+    if table.isLoaded {
+      say(
+        2,
+        "loaded before the first event passes" + (table.every.map { ", and again every \($0)" } ?? ""))
+    } else {
+      say(2, "changes as events come")
+    }
+    signal(entry.body, 2)
   }
 
   /// The functions with their types; an expression that calls one shows what it reads.
@@ -160,6 +177,7 @@ package struct PlanExplanation {
         continue
       }
       say(depth + 2, "gives \(Self.name(checked.type))\(canFail)")
+      for table in checked.tables { say(depth + 2, "reads the table \(plan.named[plan.tables[table].named].name)") }
       reads(checked, depth + 2)
     }
   }

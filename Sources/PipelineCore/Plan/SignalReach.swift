@@ -187,6 +187,17 @@ extension Plan {
 }
 
 extension Plan {
+  /// The steps of the tables that are loaded from sources of their own.
+  static func stepsOfTables(_ tables: [TablePlan], _ named: [NamedPlan]) -> Set<StepID> {
+    if tables.isEmpty { return [] }
+    var found: Set<StepID> = []
+    Plan.walk(from: tables.filter(\.isLoaded).map { named[$0.named].body }, named) { signal in
+      found.formUnion(signal.steps.map(\.id))
+      return signal.inputs + signal.inner
+    }
+    return found
+  }
+
   /// Visits signals upstream, through names and errors outputs. There may be thousands of signals in a row, so it is not recursive.
   ///
   /// - Parameter visit: Returns the signals within this one to go on with; nil: not even to the signal that it refers to, which is visited once.

@@ -19,6 +19,10 @@ protocol SignalCompiler: AnyObject {
   func chain(
     _ nodes: [ComponentNode], _ input: SignalPlan, _ context: SignalContext, seeing projection: Projection?
   ) -> SignalPlan?
+  /// The table of that name, which an expression of the context reads; nil: there is none. Its rows are compiled, which may report errors.
+  func table(_ name: String, _ location: SourceLocation, _ context: SignalContext) -> ExpressionScope.Table?
+  /// The names of all tables.
+  var tableNames: [String] { get }
   /// The command that a step executes: its index in ``Plan/named``, the type of its values, and the signal that
   /// represents it among the step's inputs; nil after an error, which is reported.
   func executed(_ name: Located<String>, _ context: SignalContext) -> (
@@ -50,7 +54,7 @@ public struct Binder {
 
   /// The scope of a parameter's expressions: the common variables, the parameter's own, and the inputs that `reduce`
   /// sees by name.
-  private func scope(_ use: ExpressionUse) -> ExpressionScope {
+  private func scope(_ use: ExpressionUse, reading syntaxes: [ExpressionSyntax]) -> ExpressionScope {
     var variables: [ExpressionScope.Variable] = []
     for (index, base) in Variables.base.enumerated() {
       switch index {
@@ -72,16 +76,34 @@ public struct Binder {
     var scope = ExpressionScope(variables)
     scope.patterns = compilation.patterns
     scope.functions = compilation.functions
+    scope.tableNames = compilation.tableNames
+    scope.tables = tables(read: syntaxes, beside: scope)
     scope.event = inputs.first?.form ?? .any
     scope.outer = context.outer?.form ?? .any
     return scope
+  }
+
+  /// The tables that expressions name, each once.
+  private func tables(read syntaxes: [ExpressionSyntax], beside scope: ExpressionScope) -> [ExpressionScope.Table] {
+    if scope.tableNames.isEmpty { return [] }
+    var found: [ExpressionScope.Table] = []
+    for syntax in syntaxes {
+      for node in syntax.tree.nodes {
+        guard case .identifier(let name, absolute: false) = node.kind, scope.tableNames.contains(name),
+          scope.index(of: name) == nil, !found.contains(where: { $0.name == name })
+        else { continue }
+        let location = syntax.text(node.text).location(Int(node.start), Int(node.end))
+        if let table = compilation.table(name, location, context) { found.append(table) }
+      }
+    }
+    return found
   }
 
   /// Checks and compiles an expression; nil after an error, which is reported.
   mutating func compile(
     _ syntax: ExpressionSyntax, _ use: ExpressionUse
   ) -> (Program, ExpressionType, reads: [ReadPath])? {
-    let scope = scope(use)
+    let scope = scope(use, reading: [syntax])
     guard let checked = syntax.check(in: scope, expecting: use.expecting, into: &diagnostics) else {
       return nil
     }
@@ -95,7 +117,7 @@ public struct Binder {
   mutating func compile(
     _ template: ExpressionTemplate, _ use: ExpressionUse
   ) -> (TemplateProgram, reads: [ReadPath])? {
-    let scope = scope(use)
+    let scope = scope(use, reading: template.expressions)
     guard let checked = template.check(in: scope, into: &diagnostics) else { return nil }
     for part in checked.expressions {
       note(part, scope)
@@ -112,6 +134,7 @@ public struct Binder {
       if let member = read.fields.first { segment.metaMembers?.insert(member) } else { segment.metaMembers = nil }
     }
     if checked.reads.contains(where: { $0.variable == "now" }) { segment.usesNow = true }
+    if !checked.tables.isEmpty { segment.usesTables = true }
     compilation.expressions.append(ExpressionReport(step: step, checked: checked))
   }
 

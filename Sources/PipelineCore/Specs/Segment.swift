@@ -7,6 +7,8 @@ package final class Segment: @unchecked Sendable {
   /// The members of `meta` that are read; nil: all may be.
   var metaMembers: Set<String>? = []
   package internal(set) var usesNow = false
+  /// Whether an expression reads a table, which only turns can.
+  package internal(set) var usesTables = false
   package internal(set) var hasPrograms = false
   /// The number of variables in a frame.
   package internal(set) var variableCount = Variables.base.count

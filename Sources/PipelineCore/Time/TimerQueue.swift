@@ -176,9 +176,9 @@ struct TimerQueue {
 
   /// Removes the first timer that is due at `now` and need not wait; those that must wait are held until
   /// ``releaseHeld()``.
-  mutating func popDue(_ now: Instant, waits: (TimerKind) -> Bool) -> (target: any TimerTarget, token: Int)? {
+  mutating func popDue(_ now: Instant, waits: (any TimerTarget) -> Bool) -> (target: any TimerTarget, token: Int)? {
     while let first = heap.first, first.deadline <= now.nanoseconds {
-      guard let target = slots[Int(first.slot)].target, waits(target.timerKind) else { break }
+      guard let target = slots[Int(first.slot)].target, waits(target) else { break }
       remove(at: 0)
       heapIndexes[Int(first.slot)] = Int32(-2 - held.count)
       held.append(first)

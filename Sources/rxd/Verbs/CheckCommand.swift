@@ -161,6 +161,7 @@ struct CheckSettings {
     }
     return [
       count(plan.named.count { $0.kind == .source }, "source"),
+      count(plan.tables.count, "table"),
       count(plan.named.count { $0.kind == .signal }, "signal"),
       count(plan.named.count { $0.kind == .command }, "command"),
       count(plan.sinks.count, "sink"),

@@ -41,6 +41,19 @@ struct DescribedWord {
       example: "signals:\n  long:\n    from: lines\n    chain:\n      - filter: size(event) > 80",
       seeAlso: ["from", "chain", "share", "cold"]),
     .init(
+      name: "tables", kind: "section", summary: "Names tables, which expressions read by key.",
+      details: """
+        NAME[KEY] is an optional: the row with that key, or nothing; 'KEY in NAME' says whether there is one. A table with a source \
+        of its own is loaded before the first event passes, and again every 'every'. With 'from' it changes as the events of a \
+        signal come; 'delete' says which ones remove a row.
+        """,
+      example: """
+        tables:
+          users: { file: { path: users.csv, decode: csv }, key: event.id, every: 1m }
+        signals:
+          named: { from: logins, chain: [ { set: { name: users[event.user].name } } ] }
+        """, seeAlso: ["join", "withLatestFrom"]),
+    .init(
       name: "sinks", kind: "section", summary: "Names the sinks of events.",
       example: "sinks:\n  screen: { from: long, stdout: {} }", seeAlso: ["from"]),
     .init(

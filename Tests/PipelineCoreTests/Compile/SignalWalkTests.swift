@@ -59,7 +59,8 @@ import Testing
     /// Where kinds are declared, where the compiler makes them, and where the nodes of a signal are made.
     let mayKnow = [
       "PipelineCore/Engine/Edges/SignalWork.swift", "PipelineCore/Engine/Fused/FusedRunPlan.swift",
-      "PipelineCore/Compile/Compilation+Commands.swift", "PipelineCore/Compile/PipelineCompiler.swift",
+      "PipelineCore/Compile/Compilation+Commands.swift", "PipelineCore/Compile/Compilation+Tables.swift",
+      "PipelineCore/Compile/PipelineCompiler.swift",
     ]
     var seen: Set<String> = []
     for path in try FileManager.default.subpathsOfDirectory(atPath: sources.path) where path.hasSuffix(".swift") {

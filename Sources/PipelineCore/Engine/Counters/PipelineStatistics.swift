@@ -66,6 +66,9 @@ public struct PipelineStatistics: Sendable {
     package var dueTimers: [TimeSpan] = []
     /// Attempts that repeated a failed one.
     package var retries: UInt64 = 0
+    /// How often expressions asked a table for a row, and how often it had none.
+    package var lookups: UInt64 = 0
+    package var misses: UInt64 = 0
     /// The events that a sink has taken and not delivered; with an ``outbox``, those of its rows that the sink was given.
     package var queue: Queue?
     /// The rows of a sink on disk, in durable delivery.
@@ -146,6 +149,8 @@ public struct PipelineStatistics: Sendable {
       held &+= earlier.held
       restored &+= earlier.restored
       retries &+= earlier.retries
+      lookups &+= earlier.lookups
+      misses &+= earlier.misses
       samples &+= earlier.samples
       paused = paused + earlier.paused
       waited = waited + earlier.waited
@@ -316,7 +321,7 @@ extension Execution {
         step: StepID(number), made: counters.made, kept: counters.kept, dropped: counters.dropped,
         superseded: counters.superseded, undecided: counters.undecided, rejected: counters.rejected,
         deadLetters: counters.deadLetters, failed: counters.failed, held: counters.held, restored: counters.restored,
-        retries: counters.retries,
+        retries: counters.retries, lookups: counters.lookups.all, misses: counters.lookups.misses,
         samples: counters.time.samples)
     }
     // An edge that leaves a fused step follows the edges that lead to that step.

@@ -17,6 +17,8 @@ struct StepCounters {
   var restored: UInt64 = 0
   /// Attempts that repeated a failed one.
   var retries: UInt64 = 0
+  /// Of a table.
+  var lookups = LookupCounts()
   /// The number of events in the step's queues.
   var waiting = 0
   /// How many of the step's nodes pause the input.

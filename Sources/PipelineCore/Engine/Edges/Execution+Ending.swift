@@ -137,11 +137,14 @@ extension Execution {
   package func freeze() {
     guard let keeping = life.suspension?.keeping, !isSuspended, !isStopping, outcome == nil else { return }
     saved.parts = draftState(keeping: keeping, paging: pagingOfEnd).map(finishState)
+    // What waits for tables has changed nothing.
+    if tables.areLoading, life.suspension?.isFinal == false { saved.parts = tables.state.map { SavedState($0) } }
     life.isSuspended = true
     stopsForGood()
     executor.dropRemainders("the pipeline was suspended")
     for sink in sinks { sink.upstream.cancel() }
     for rootSubscriber in rootSubscribers { rootSubscriber.upstream?.cancel() }
+    tables.cancel()
     for tap in taps { tap.disconnect() }
     for shared in named { shared.disconnect() }
     for source in sources.running { source.cancel() }
@@ -238,6 +241,7 @@ extension Execution {
     sinkEnds.finishing?.cancel()
     for sink in sinks { sink.upstream.cancel() }
     for rootSubscriber in rootSubscribers { rootSubscriber.upstream?.cancel() }
+    tables.cancel()
     for tap in taps { tap.disconnect() }
     for sink in sinks where sink.isOpen {
       sink.node.cancel()
@@ -329,7 +333,7 @@ extension Execution {
 
 extension TimerTarget {
   /// The step that it belongs to; nil: unknown.
-  fileprivate var step: StepID? {
+  var step: StepID? {
     switch self {
     case let node as OperatorNode: node.nodeContext.step
     case let step as LateStep: step.id

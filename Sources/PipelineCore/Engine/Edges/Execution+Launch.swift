@@ -54,6 +54,9 @@ extension Execution {
         return
       }
     }
+    // A table changes before others see the event that changes it.
+    let tables = plan.rootSubscribers.prefix { plan.named[$0].kind == .table }
+    for index in tables { subscribeRoot(index) }
     for (index, sink) in plan.sinks.enumerated() {
       if let status = restoration?.status(sink), status != .open {
         // The sink is completed when everything is wired.
@@ -70,25 +73,30 @@ extension Execution {
       let upstream = subscribe(sink.input, topScope, to: target)
       if sinks[index].node.hasEnded { upstream.cancel() } else { sinks[index].upstream = upstream }
     }
-    for index in plan.rootSubscribers {
-      let reference = RootSubscriber.reference(plan.named[index].name)
-      let rootSubscriber = RootSubscriber(
-        self, hasEnded: restoration?.hasEnded(reference) ?? false,
-        isAwaited: plan.readsErrorsOfSinks(plan.named[index].body))
-      rootSubscribers.append(rootSubscriber)
-      if rootSubscriber.hasEnded { continue }
-      let signal = SignalPlan(.named(index), step: StepID(0), type: .dyn, reference: "\(reference).signal")
-      rootSubscriber.signal = signal
-      rootSubscriber.upstream = subscribe(signal, topScope, to: rootSubscriber)
-    }
+    for index in plan.rootSubscribers.dropFirst(tables.count) { subscribeRoot(index) }
     for (number, tap) in taps.enumerated() { tap.connect(self, number) }
     for shared in named { shared.launched() }
-    if let restoration { goOn(restoration) }
+    let deferred = restoration.map { goOn($0) } ?? []
     wirings.isLaunching = false
-    begin(whole)
-    takeOver()
-    completeErrors()
-    endIfOver()
+    loadTables(state) { [unowned self] in
+      for step in deferred { step.node.later(step.token) }
+      begin(whole)
+      takeOver()
+      completeErrors()
+      endIfOver()
+    }
+  }
+
+  private func subscribeRoot(_ index: Int) {
+    let reference = RootSubscriber.reference(plan.named[index].name)
+    let rootSubscriber = RootSubscriber(
+      self, hasEnded: restoration?.hasEnded(reference) ?? false,
+      isAwaited: plan.readsErrorsOfSinks(plan.named[index].body))
+    rootSubscribers.append(rootSubscriber)
+    if rootSubscriber.hasEnded { return }
+    let signal = SignalPlan(.named(index), step: StepID(0), type: .dyn, reference: "\(reference).signal")
+    rootSubscriber.signal = signal
+    rootSubscriber.upstream = subscribe(signal, topScope, to: rootSubscriber)
   }
 
   /// The outbox of the sink of that name.
@@ -107,8 +115,8 @@ extension Execution {
       && !plan.isBestEffort(sink.nodeContext.step)
   }
 
-  /// Ends the restoration: everything runs again.
-  private func goOn(_ restoration: Restoration) {
+  /// Ends the restoration; returns the steps that continue when everything runs again.
+  private func goOn(_ restoration: Restoration) -> [(position: Int, node: OperatorNode, token: Int)] {
     restored.end(restoration)
     if let start = restored.startOfPages {
       saved.startOfPages = start
@@ -116,11 +124,9 @@ extension Execution {
     }
     if isDryRun {
       restored.unreadable = restoration.unreadable
-      return
+      return []
     }
     sources.sort()
-    for step in restoration.deferred.sorted(by: { $0.position < $1.position }) {
-      step.node.later(step.token)
-    }
+    return restoration.deferred.sorted { $0.position < $1.position }
   }
 }

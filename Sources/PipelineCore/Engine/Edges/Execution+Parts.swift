@@ -13,6 +13,8 @@ extension Execution {
     package var insertedValues = 0
     /// Whether events of live sources may be only so far ahead of the clock: not where the clock is an arbitrary one.
     package var boundsEventTime = true
+    /// Whether tables read their sources again (`every`): not in tests, where the rows are those of the test.
+    package var reloadsTables = true
     /// Nothing opens and nothing starts: see ``Execution/dryRun(_:services:clock:restoring:)``.
     package internal(set) var isDryRun = false
     /// Whether every event that a sink takes is tracked until the sink has acknowledged it (``SinkAudit``). The default is true in debug builds.

@@ -6,7 +6,7 @@ extension Execution {
     if let ofName = replacements.sources {
       let owner = plan.steps[nodeContext.step.number].owner
       if let index = plan.index(ofNamed: owner),
-        plan.named[index].kind == .source
+        [.source, .table].contains(plan.named[index].kind)
           ? plan.named[index].ownSource === nodeContext.plan
           : plan.named[index].body === nodeContext.plan
       {

@@ -72,8 +72,8 @@ extension Execution {
     for sink in sinks where sink.isOpen { sink.node.acknowledgeSoon() }
   }
 
-  /// Whether there is a state to save: the pipeline goes on.
-  var hasState: Bool { outcome == nil && !isStopping && (!sinks.isEmpty || !rootSubscribers.isEmpty) }
+  /// Whether there is a state to save: the pipeline has begun and goes on.
+  var hasState: Bool { outcome == nil && !isStopping && !tables.areLoading && (!sinks.isEmpty || !rootSubscribers.isEmpty) }
 
   /// A state to which the positions of sources can still be added.
   struct StateDraft {

@@ -40,6 +40,7 @@ public final class Execution {
   package var outputLimit = OutputLimit()
   /// The sinks whose destinations are down.
   package let troubles = SinkTroubles()
+  let tables: RunningTables
   /// The counters of edges and steps.
   let meters: Meters
   /// Whether the store has room for events that must be stored before they are delivered.
@@ -106,6 +107,7 @@ public final class Execution {
     self.executor = executor
     self.services = services
     meters = Meters(plan, executor)
+    tables = RunningTables(plan.tables.count)
     // Posted work may make another turn after this object is freed.
     executor.lookedAtClock = { [weak meters] in meters?.clockWasRead(at: $0) }
     executor.turnEnded = { [weak self] in self?.turnEnded() }

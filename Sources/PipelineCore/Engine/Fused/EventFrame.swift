@@ -21,6 +21,7 @@ public final class EventFrame {
     outer = scope.outer
     error = scope.error
     key = scope.key
+    frame.state.pointee.tables = execution.tables.pointer
     usesMeta = segment.usesMeta
     read = Meta(segment.metaMembers)
     readsPaths = segment.projection.hasPaths

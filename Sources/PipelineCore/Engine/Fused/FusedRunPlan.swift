@@ -24,7 +24,8 @@ extension FusedRunPlan {
   /// Whether the result of each step depends only on the event's value.
   var isPure: Bool {
     parts.allSatisfy { part in
-      !part.segment.usesMeta && !part.segment.usesNow && part.steps.allSatisfy { type(of: $0.component).isPure }
+      !part.segment.usesMeta && !part.segment.usesNow && !part.segment.usesTables
+        && part.steps.allSatisfy { type(of: $0.component).isPure }
     }
   }
 }

@@ -103,6 +103,8 @@ public final class Executor: @unchecked Sendable {
   /// Whether timers and deferred steps that may send events wait while the input is paused. False once the pipeline stops: the events that
   /// its steps hold are bounded then, and the sinks receive them before they end.
   var holdsBack = true { didSet { releaseTimers() } }
+  /// Which timers fire while tables are being loaded; nil: none is being loaded, and all fire.
+  var wakesWhileLoading: ((any TimerTarget) -> Bool)? { didSet { if wakesWhileLoading == nil { releaseTimers() } } }
   /// A sink pauses the input.
   var isHeldBack: Bool { holdsBack && inputPause.outputs > 0 }
   /// Steps that must not run on the stack of their caller: the next round of a repeat.
@@ -366,17 +368,20 @@ public final class Executor: @unchecked Sendable {
   /// The next timer that is due and need not wait.
   @inline(__always)
   func popDue() -> (target: any TimerTarget, token: Int)? {
-    inputPause.isOn && holdsBack ? popDueInPause() : timers.popDue(now)
+    inputPause.isOn && holdsBack || wakesWhileLoading != nil ? popDueInPause() : timers.popDue(now)
   }
 
   @inline(never)
   func popDueInPause() -> (target: any TimerTarget, token: Int)? {
+    let isPaused = inputPause.isOn && holdsBack
     let byOutput = inputPause.outputs > 0
-    return timers.popDue(now) { kind in
-      switch kind {
-      case .input: true
-      case .step: byOutput
-      case .output: false
+    let wakes = wakesWhileLoading
+    return timers.popDue(now) { target in
+      if let wakes, !wakes(target) { return true }
+      switch target.timerKind {
+      case .input: return isPaused
+      case .step: return isPaused && byOutput
+      case .output: return false
       }
     }
   }

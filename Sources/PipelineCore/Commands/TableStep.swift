@@ -1,0 +1,179 @@
+/// A table of `tables:`, which expressions read by key. The compiler makes it; in a chain no file can name it.
+struct TableStep: OperatorComponent {
+  var key = ExpressionParameter()
+  var row = MappingParameter()
+  var every: TimeSpan?
+  var delete = ExpressionParameter()
+  var maxRows = 1_000_000
+  /// The index of the table in the file.
+  var index = 0
+  /// Whether the rows are those of its own source, read as a whole; otherwise they change as events come.
+  var isLoaded = false
+
+  static let spec = ComponentSpec<TableStep>(
+    "table",
+    summary: "Keeps rows that expressions read by key.",
+    parameters: [
+      .init("key", \.key, primary: true, required: true, "By what a row is found: a text, number, boolean, or a list of these."),
+      .init("row", \.row, "What is kept of an event; without it, all of it."),
+      .init("every", \.every, range: 1_000_000...(1 << 60), "How often its source is read again."),
+      .init("delete", \.delete, expecting: .bool, "Whether an event removes the row with its key."),
+      .init("maxRows", \.maxRows, range: 1...100_000_000, "The largest number of rows."),
+    ],
+    persistence: .state(version: 1))
+
+  static let subscribesAgain = true
+
+  /// A table that is read anew at each start has nothing to save.
+  var persistence: Persistence { isLoaded ? .nothing : Self.spec.persistence }
+
+  func outputType(_ inputs: [EventType]) -> EventType { .dyn }
+
+  func makeNode(_ nodeContext: NodeContext, downstream: Downstream) -> OperatorNode {
+    Node(self, nodeContext, downstream)
+  }
+
+  final class Node: MultiInletNode {
+    private let parameters: TableStep
+    private let table: RunningTable
+    private let program: Program
+    private let builder: ValueBuilder?
+    private let deletes: Program?
+    private lazy var frame = makeFrame()
+    private let buffer = OutputBuffer()
+    /// The rows that have been read of the source, which is not at its end; nil: it is not being read.
+    private var coming: TableRows?
+    private var hasLoaded = false
+    private var timer = Wake.none
+    private let pages = StatePages()
+
+    init(_ parameters: TableStep, _ nodeContext: NodeContext, _ downstream: Downstream) {
+      self.parameters = parameters
+      table = nodeContext.execution.tables[parameters.index]
+      program = parameters.key.required
+      builder = parameters.row.makeBuilder()
+      deletes = parameters.delete.program
+      super.init(nodeContext, downstream: downstream)
+      table.counts = counters.pointer(to: \.lookups)
+      table.warns = { [unowned(unsafe) execution] kind, known in
+        let step = execution.plan.steps[nodeContext.step.number]
+        let all = Set(known).sorted().joined(separator: " or ")
+        execution.services.log(
+          .warning, step.label,
+          "\(step.location): a row was looked up by a key of type \(kind), and all keys of the table have the type \(all), so there is none: convert one of them")
+      }
+    }
+
+    override func start() { if parameters.isLoaded { load() } else { super.start() } }
+
+    // MARK: Rows
+
+    override func receive(_ event: Event) { take(event, table.rows) }
+
+    override func receive(_ event: Event, from inlet: Inlet) { if let coming { take(event, coming) } }
+
+    private func take(_ event: Event, _ rows: TableRows) {
+      guard isReadable(event, frame) else { return }
+      if let failure = KeyText.failureToWrite(program, frame, to: buffer) {
+        _ = failed(event, failure, program, frame)
+        return
+      }
+      if let deletes {
+        guard let isDeleted = decide(event, deletes, frame) else { return }
+        if isDeleted { return remove(rows) }
+      }
+      guard rows.count < parameters.maxRows || rows.number(of: buffer.bytes) != nil else {
+        return refuse(
+          event, .limitReached, "the table has \(Printable.count(rows.count, "row")), its limit `maxRows`")
+      }
+      var row = event.value
+      if let builder {
+        guard let built = build(builder, event, frame) else { return }
+        row = built
+      }
+      // Its fields are read often.
+      let opened = Context(state: frame.evaluation).expanded(row)
+      changed(rows.put(opened.isError ? row : opened, buffer.bytes, retiring: arena))
+    }
+
+    private func remove(_ rows: TableRows) {
+      guard let number = rows.number(of: buffer.bytes) else { return }
+      rows.remove(number, retiring: arena)
+      changed(number)
+    }
+
+    private func changed(_ number: Int) {
+      if coming != nil { return }
+      pages.mark(number)
+      countKept()
+    }
+
+    private func countKept() { keptSize.set(keys: table.rows.count, bytes: table.rows.bytes) }
+
+    // MARK: Loading
+
+    private func load() {
+      coming = TableRows()
+      open(nodeContext.inputs[0])
+    }
+
+    override func completed(_ inlet: Inlet) {
+      drop(inlet)
+      // The source has ended because the pipeline stops, so rows may be missing.
+      guard let rows = coming.take(), !execution.isStopping else { return }
+      table.replace(by: rows, retiring: arena)
+      countKept()
+      loadLater()
+      guard !hasLoaded else { return }
+      hasLoaded = true
+      execution.tableIsLoaded()
+    }
+
+    override func failed(_ inlet: Inlet, _ failure: SignalFailure) {
+      drop(inlet)
+      coming = nil
+      guard hasLoaded, parameters.every != nil else { return finish(failing: failure) }
+      let step = execution.plan.steps[nodeContext.step.number]
+      execution.services.log(
+        .warning, step.label,
+        "\(step.location): the table keeps its rows, because its source cannot be read: \(failure.message)")
+      loadLater()
+    }
+
+    private func loadLater() {
+      if let every = parameters.every, execution.settings.reloadsTables { timer = wake(after: every) }
+    }
+
+    override func woke(_ token: Int) {
+      timer = .none
+      load()
+    }
+
+    override var mayGoOn: Bool { false }
+
+    override func stop() {
+      cancelWake(&timer)
+      super.stop()
+    }
+
+    // MARK: State
+
+    override func save(_ state: inout StateWriter) {
+      state.write(pages, keys: table.rows.numbers) { state, numbers in
+        for number in numbers {
+          guard let entry = table.rows.entry(number) else { continue }
+          state.append(counted: entry.key)
+          state.write(entry.row)
+        }
+      }
+    }
+
+    override func restore(_ state: inout StateReader) throws(StateFault) {
+      try state.readPages(pages) { state, number throws(StateFault) in
+        let key = try state.counted()
+        guard table.rows.restore(try state.read(), key, at: number) else { throw StateFault("a key is there twice") }
+      }
+      countKept()
+    }
+  }
+}

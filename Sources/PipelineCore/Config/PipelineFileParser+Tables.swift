@@ -1,0 +1,53 @@
+// Tables.
+
+extension PipelineFileParser {
+  /// A table of the section `tables`: the keys of a signal, and those of ``ReservedKeys/table``.
+  mutating func table(_ node: YAMLNode) -> TableNode? {
+    guard let entries = mapping(node, "a table", "a source and 'key:'") else { return nil }
+    var parameters: [YAMLEntry] = []
+    var others: [YAMLEntry] = []
+    for entry in entries {
+      if ReservedKeys.table.contains(entry.name) { parameters.append(entry) } else { others.append(entry) }
+    }
+    others = refuseMisspelt(others)
+    let isWhole = others.count + parameters.count == entries.count
+    if !parameters.contains(where: { $0.name == "key" }), isWhole {
+      report(
+        .missingKey, "the table has no 'key', by which expressions find its rows", node.location.start,
+        help: "Write for example 'key: event.id'")
+    }
+    guard !others.isEmpty else {
+      if isWhole {
+        report(
+          .notOneOrigin, "the table has no rows: its source is missing", node.location.start,
+          help: "Write a source, such as 'file: users.csv', or 'from: NAME' for rows that a signal sends")
+      }
+      return nil
+    }
+    guard var signal = innerSignal(YAMLNode(.mapping(others), at: node.location)) else { return nil }
+    giveSchema(to: &signal)
+    return TableNode(
+      signal: signal, arguments: YAMLNode(.mapping(parameters), at: node.location), location: node.location)
+  }
+
+  /// Reports keys that resemble those of a table. A single other key is the source.
+  private mutating func refuseMisspelt(_ entries: [YAMLEntry]) -> [YAMLEntry] {
+    guard entries.count > 1 else { return entries }
+    return entries.filter { entry in
+      guard !ReservedKeys.signal.contains(entry.name), !ReservedKeys.combining.contains(entry.name),
+        Suggestion.correction(for: entry.name, among: ReservedKeys.table) != nil
+      else { return true }
+      checkKeys([entry], ReservedKeys.table, of: "a table")
+      return false
+    }
+  }
+
+  /// `schema` beside the source of a table belongs to the source.
+  private func giveSchema(to signal: inout SignalNode) {
+    guard case .inline(var source) = signal.origin else { return }
+    let moved = signal.options.filter { $0.key.value == "schema" }
+    source.options += moved
+    signal.options.removeAll { $0.key.value == "schema" }
+    signal.origin = .inline(source)
+  }
+}
