@@ -72,7 +72,7 @@ package struct PipelineFigures: Sendable {
   package var isCurrent = true
   /// As in `GET /status`; nil: no run has failed.
   package var failure: JSONText?
-  /// Dead letters by what became of them.
+  /// Dead letters by outcome.
   package var deadLetters: [(name: String, count: UInt64)] = []
 
   package init(file: String, state: String, since: String) {

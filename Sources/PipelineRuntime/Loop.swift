@@ -54,7 +54,7 @@ package final class Loop: @unchecked Sendable {
   /// The number of executors.
   package var load: Int { locked { members.count } }
 
-  /// How many batches had an inline run.
+  /// The number of batches whose turn was run inline.
   package var inlineRuns: Int { locked { inlineRunCount } }
 
   /// Adds an executor; its turns run on this loop's thread from now on. `owner` lives until the executor is removed.

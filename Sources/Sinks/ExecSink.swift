@@ -1,7 +1,7 @@
 import PipelineCore
 import Transport
 
-/// `exec`: gives events to a program on its standard input.
+/// `exec`: writes events to a program's standard input.
 package struct ExecSink: SinkComponent {
   enum OnExit: String, ChoiceParameter {
     case restart, fail

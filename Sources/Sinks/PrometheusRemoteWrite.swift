@@ -3,7 +3,7 @@ import Transport
 
 /// `prometheusRemoteWrite`: sends metrics to Prometheus and compatible servers.
 package struct PrometheusRemoteWrite: SinkComponent {
-  /// As ``HTTPSink/Batch``, for the one form of this protocol.
+  /// Like ``HTTPSink/Batch``, for the one form of this protocol.
   struct Batch: RecordParameter {
     var count = 2000
     var bytes = ByteSize(1 << 20)
@@ -138,7 +138,7 @@ package struct PrometheusRemoteWrite: SinkComponent {
   }
 }
 
-/// Makes bodies of the sink `http` in another form than encoded events.
+/// Creates bodies of the sink `http` that are not encoded events.
 protocol RequestForm: AnyObject {
   /// Headers of each request.
   var headers: [HTTPHeader] { get }

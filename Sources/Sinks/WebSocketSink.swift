@@ -118,7 +118,7 @@ package struct WebSocketSink: SinkComponent, WebSocketComponent {
     return options
   }
 
-  /// Nothing waits for the clients of a server.
+  /// A server keeps no messages for its clients.
   package var persistence: Persistence { socket.serving == nil ? Self.spec.persistence : .nothing }
   package var encoding: EncodeParameter? { encode }
   package var servesEvents: Bool { socket.listen != nil }
@@ -154,7 +154,7 @@ package struct WebSocketSink: SinkComponent, WebSocketComponent {
     private let buffer = OutputBuffer()
     private var server: HTTPServer?
     private var clients: [Int: WebSocketSession] = [:]
-    /// Those that are connected or about to be.
+    /// The sessions that are connected or about to be.
     private var coming: [Int: WebSocketSession] = [:]
     private var last = 0
     private var counts = PipelineStatistics.Connections()

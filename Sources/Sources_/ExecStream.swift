@@ -14,7 +14,7 @@ final class ExecStream: StreamSource {
   /// The descriptor of the output, to be passed to the next version of the source.
   private var output: FileDescriptor?
   private var call: ProgramCall?
-  /// It is the program of a version with another call: the source's own follows its end.
+  /// Whether the program belongs to a previous version with another call: the source starts its own after its end.
   private var isPredecessor = false
   /// Whether the next version of the source continues to read.
   private var isHandingOver = false

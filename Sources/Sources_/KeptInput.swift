@@ -15,7 +15,7 @@ struct KeptInput: Sendable {
     self.options = options
   }
 
-  /// Where the next reader of the stream starts.
+  /// The position at which the next reader of the stream starts.
   struct Start {
     /// The position after the last event that was sent.
     var position = DecodingPosition()

@@ -224,7 +224,7 @@ class PolledSource: DecodingSource {
   // MARK: State
 
   override func save(_ state: inout StateWriter) {
-    // A response that was not sent completely is requested again; so is one that is not acknowledged, if that counts.
+    // A response that was not sent completely is requested again; so is one that is not acknowledged, if the source waits for that.
     state.write(
       call != nil || next.isSet || !isBatchDone || state.positions == .acknowledged && answers.outstanding > 0)
     state.write(period)

@@ -194,7 +194,7 @@ final class ReceivingNode: PieceSource<ReceivedPiece> {
     finish(failing: SignalFailure(.source, failure.message, at: nodeContext.location))
   }
 
-  /// Takes pieces; none: all have been received.
+  /// Takes pieces; an empty list: all have been received.
   private func received(_ pieces: [ReceivedPiece]) {
     isReceived = pieces.isEmpty
     take(pieces[...])

@@ -15,7 +15,7 @@ final class StoreFile {
   var lastRow: Int64
   /// The checksums of the parts of the state that are on the disk.
   private var sums: [Int64] = []
-  /// Whose pages are on the disk.
+  /// The owners whose pages are on the disk.
   private(set) var owners: Set<Int64>
   /// Writes and removes pages; nil: the store has had none yet.
   private var pages: (insert: Statement, delete: Statement)?

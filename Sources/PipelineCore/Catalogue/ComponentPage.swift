@@ -4,7 +4,7 @@ package struct ComponentPage {
   package struct Surroundings: Sendable {
     /// The lines at the head of the page.
     var note: String
-    /// The components that have pages in the same place; nil: the page stands alone, without links and pictures.
+    /// The components that have pages in the same directory; nil: the page is not part of a set and has no links or pictures.
     var catalogue: Catalogue?
 
     package init(note: String = "", catalogue: Catalogue? = nil) {

@@ -163,7 +163,7 @@ public struct DiagnosticRenderer: Sendable {
     return block + paint(marks, style) + "\n"
   }
 
-  /// `place`: the location that is marked; a fix at another location says what it replaces.
+  /// `place`: the marked location; a fix at another location names the text that it replaces.
   static func words(_ fix: Diagnostic.FixIt, _ place: SourceLocation? = nil) -> String {
     let isElsewhere = place.map { $0 != fix.location } ?? false
     let old = Printable.cut(

@@ -52,7 +52,7 @@ struct Delay: OperatorComponent, TimedOperator {
       var timer: Wake
       /// The event time.
       var time = EventTime.unknown
-      /// The watermark that came behind the event, and follows it.
+      /// The watermark that came after the event, and is sent after it.
       var mark = EventTime.unknown
     }
     private var endTimer = Wake.none

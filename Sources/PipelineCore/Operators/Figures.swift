@@ -68,7 +68,7 @@ final class FiguresForm {
     next.deallocate()
   }
 
-  /// Why an event cannot be counted.
+  /// The reason why an event cannot be counted.
   enum Refusal {
     case failed(Value, Program)
     case refused(Diagnostic.Code, String)
@@ -171,7 +171,7 @@ final class Figures {
     return nil
   }
 
-  /// Counts the event that the form has evaluated: either all figures count it, or none does. `at`: its position in the
+  /// Adds the event that the form has evaluated: either all figures count it, or none does. `at`: its position in the
   /// order of `first` and `last`.
   func add(_ frame: EventFrame, at: Int64) -> FiguresForm.Refusal? {
     if let refusal = refusal(frame) { return refusal }
@@ -212,7 +212,7 @@ final class Figures {
     return nil
   }
 
-  /// Takes back an event that was counted, and that the form has evaluated again.
+  /// Subtracts an event that was counted, and that the form has evaluated again.
   func takeBack(_ frame: EventFrame) -> FiguresForm.Refusal? {
     let context = Context(state: frame.evaluation)
     for (index, call) in form.calls.enumerated() where form.counts(call) {
@@ -234,7 +234,7 @@ final class Figures {
     for (index, call) in form.calls.enumerated() where form.counts(call) {
       if call.argument >= 0, call.function != .count {
         if form.values[call.argument].is(.null) { continue }
-        // Without a value, nothing is left of the rounding of doubles.
+        // Without values, no rounding error of doubles may remain.
         cells[index].value.assign(cells[index].count == 1 ? .null : form.next[index])
       }
       cells[index].count &-= 1

@@ -108,7 +108,7 @@ extension Join {
       if opposite.hasEnded, !side.sendsUnmatched {
         if case .none = partners { countDropped(event) }
       } else if side.span == .zero {
-        // No event comes that it could be paired with.
+        // No partner can arrive any more.
         if case .none = partners { giveUp(event, seen, side, opposite) }
       } else {
         keep(event, seen, known ?? keys.insert(buffer.bytes, hash), partners, side)
@@ -196,7 +196,7 @@ extension Join {
     @inline(__always)
     private func expire() {
       let now = now
-      // At the end of time nothing that is kept is due, and what is kept no more is not due either.
+      // At the end of time no stored event is due, and none that has been removed.
       while min(left.due, right.due) <= now, !isClosed, expireNext() {}
     }
 
@@ -316,7 +316,7 @@ extension Join {
     }
   }
 
-  /// What a saved state of a join goes by: after a change upstream, the same parameters may mean another form.
+  /// The form of a join's saved state, stored with it: after a change upstream, the same parameters may mean another form.
   enum SavedForm: Int {
     case clock, eventTime
 

@@ -1,5 +1,5 @@
 extension Join {
-  /// A join by the event time of its signals: how far each of them has come, and what is kept of it.
+  /// A join by the event time of its signals: the watermark of each, and its stored events.
   class TimedNode: PairNode {
     /// One of the two signals.
     final class Side {
@@ -12,7 +12,7 @@ extension Join {
       let events = TimedEvents()
       /// The slots of the events that have changed since the last commit.
       fileprivate let pages = StatePages()
-      /// Its watermark; as it came last, which may be one of the last two values of ``EventTime``.
+      /// Its watermark as received, which may be one of the last two values of ``EventTime``.
       @exclusivity(unchecked) fileprivate(set) var mark = EventTime.unknown
       /// An earlier event is late. Never moves backwards; while the signal is idle, it follows the other one.
       @exclusivity(unchecked) fileprivate(set) var reached = EventTime.unknown
@@ -31,9 +31,9 @@ extension Join {
       }
 
       var isIdle: Bool { mark == EventTime.idle }
-      /// No event comes any more.
+      /// No more events come.
       var isOver: Bool { mark == EventTime.end }
-      /// No earlier event comes any more.
+      /// The lower bound of the times of later events.
       var bound: Int64 { isOver ? EventTime.end : reached }
     }
 
@@ -41,7 +41,7 @@ extension Join {
     final let right: Side
     /// The watermarks that decide that of the output, and the times of the events that hold it back.
     final let watermarks: InputMarks
-    /// How many of the two signals decide the watermark of the output.
+    /// The number of signals, one or two, that decide the watermark of the output.
     private let counting: Int
 
     init(_ parameters: Join, _ nodeContext: NodeContext, _ downstream: Downstream, counting: Int) {
@@ -58,7 +58,7 @@ extension Join {
 
     /// Takes an event that is not late, whose key is in `buffer`.
     func take(_ event: Event, at time: Int64, _ side: Side) {}
-    /// Sends and removes what is certain because of the watermarks.
+    /// Sends and removes what the watermarks have made final.
     func settle() {}
     /// Whether nothing can be sent any more.
     var isOver: Bool { false }
@@ -292,7 +292,7 @@ extension Join {
       return entry
     }
 
-    /// The side with the event that is given up first, if one is to be: partners lie before the other signal's bound.
+    /// The side whose first event is given up next, if any: its partners would be earlier than the other signal's bound.
     private var nextDue: Side? {
       func due(_ side: Side) -> Int64? {
         guard let first = side.events.firstTime, first &+ side.after < opposite(side).bound else { return nil }
@@ -311,7 +311,7 @@ extension Join {
       closeForNow()
     }
 
-    /// While no event is expected over either signal, what can be sent as unmatched is, the earliest first.
+    /// While neither signal is expected to send an event, sends all events that can be sent as unmatched, the earliest first.
     private func closeForNow() {
       var open: [(due: Int64, side: Side, entry: TimedEvents.Entry)] = []
       for side in [left, right] where side.sendsUnmatched && opposite(side).isIdle && (side.isIdle || side.isOver) {

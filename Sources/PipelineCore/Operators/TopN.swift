@@ -195,7 +195,7 @@ struct TopN: FusableOperator, ChangingOperator {
       return rows[at]
     }
 
-    /// Where a row of this rank and time comes; nil: the ranks have no order.
+    /// The index for a row of this rank and time; nil: the ranks cannot be compared.
     private func place(_ rank: Value, _ time: Int64, _ number: Int, _ context: Context) -> Int? {
       guard let rows = groups[number]?.rows else { return nil }
       let before: Relation = parameters.order == .descending ? .greater : .less

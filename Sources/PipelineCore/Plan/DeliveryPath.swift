@@ -204,15 +204,15 @@ extension Plan {
 }
 
 extension SourceRecovery {
-  /// Whether the source of an inner signal answers to the event that the signal is made for, and has no events of its own.
+  /// Whether the source of an inner signal acknowledges with the event that created the signal, and has no input of its own.
   fileprivate var belongsToOuter: Bool { self == .made || self == .request }
 }
 
 extension Plan {
-  /// For each sink: whether all its events come from sources that read the same input again after a crash, over steps whose state is saved.
-  /// Then all output of what followed a checkpoint is written again.
+  /// For each sink: whether all its events come from sources that read the same input again after a crash, over steps
+  /// whose state is saved. Then all output after a checkpoint is written again.
   ///
-  /// Polls and timers are no such sources: they send something again, and not the same.
+  /// Polls and timers are not such sources: after a restart they send other events.
   var sinksWhoseInputComesAgain: [Bool] {
     var comesAgain = sinks.map { _ in true }
     DeliveryMap(self, true).visit { path in

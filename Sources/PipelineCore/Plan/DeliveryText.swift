@@ -37,8 +37,7 @@ extension Plan {
     return "\(name), because '\(step.keyword)' cannot repeat its events (\(place(step.location)))"
   }
 
-  /// The guarantee of a run, one sentence without a full stop; without a state directory, also what it would promise with
-  /// one.
+  /// The guarantee of a run, one sentence without a full stop; without a state directory, also the guarantee with one.
   package func deliveryNote(hasStateDirectory: Bool) -> String {
     let weakest = deliveryPaths(hasStateDirectory: true, atMost: 0).weakest
     let mode = delivery(hasStateDirectory: true)

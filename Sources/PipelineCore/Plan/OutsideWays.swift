@@ -33,11 +33,11 @@ struct OutsideWay: Sendable {
     /// The feed for all clients of this address.
     case feed(ListenAddress)
   }
-  /// Its name; of a request, that of the signal or command that makes it.
+  /// The name of the sink; for a request, that of the signal or command that makes it.
   var sink: String
   var outlet: Outlet
   var location: SourceLocation
-  /// The inlets of the sources of its events, which come directly, through signals and commands, or as errors of other sinks.
+  /// The inlets of the sources of its events, which arrive directly, through signals and commands, or as errors of other sinks.
   var inlets: [OutsideInlet]
 
   /// Whether the target is certain: no expression gives the name, and no step decides which requests are made.

@@ -8,7 +8,7 @@ package final class Plan: Sendable {
   package let sinks: [SinkPlan]
   /// Indexes in `named` of the signals that run without a reader, because they execute commands or because only their errors outputs are read.
   package let rootSubscribers: [Int]
-  /// Those of ``rootSubscribers`` that run because only their errors outputs are read.
+  /// The ``rootSubscribers`` that run only because their errors outputs are read.
   package let readOnlyForErrors: Set<Int>
   /// Every step, by ``StepID``.
   package let steps: [StepPlan]
@@ -194,8 +194,9 @@ package struct StepPlan: Sendable {
   package var keyword: String
   /// The named source, signal or sink that contains it.
   package var owner: String
-  /// The name of the step wherever one is shown: the signal or sink, the steps in whose inner chains it is, and its keyword or the name that the file
-  /// gives it: `books/filter`, `books/groupBy/filter`, `out/http`. It stays the same when another step is inserted, and no two steps have the same.
+  /// The step's name for display: the signal or sink, the steps in whose inner chains it is, and its keyword or the
+  /// name that the file gives it: `books/filter`, `books/groupBy/filter`, `out/http`. It stays the same when another
+  /// step is inserted, and no two steps have the same.
   package var label: String {
     // The names of sinks and signals differ, and have no dots.
     key.hasPrefix("sinks.") ? String(key.dropFirst("sinks.".count)) : key
@@ -214,7 +215,7 @@ package struct StepPlan: Sendable {
   package var delivery: Located<Delivery>?
   /// The rule for time that passed while the pipeline was down.
   package var whenLate = WhenLate.fire
-  /// Whether the file gives the rule beside the step.
+  /// Whether the file sets `whenLate` at this step.
   var ownsWhenLate = false
   /// The settings in the file, for drawings.
   package var settings = StepSettings()

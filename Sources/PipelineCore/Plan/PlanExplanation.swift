@@ -131,7 +131,7 @@ package struct PlanExplanation {
     }
   }
 
-  /// What becomes of event time at a step.
+  /// Explains how a step treats event time.
   private mutating func time(_ entry: SignalPlan.Step, _ signal: SignalPlan, _ depth: Int) {
     if let note = (entry.component as? any TimedOperator)?.timeNote { say(depth, note) }
     guard signal.steps.count == 1, signal.inputs.contains(where: \.type.isTimed) else { return }

@@ -41,7 +41,7 @@ extension Component {
   }
 }
 
-/// A combination that relays the events of its inputs, or a step that names the events it makes of one.
+/// A combination that relays the events of its inputs, or a step that names the events it derives from one.
 protocol NamingOperator: OperatorDeclaration {}
 
 extension Plan {

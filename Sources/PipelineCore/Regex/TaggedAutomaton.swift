@@ -14,7 +14,7 @@ final class TaggedAutomaton {
     var before: UInt64
   }
 
-  /// What a step does besides changing the state; ``store(_:)`` defines the stored form.
+  /// The changes of a step apart from the state; ``store(_:)`` defines the stored form.
   private struct Action {
     struct Move {
       /// The row of the old state, copied if another new row also comes from it.

@@ -168,7 +168,7 @@ package struct DecodeParameter: ParameterValue {
       return nil
     }
 
-    /// What to write for formats that are parameters of a decoder.
+    /// The YAML to write for formats that are parameters of a decoder.
     private static let written = [
       "apache": combined, "nginx": combined, "combined": combined, "tsv": "{ csv: { delimiter: \"\\t\" } }",
       "cri": DecoderFormat.container.rawValue, "docker": DecoderFormat.container.rawValue,

@@ -8,15 +8,15 @@ public struct EventType: Sendable, Equatable {
   package var text: TextOrigin?
   /// Whether the events have event time.
   package var time = Time.none
-  /// Whether later events change what earlier ones said.
+  /// Whether later events change earlier ones.
   package var changes = Changes.none
 
   /// Where the event time of a signal comes from.
   package enum Time: Sendable, Equatable {
-    /// No source or signal gives it.
+    /// No source or signal defines one.
     case none
     case given
-    /// The step with this keyword keeps no time: its events have none.
+    /// The step with this keyword does not keep event time: its events have none.
     case ended(at: String, SourceLocation)
   }
 

@@ -36,7 +36,7 @@ package struct FiguresParameter: ParameterValue {
   package var isGiven: Bool { around.isGiven }
   package var type: ExpressionType { around.type }
 
-  /// Reports aggregates that cannot take back a value, of a step whose input takes rows back.
+  /// Reports aggregates that cannot subtract a value, in a step whose input retracts rows.
   package func checkTakingBack(_ binder: inout Binder) {
     for call in calls where !call.function.takesBack {
       binder.diagnostics.report(

@@ -163,8 +163,7 @@ package enum URLConfinement {
     }
   }
 
-  /// How to give the user name and password that a URL contains. The user of a preset cannot set the parameters of
-  /// `http`.
+  /// How to give the user name and password that a URL contains. The user of a preset cannot set the parameters of `http`.
   private static func accountHelp(_ location: SourceLocation) -> String {
     guard let preset = location.text.preset else {
       return "Give it as 'auth: { basic: { user: NAME, password: \"${secret:NAME}\" } }'"

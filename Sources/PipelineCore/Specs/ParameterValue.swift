@@ -54,8 +54,8 @@ public struct DecodingContext {
     path = outer
   }
 
-  /// Decodes the value of a parameter, unless it contains a secret that it must not contain. Holds what is the same for
-  /// all types, so that it is compiled once.
+  /// Decodes the value of a parameter, unless it contains a secret that it must not contain. Contains the code that is
+  /// the same for all types, so that it is compiled once.
   mutating func parameter(
     _ name: String, at node: YAMLNode, _ range: ClosedRange<Int64>?, shape: (ClosedRange<Int64>?) -> ParameterShape,
     _ body: (inout DecodingContext) -> Void

@@ -20,7 +20,7 @@ public enum SourceRecovery: Sendable, Equatable {
     }
   }
 
-  /// What happens to the source's events after a crash, for the reference.
+  /// The source's events after a crash, for the reference.
   var meaning: String {
     switch self {
     case .never:
@@ -52,7 +52,7 @@ public enum SinkConfirmation: Sendable, Equatable {
   /// The receiver has acknowledged the event.
   case receiver
 
-  /// What happens to the sink's events after a crash, for the reference.
+  /// The sink's events after a crash, for the reference.
   var meaning: String {
     switch self {
     case .nothing: "Events may be lost: the sink does not know what arrives."

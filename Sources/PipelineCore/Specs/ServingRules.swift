@@ -158,9 +158,9 @@ package struct ServerAnswer: Sendable {
   }
   /// The limit of connections is reached, or the server stops.
   package static let busy = ServerAnswer(503)
-  /// The source takes no more input.
+  /// The source accepts no more input.
   package static let stopped = ServerAnswer(503, [(name: "Retry-After", value: "1")])
-  /// The request was not taken: the pipeline is too slow, or there is no memory to queue it.
+  /// The request was not accepted: the pipeline is too slow, or there is no memory to queue it.
   package static let overloaded = ServerAnswer(503, [(name: "Retry-After", value: "1")])
   /// The content coding of the body is not supported.
   package static let unknownCoding = ServerAnswer(415, [(name: "Accept-Encoding", value: "gzip, deflate, zstd")])

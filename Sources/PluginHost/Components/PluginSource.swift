@@ -21,7 +21,7 @@ struct PluginSource: SourceComponent, BoundComponent {
     /// Wakes for the next attempt.
     private var again = Wake.none
     private let restarts: RestartPause
-    /// The position behind the last event that a turn has taken.
+    /// The position after the last event that a turn has taken.
     private var position: [UInt8]?
     private let taken = PositionLedger<[UInt8]?>(nil)
     private var isDraining = false

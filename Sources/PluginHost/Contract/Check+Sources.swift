@@ -3,7 +3,7 @@ import PipelineTesting
 
 // Checks of sources.
 extension Check {
-  /// Waits until there is that number of events, or the source has ended or is silent. Returns whether it goes on.
+  /// Waits until there is that number of events, or the source has ended or is silent. Returns whether it still runs.
   static func collect(
     _ trial: ContractTrial, _ program: TestedProgram, _ instance: TestedInstance, _ most: Int
   ) throws(ContractBreach) -> Bool {

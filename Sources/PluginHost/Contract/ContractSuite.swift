@@ -42,7 +42,7 @@ package struct ContractSuite {
   /// The components to test, `name` or `kind:name`; empty: all.
   package var components: Set<String> = []
   package var given: [Given] = []
-  /// JSON texts of events that come first; nil: made from the spec.
+  /// JSON texts of events that are sent first; nil: generated from the spec.
   package var events: [String]?
   /// A directory whose files are copied into the working directory of each check.
   package var files: String?

@@ -78,7 +78,7 @@ struct MarbleTrial {
 
   /// The exit status of `rxd test`, and what it has printed.
   private func rxdTest(_ path: String, cache: String) -> (status: Int32, said: String) {
-    // Its own cache: nothing is left behind.
+    // A separate cache, so that nothing remains.
     let environment = PluginProcess.environment(suite.file.settings).merging(["XDG_CACHE_HOME": cache]) {
       $1
     }

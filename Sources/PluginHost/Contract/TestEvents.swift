@@ -60,7 +60,7 @@ enum TestEvents {
 }
 
 extension ExpressionType {
-  /// Why a value is not of the type, with its place, such as `.server.port is a text, not a number`; nil: it is, or only rxd can tell.
+  /// Why a value is not of the type, with its path, such as `.server.port is a text, not a number`; nil: it is, or only rxd can tell.
   func problem(with value: TestValue, at place: String = "") -> String? {
     func wrong(_ wanted: String) -> String {
       "\(place.isEmpty ? "the event" : place) is \(Printable.cut(value.description, limit: 60)), not \(wanted)"

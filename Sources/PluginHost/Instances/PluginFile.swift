@@ -34,7 +34,7 @@ package struct PluginFile: Sendable, Hashable {
       path: path, form: path.hasSuffix(".so") ? .native : .program(arguments: []), directory: directory)
   }
 
-  /// For messages: the last part of the path of the library, the program or, of an interpreter, its first argument that is a path.
+  /// For messages: the last part of the path of the library or the program or, for an interpreter, of its first argument that is a path.
   package var label: String {
     let path = ownFile
     return String(path.split(separator: "/").last ?? Substring(path))
@@ -69,7 +69,7 @@ package struct PluginFile: Sendable, Hashable {
 
   // MARK: Trust
 
-  /// Why the plugin must not be used, as a clause; nil if it may. Each of its files must be a ``TrustedFile``.
+  /// The reason why the plugin must not be used, as a clause; nil if it may. Each of its files must be a ``TrustedFile``.
   package func refusal() -> String? {
     for file in files {
       do throws(TrustedFile.Refusal) { _ = try TrustedFile(file) } catch { return error.message }

@@ -12,7 +12,7 @@ extension PluginArguments {
     return arena.map(members)
   }
 
-  /// Of each expression and template, in the order of the spec: 1 if the file gives it.
+  /// For each expression and template, in the order of the spec: 1 if the file gives it.
   func given(_ spec: PluginComponentSpec) -> [UInt8] {
     zip(spec.parameters, values).filter { $0.0.type.isPerEvent }.map { $0.1 == nil ? 0 : 1 }
   }
@@ -44,7 +44,7 @@ extension PluginValue {
   }
 }
 
-/// Evaluates the parameters that come with each event.
+/// Evaluates the parameters that are sent with each event.
 struct PerEventArguments {
   private enum Part {
     case none
@@ -88,7 +88,7 @@ struct PerEventArguments {
     }
   }
 
-  /// Why there are no arguments for an event.
+  /// The reason why there are no arguments for an event.
   enum Failure: Error {
     case unreadable(String)
     case failed(String)
@@ -100,7 +100,7 @@ struct PerEventArguments {
     }
   }
 
-  /// Evaluates all for an event, to be kept. `frame`: loaded with it where there is something to evaluate.
+  /// Evaluates all for an event and copies them. `frame`: loaded with the event where there is something to evaluate.
   func values(_ event: Event, _ frame: @autoclosure () -> EventFrame) throws(Failure) -> [OwnedValue] {
     if isEmpty { return [] }
     let frame = frame()
@@ -111,7 +111,8 @@ struct PerEventArguments {
     return values
   }
 
-  /// Evaluates all for the event that is loaded into `frame`. Returns why it failed, or nil. `place`: of each result, valid in this turn.
+  /// Evaluates all for the event that is loaded into `frame`. Returns why it failed, or nil. `place`: stores each
+  /// result, which is valid in this turn.
   func evaluate(_ frame: EventFrame, _ place: (Int, Value) -> Void) -> String? {
     for (index, part) in parts.enumerated() {
       switch part {

@@ -189,7 +189,7 @@ struct RowCall {
 
 /// An opened pure function. May be called on several threads at once.
 protocol PluginRowFunction: AnyObject, Sendable {
-  /// It ended its output when it was opened.
+  /// Whether it ended its output when it was opened.
   var endsAtOnce: Bool { get }
   func call(_ value: inout Value, _ arguments: UnsafePointer<Value>?, _ arena: Arena) -> RowVerdict
 }

@@ -78,7 +78,7 @@ final class NativeSource: PluginSourceInstance, @unchecked Sendable {
     awake?.wake()
   }
 
-  /// Its thread has ended, and the instance with it.
+  /// The source's thread has ended, and the instance with it.
   func release() { queue.stop() }
 
   func close() {
@@ -139,7 +139,7 @@ final class NativeSource: PluginSourceInstance, @unchecked Sendable {
   func add(_ value: Value, _ token: UInt64) -> Int32 {
     var value = value
     if batch.events.count >= Self.largestBatch {
-      // It points into memory that is released with the full batch.
+      // The value points into memory that is released with the full batch.
       let owned = OwnedValue(value)
       if flush() != 0 { return Int32(RXD_STOP.rawValue) }
       value = arena.copy(owned.value)

@@ -10,17 +10,17 @@ final class ProcessSource: PluginSourceInstance, FrameHandler, @unchecked Sendab
   private weak var receiver: (any PluginSourceReceiver)?
 
   private struct Shared {
-    /// How many events the program may still send.
+    /// The number of events that the program may still send.
     var credit = 0
     var isClosed = false
-    /// It has ended by itself, and only acknowledgements may follow.
+    /// Whether it has ended by itself, so that only acknowledgements may follow.
     var isReleased = false
     var isStopping = false
-    /// How many events with a token are not acknowledged.
+    /// The number of events with a token that are not acknowledged.
     var unacknowledged = 0
   }
   private let shared = Mutex(Shared())
-  // On the thread of the program.
+  // Used on the thread of the program.
   private var batch = PluginSourceBatch()
   /// The memory of the batch.
   private var bytes = 0

@@ -30,7 +30,7 @@ package struct TrustedFile {
     }
   }
 
-  /// The operation of an error that says why something is not trusted.
+  /// The operation named in errors that report a distrusted file.
   private static let trusting = "trust"
 
   private static func open(_ path: String) throws(PosixError) -> FileDescriptor {
@@ -75,8 +75,7 @@ package struct TrustedFile {
     return bytes
   }
 
-  /// Why an open file or directory is not trusted, regardless of its path: a clause that begins with `name`. Nil: it is
-  /// trusted.
+  /// Why an open file or directory is not trusted, regardless of its path: a clause that begins with `name`. Nil: it is trusted.
   package static func problem(of descriptor: Int32, named name: String) -> String? {
     var status = stat()
     guard fstat(descriptor, &status) == 0 else { return "'\(name)' cannot be opened: \(PosixError.text(errno))" }
@@ -94,7 +93,7 @@ package struct TrustedFile {
 
   static func isKnown(_ user: uid_t) -> Bool { user == 0 || user == geteuid() }
 
-  /// Why others could have created an entry of a directory, or could replace it.
+  /// How others could have created an entry of a directory, or could replace it.
   enum Distrust {
     case owner(uid_t, of: String)
     /// Others may write to the directory.

@@ -250,7 +250,7 @@ final class FollowedFile {
       lines.release()
       return .end
     }
-    // Sized for the data that is there, so that a small addition needs little memory.
+    // Sized for the available data, so that a small addition needs little memory.
     let wanted = Int(min(size - reached, Int64(blockBytes)))
     let room = UnsafeMutableRawBufferPointer(rebasing: lines.space(wanted).prefix(blockBytes))
     let count = try file.read(into: room, at: reached)

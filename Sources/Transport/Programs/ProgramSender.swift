@@ -18,7 +18,7 @@ package final class ProgramSender: MessageSender {
   package enum Notice: Sendable, Equatable {
     /// A line of standard output or standard error.
     case said(Services.Level, String)
-    /// It has ended behind its input with another status than it should, or had to be ended.
+    /// The program has ended after its input with an unexpected status, or had to be ended.
     case badEnd(String)
   }
 
@@ -71,7 +71,7 @@ package final class ProgramSender: MessageSender {
     now?()
   }
 
-  /// What it has not read is not sent.
+  /// Messages that the program has not read count as unsent.
   @discardableResult
   package func cancel() -> Int {
     defer { wake.wake() }
@@ -99,7 +99,7 @@ package final class ProgramSender: MessageSender {
     private var pace: Int64 = 1
 
     private enum Outcome {
-      /// Everything is read, and the program has ended behind its input.
+      /// Everything is read, and the program has ended after its input.
       case done
       case cancelled
       /// The program ended by itself.
@@ -143,14 +143,14 @@ package final class ProgramSender: MessageSender {
         state.lose(options.restarts ? .lost(reason) : .ended(reason))
         return state.isClosing
       }
-      // Nothing is left for another program to do.
+      // No work is left for another program.
       if isClosing { owner.notify(.badEnd(reason)) }
       return isClosing
     }
 
-    /// Gives the program messages until it has ended.
+    /// Writes messages to the program until it has ended.
     private mutating func serve(_ child: inout ChildProgram) -> Outcome {
-      /// Why the program is being ended; nil: it is not.
+      /// The reason for ending the program; nil: it is not being ended.
       var ending: String?
       while true {
         owner.wake.clear()
@@ -165,7 +165,7 @@ package final class ProgramSender: MessageSender {
           ending = "had not ended \(options.stopTimeout) after the end of its input"
         }
         if let status = child.status() {
-          // Nobody reads on: the rest of the pipe stays unread.
+          // The program has closed its input: what is left in the pipe stays unread.
           confirm(child)
           while read(&child, .output) {}
           while read(&child, .errors) {}
@@ -173,7 +173,7 @@ package final class ProgramSender: MessageSender {
           standardError.end(now, log)
           if isCancelled { return .cancelled }
           let exit = status & 0x7F == 0 ? Int(status >> 8 & 0xFF) : nil
-          // A program that reads no more may be about to exit.
+          // A program that has stopped reading may be about to exit.
           if ending == Self.readsNoMore, exit != nil { ending = nil }
           let why = ending ?? exit.map { "exited with \($0)" } ?? "was ended by signal \(status & 0x7F)"
           guard child.input < 0 else { return .ended(why + lastWords) }
@@ -204,7 +204,7 @@ package final class ProgramSender: MessageSender {
       standardError.last.isEmpty ? "" : ", after it had written: \(Printable.cut(standardError.last, limit: 200))"
     }
 
-    /// Takes blocks from the queue as far as the pipe may soon take them.
+    /// Moves blocks from the queue to the writer, as many as the pipe may soon accept.
     private mutating func refill() {
       let end = open.last.map { $0.start + $0.block.bytes.count } ?? written
       guard end - written < 64 << 10 else { return }
@@ -231,7 +231,7 @@ package final class ProgramSender: MessageSender {
 
     private static let readsNoMore = "reads no more"
 
-    /// Writes as much as the pipe takes. Returns why nothing more can be written; nil: it can.
+    /// Writes as much as the pipe accepts. Returns the reason if nothing more can be written; nil: more can be.
     private mutating func write(_ child: borrowing ChildProgram) -> String? {
       for (block, start) in open where start + block.bytes.count > written {
         while written < start + block.bytes.count {
@@ -245,7 +245,7 @@ package final class ProgramSender: MessageSender {
       return nil
     }
 
-    /// Counts messages that the program has read.
+    /// Confirms messages that the program has read.
     private mutating func confirm(_ child: borrowing ChildProgram) {
       guard !open.isEmpty, child.input >= 0 else { return }
       let read = written - max(0, Int(rx_unread(child.input)))

@@ -33,7 +33,7 @@ struct BlockReading {
   private var isOver = false
   /// The number of the next read with a result.
   private var number = 0
-  /// Pieces of the bytes that came from another reader, before the first read.
+  /// Pieces of the bytes left by another reader, before the first read.
   private var early: [BlockReader.Piece] = []
   /// The start of the input, in mode `whole`, that was read before the first read, or before reading was stopped.
   private var whole: [UInt8] = []
@@ -113,9 +113,9 @@ struct BlockReading {
     }
   }
 
-  /// Reads until there is a result, and adds it to `pieces`; the end is the last piece. Files are read on without
-  /// blocking, to the end and into the next ones, until there is a block's worth. Returns the number of the read, from
-  /// 0; nil once the end has been reported.
+  /// Reads until there is a result, and adds it to `pieces`; the end is the last piece. Reading of files continues
+  /// without blocking, to the end and into the next ones, until there is a block's worth. Returns the number of the
+  /// read, from 0; nil once the end has been reported.
   mutating func next(_ pieces: inout [BlockReader.Piece]) -> Int? {
     guard !isOver else { return nil }
     if !early.isEmpty {
@@ -300,7 +300,7 @@ struct BlockReading {
     return block
   }
 
-  /// Blocks have room for the start of a line left over from the block before.
+  /// Blocks have room for the start of a line left over from the previous block.
   private static func pool(_ blockBytes: Int) -> SlabPool { SlabPool(capacity: blockBytes + blockBytes / 8) }
 
   private mutating func readBytes(_ deliver: (LineBlock) -> Void) throws(PosixError) -> BlockReader.End? {

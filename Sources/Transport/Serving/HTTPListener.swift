@@ -15,7 +15,7 @@ final class HTTPListener: @unchecked Sendable {
   /// The listeners that servers can share, by address. The lock is held while servers are added and removed, and never taken on the network thread.
   private static let shared = Mutex<[String: HTTPListener]>([:])
 
-  /// Where a request goes.
+  /// The destination of a request.
   enum Way {
     case server(HTTPServer)
     /// The server is being replaced: the request waits for the next one, at most this long.
@@ -23,7 +23,7 @@ final class HTTPListener: @unchecked Sendable {
     case answer(ServerAnswer)
   }
 
-  /// What a server serves, and with which certificate.
+  /// The paths and methods that a server serves, and its certificate.
   private struct Served {
     let rules: ServingRules
     let files: TLSServing.Files?

@@ -5,7 +5,7 @@ import NIOPosix
 import PipelineCore
 import Synchronization
 
-/// Why a server cannot start.
+/// The reason why a server cannot start.
 package struct HTTPServerFailure: Error, Sendable, Equatable {
   package enum Kind: String, Sendable {
     case addressInUse
@@ -34,7 +34,7 @@ package final class HTTPServer: @unchecked Sendable {
     package var port = 0
     /// Whether other servers of the process may be at the same address, each with its own paths.
     package var isShared = false
-    /// What the server accepts and refuses.
+    /// The rules of what the server accepts and refuses.
     package var rules = ServingRules()
     /// The certificate; nil: connections are not encrypted.
     package var tls: TLSServing?
@@ -232,7 +232,7 @@ package final class HTTPServer: @unchecked Sendable {
     }
   }
 
-  /// Charges the head of a request to the budget; nil: the request has no room, or the pipeline takes no requests.
+  /// Charges the head of a request to the budget; nil: there is no room for it, or the pipeline accepts no requests.
   func charge(_ head: RequestHead) -> ByteCharge? {
     guard !queue.isStalled, budget.hasRoom(for: head.length) else { return nil }
     let charge = ByteCharge(budget)
@@ -281,7 +281,7 @@ extension HTTPServer.Options {
   /// The address in a canonical spelling.
   var place: String { ListenAddress(host: host, port: port).place }
 
-  /// Why a server with these options cannot share the address of another; nil: it can.
+  /// The reason why a server with these options cannot share the address of another; nil: it can.
   func conflict(_ other: HTTPServer.Options) -> HTTPServerFailure? {
     let place = "\(HTTPSyntax.printable(host)):\(port)"
     if tls?.files != other.tls?.files {
@@ -293,7 +293,7 @@ extension HTTPServer.Options {
       kind: .addressInUse, message: "cannot listen on \(place): another component serves \(both) there")
   }
 
-  /// Why listening on the address failed.
+  /// The failure for an error of listening on the address.
   func failure(_ error: any Error) -> HTTPServerFailure {
     let host = HTTPSyntax.printable(self.host)
     let place = "\(host):\(port)"

@@ -28,7 +28,7 @@ package final class DatagramReceiver: Sendable {
   package enum Notice: Sendable, Equatable {
     /// The number of datagrams dropped since the last notice, because the system had no room.
     case dropped(UInt64)
-    /// Why the socket cannot be read; reading is tried again.
+    /// The reason why the socket cannot be read; reading is tried again.
     case failed(String)
     /// The system refuses an option of the socket.
     case fault(String)

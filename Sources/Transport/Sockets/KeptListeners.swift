@@ -10,7 +10,7 @@ package enum KeptListeners {
     var sockets: [String: Int32] = [:]
     /// Discard the remaining items of the stores (``KeptItems``) when the reload is over.
     var discards: [ObjectIdentifier: @Sendable () -> Void] = [:]
-    /// How many servers of this process have each port or path, whatever the host.
+    /// The number of servers of this process on each port or path, whatever the host.
     var places: [String: Int] = [:]
     /// Called at the end of each reload.
     var ends: [@Sendable () -> Void] = []
@@ -83,7 +83,7 @@ package enum KeptListeners {
   /// Notes that a server of this process has a port or path.
   static func begins(_ place: String) { state.withLock { $0.places[place, default: 0] += 1 } }
 
-  /// Notes that a server of this process has given up a port or path.
+  /// Notes that a server of this process has released a port or path.
   static func ends(_ place: String) {
     state.withLock { state in
       state.places[place, default: 0] -= 1

@@ -52,7 +52,7 @@ package enum SocketPlace: Sendable, Equatable {
   }
 }
 
-/// Why there is no socket.
+/// The reason why there is no socket.
 package struct SocketFailure: Error, Sendable, Equatable {
   /// One sentence without a full stop.
   package var message: String
@@ -298,7 +298,7 @@ package struct SocketPeer: Sendable, Equatable {
 
 /// How the names of receivers are looked up.
 package struct NameLookup: Sendable, Equatable {
-  /// How long a connection may be used without a look at its name.
+  /// How long a connection may be used before its name is looked up again.
   package var every = AddressWatch.interval
   /// The addresses of a host; replaced in tests.
   var addresses: @Sendable (_ host: String, _ port: Int, _ isDatagram: Bool) throws(SocketFailure) -> [rx_address] = {
@@ -307,7 +307,7 @@ package struct NameLookup: Sendable, Equatable {
 
   package init() {}
 
-  /// Always true: what a connection is does not depend on how its name is looked up.
+  /// Always true: how names are looked up does not matter for the equality of connections.
   package static func == (a: NameLookup, b: NameLookup) -> Bool { true }
 
   /// - Parameter moved: The address in use is no longer one of the name.

@@ -3,8 +3,8 @@ import Glibc
 import PipelineCore
 import Synchronization
 
-/// Sends messages to one address, on a thread of its own. A message has passed when the peer's system has confirmed its bytes, a datagram when the
-/// system has taken it.
+/// Sends messages to one address, on a thread of its own. A message is confirmed when the peer's system has
+/// acknowledged its bytes, a datagram when the system has accepted it.
 package final class SocketSender: MessageSender {
   package struct Options: Sendable {
     /// Nil: not encrypted.
@@ -14,13 +14,14 @@ package final class SocketSender: MessageSender {
     package var connectTimeout = TimeSpan.seconds(10)
     package var keepAlive = true
     package var names = NameLookup()
-    /// A datagram that is too long goes as a sealed file in memory, whose descriptor the receiver gets, as journald takes it.
+    /// A datagram that is too long is sent as a sealed file in memory, whose descriptor the receiver gets, as
+    /// journald's protocol specifies.
     package var sendsLargeAsFiles = false
     package init() {}
   }
 
   package enum Notice: Sendable, Equatable {
-    /// The system refuses an option of a connection, or nobody takes datagrams.
+    /// The system refuses an option of a connection, or nothing receives the datagrams.
     case fault(String)
     /// The receiver's name has other addresses now; the next message goes to one of these.
     case moved
@@ -117,7 +118,7 @@ package final class SocketSender: MessageSender {
     /// client has completed the handshake.
     private var confirmsAt: Int64 = 0
     private static let settling: Int64 = 500_000_000
-    /// When it was last told that nobody takes datagrams.
+    /// When it was last reported that nothing receives the datagrams.
     private var toldAt: Int64?
 
     init(_ owner: SocketSender, _ context: TLSContext?) {
@@ -165,8 +166,8 @@ package final class SocketSender: MessageSender {
       disconnect()
     }
 
-    /// Leaves a connection whose name has other addresses now. Waits a while for messages on the way to be confirmed;
-    /// the rest go to a new address.
+    /// Leaves a connection whose name has other addresses now. Waits a while for the confirmation of sent messages; the
+    /// rest go to a new address.
     private func moveOn() {
       let end = monotonicNow() &+ Self.farewell
       while descriptor >= 0, !unconfirmed.isEmpty, !isCancelled, monotonicNow() < end {
@@ -182,7 +183,7 @@ package final class SocketSender: MessageSender {
     }
     private static let farewell: Int64 = 10_000_000_000
 
-    /// The connection is over, or was not made. What has not been reported is sent again by others.
+    /// The connection is over, or could not be made. Its owner sends unreported messages again.
     private func lost(_ reason: String?) {
       if reason != nil { owner.counted.withLock { $0.broken += 1 } }
       disconnect()
@@ -232,7 +233,7 @@ package final class SocketSender: MessageSender {
       return nil
     }
 
-    /// Counts messages that the peer's system has confirmed.
+    /// Confirms messages whose bytes the peer's system has acknowledged.
     private func confirm() {
       guard !unconfirmed.isEmpty, descriptor >= 0, session == nil || monotonicNow() >= confirmsAt else { return }
       let left = Int(rx_unacknowledged(descriptor))

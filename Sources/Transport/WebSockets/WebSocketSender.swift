@@ -116,7 +116,7 @@ package final class WebSocketSender: MessageSender {
     }
   }
 
-  /// Hands the connection as many messages as it takes.
+  /// Passes as many messages to the connection as it accepts.
   private func pump(_ state: inout State) {
     guard state.isReady, let session = state.session else { return }
     while let block = state.shared.queue.first {
@@ -131,7 +131,7 @@ package final class WebSocketSender: MessageSender {
     let listener = WebSocketSession.Listener { [self] session in
       opened(session)
     } message: { session, message in
-      // No messages are expected; one that comes is dropped.
+      // No messages are expected; a received one is dropped.
       session.handled(message.bytes.count)
     } ended: { [self] session, end in
       ended(session, end)

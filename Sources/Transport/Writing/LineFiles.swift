@@ -163,7 +163,7 @@ package final class LineFiles: Sendable {
       return dropped
     }
 
-    /// How many lines a file has; 0: the file is missing or cannot be read.
+    /// The number of lines in a file; 0: the file is missing or cannot be read.
     private func lines(of name: String) -> Int {
       let number = uninterrupted {
         openat(directory.number, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY)

@@ -2,7 +2,7 @@ import PipelineCore
 
 /// The most important facts about a running process, in sentences, the worst first.
 struct LiveRanking {
-  /// A sentence, with what it is about. Names stand in backquotes.
+  /// A sentence about one part of the process. Names are in backquotes.
   struct Fact: Equatable {
     var text: String
     /// Empty: it is about the process.
@@ -84,7 +84,7 @@ struct LiveRanking {
           "`\(step.id)` at \(step.place) failed for \(Self.events(row.errorCount)) \(during); see \(Self.why(row))")
       }
       if row.divertedCount > 0 {
-        // The file provides for these: whatever is stuck comes first.
+        // What the file provides for takes precedence over other facts.
         self.add(
           8,
           "`\(step.id)` at \(step.place) rejected \(Self.events(row.divertedCount)) \(during), which the file reads from its errors output; see \(Self.why(row))",

@@ -7,7 +7,7 @@ final class PlanIndex {
   struct Step {
     var id: StepID
     var name: String
-    /// The members of its document that are no counts.
+    /// The members of its document that are not counts.
     var members: [(String, JSONText)]
     var kind: StepFigures.Kind
     /// The word in the file.

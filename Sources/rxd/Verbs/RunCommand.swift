@@ -290,12 +290,12 @@ struct RunSettings {
     _exit(status)
   }
 
-  /// A dry run keeps nothing.
+  /// A dry run stores nothing.
   private var stateDirectoryName: String? {
     (try? flag(trial.isDry, "RXD_DRY_RUN")) == true ? nil : StateDirectory.named(stateDirectory)
   }
 
-  /// What notices changes to the files; nil: nothing does.
+  /// Watches the files for changes; nil: they are not watched.
   private func watch(_ used: UsedFiles, _ log: LogWriter) throws -> ConfigWatch? {
     let method = try setting(watchConfigMethod, "RXD_WATCH_CONFIG_METHOD")
     guard try flag(watchConfig, "RXD_WATCH_CONFIG") else { return nil }

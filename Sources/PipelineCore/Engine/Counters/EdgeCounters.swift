@@ -3,7 +3,8 @@
 /// Only the thread that runs the turns uses it. Passing an event costs one subtraction: `credit` is the number of events
 /// that may pass before the edge is examined, and the count follows from it.
 struct EdgeCounters {
-  /// How many more events may pass until the edge is examined: one while it is timed, or while an observer wants to see each event.
+  /// The number of events that may pass until the edge is next examined: one while it is timed, or while an observer
+  /// wants to see each event.
   var credit = Self.unseen
   /// The value of `credit` at the last `renew()`.
   private var granted = Self.unseen

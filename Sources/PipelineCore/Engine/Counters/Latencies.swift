@@ -50,7 +50,7 @@ package final class LatencyMeter: Sendable {
 
   var latency: Latency { state.withLock { $0 } }
 
-  /// Records that events which came at `start` are done now.
+  /// Records that events that arrived at `start` are now done.
   func ended(_ events: Int, since start: Instant) {
     let span = clock.now - start
     state.withLock { $0.add(span, events) }

@@ -29,16 +29,16 @@ final class OutboxSink: RunningSink, TimerTarget {
   private var lastKnown: Int64
   /// The last row on the disk.
   private var lastCommitted: Int64
-  /// What is not in a commit yet, or not delivered.
+  /// The rows that are not in a commit yet, or not delivered.
   private var pending: OpenRows
-  /// The bytes of the rows that the sink has been given and not acknowledged.
+  /// Row sizes in bytes, for rows that the sink has been given and has not acknowledged.
   private var underWay: [Int64: Int] = [:]
   /// The same rows, for the acknowledgements of their events: first those of this outbox, then those left by outboxes of earlier executions.
   private var given = [GivenRows()]
   /// The rows that the sink got from an earlier execution. They are delivered by that, also when they are acknowledged and a read that began before still
   /// finds them on the disk.
   private var adopted: Set<Int64> = []
-  /// Whether the next execution takes over the rows under way, with the events that the sink has.
+  /// Whether the next execution takes over the rows under way, with the events that the sink holds.
   private var isHandingOver = false
   /// The sink's mark after each row that it has been given and that no commit has removed.
   private var marks: [Int64: Int64] = [:]
@@ -47,7 +47,7 @@ final class OutboxSink: RunningSink, TimerTarget {
   private var isDelivering = false
   /// Whether input waits: the next row is delivered after the next turn.
   private var letsInputPass = false
-  /// How often the sink has asked for a pause.
+  /// The number of pauses that the sink has requested and not ended.
   private var holds = 0
   private var isFull = false
   private var isInputPaused = false
@@ -428,7 +428,7 @@ final class OutboxSink: RunningSink, TimerTarget {
     target.complete()
   }
 
-  /// The sink has written everything that it was given.
+  /// The sink has written everything that it has been given.
   func targetDrained() {
     ending.isEnding = true
     ending.isDone = true

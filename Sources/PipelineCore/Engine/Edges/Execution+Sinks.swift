@@ -3,8 +3,8 @@ extension Execution {
   struct SinkEnds {
     /// The number of sinks that have not drained.
     var open = 0
-    /// The number of sinks that wait for their writers (``RunningSink/closeBeside(_:then:)``). What they have written and lost is known after that: neither the
-    /// last commit nor the end comes before.
+    /// The number of sinks that wait for their writers (``RunningSink/closeBeside(_:then:)``). Only then is it known
+    /// what they have written and lost: the last commit and the end come after that.
     var closing = 0
     /// Called when an execution that was cancelled has none of these any more.
     var onCancelled: (() -> Void)?

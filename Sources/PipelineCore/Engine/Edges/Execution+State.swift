@@ -49,10 +49,11 @@ extension Execution {
     case failed(String)
   }
 
-  /// Takes the state as it is now, with the positions up to which turns have taken the input, and hands it over once every effect of the turns up to now is acknowledged:
-  /// what sinks hold is written, what inner signals have asked for them is answered. What steps keep is in the state.
+  /// Captures the present state, with the positions up to which turns have taken the input, and passes it on once every
+  /// effect of the turns so far is acknowledged: sinks have written what they held, and inner signals have their
+  /// answers. What steps keep is in the state.
   ///
-  /// Called between two turns, or in one that has done nothing yet. `done` is called once, on any thread, in the order of the checkpoints.
+  /// Called between two turns, or at the start of one. `done` is called once, on any thread, in the order of the checkpoints.
   /// - Returns: False if the pipeline has ended or is about to; `done` is not called.
   package func checkpoint(_ done: @escaping @Sendable (Checkpoint) -> Void) -> Bool {
     guard let state = saveState(keeping: { _ in false }) else { return false }
@@ -72,7 +73,7 @@ extension Execution {
     for sink in sinks where sink.isOpen { sink.node.acknowledgeSoon() }
   }
 
-  /// Whether there is a state to save: the pipeline goes on.
+  /// Whether there is a state to save: the pipeline will continue.
   var hasState: Bool { outcome == nil && !isStopping && (!sinks.isEmpty || !rootSubscribers.isEmpty) }
 
   /// A state to which the positions of sources can still be added.

@@ -6,9 +6,9 @@ package protocol PluginComponent: Component {
   var arguments: PluginArguments { get set }
   /// The component's own counters, shared by all executions of its plan; nil: each execution has its own.
   var sharedMeter: PluginMeter? { get }
-  /// Why the component cannot start, if that is known before the start; nil: it can, as far as is known.
+  /// The reason why the component cannot start, if known before the start; nil: none is known.
   ///
-  /// - Parameter isDryRun: Whether this is a dry run: another execution may be running, so nothing is opened that
+  /// - Parameter isDryRun: Whether this is a dry run: another execution may be running, so nothing may be opened that
   ///   others would notice.
   func startFailure(isDryRun: Bool) -> SignalFailure?
 }

@@ -4,7 +4,7 @@ package struct Backlog {
   package init() {}
 
   package private(set) var isOver = false
-  /// How many events waited at the last update, and their bytes.
+  /// The number of waiting events at the last update, and their bytes.
   private var count = 0
   private var bytes = 0
 

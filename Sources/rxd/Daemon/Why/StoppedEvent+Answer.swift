@@ -2,7 +2,7 @@ import FigureTable
 import PipelineCore
 
 extension StoppedEvent {
-  /// Why the event did not pass, one sentence without a full stop.
+  /// The reason why the event did not pass, one sentence without a full stop.
   var reason: String {
     if let problem { return SecretMask.process.masked(problem.message) }
     if verdict == .superseded { return "a newer event took its place" }
@@ -33,7 +33,7 @@ extension StoppedEvent {
     "groupBy": "the chain of its group had ended", "then": "the step waits for the end of this signal only",
   ]
 
-  /// The place of the reason: the expression that decided, or the step.
+  /// The location of the reason: the expression that decided, or the step.
   var place: SourceLocation {
     if let location = problem?.location { return location }
     let conditions = expressions.filter { $0.result == "false" || $0.result == "true" }
@@ -41,7 +41,7 @@ extension StoppedEvent {
     return plan.steps[step.number].location
   }
 
-  /// The place from which the event was read: `/var/log/a.log, at byte 12`.
+  /// The position from which the event was read: `/var/log/a.log, at byte 12`.
   private var from: String? {
     if source.isEmpty { return nil }
     return (path ?? source) + (position >= 0 ? ", at \(path == nil ? "number" : "byte") \(position)" : "")

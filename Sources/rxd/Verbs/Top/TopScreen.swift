@@ -10,7 +10,7 @@ final class TopScreen {
   private let interval: TimeSpan
   private let isTerminal: Bool
   private var history: [String: [Double]] = [:]
-  /// The last reading, and what has changed since the one before it and in the last minute.
+  /// The last reading, and the changes since the one before it and in the last minute.
   private var last: LiveStatistics
   private var rates: (last: LiveRates, minute: LiveRates)?
   private var window = LiveWindow()
