@@ -57,7 +57,7 @@ extension JSONText {
   package static func count(_ number: UInt64) -> JSONText { .int(Int(clamping: number)) }
 }
 
-/// A metric: one or several figures, told apart by labels.
+/// A metric: one or several figures, distinguished by labels.
 package struct MetricFamily: Sendable {
   package enum Kind: String, Sendable { case counter, gauge, info, histogram }
 
@@ -85,7 +85,7 @@ package struct MetricFamily: Sendable {
 /// The samples of a figure in a family.
 package struct Metric<Subject>: Sendable {
   package let family: MetricFamily
-  /// The labels beside those of the subject.
+  /// The labels in addition to those of the subject.
   package fileprivate(set) var labels: [(name: String, value: String)] = []
   /// A label whose value is a name of ``FigureValue/counts(_:)``, or that of `value`; nil: no label.
   package fileprivate(set) var label: String?
@@ -158,7 +158,7 @@ package struct FigureTable<Subject>: Sendable {
     all.append(Figure(key: key, meaning: meaning, metric: metric, read: read, isShown: isShown))
   }
 
-  /// Adds an object of figures of a part of the subject; `labels`: those of its metrics beside their own.
+  /// Adds an object of figures of a part of the subject. `labels`: the part's labels, in addition to those of each figure's metric.
   mutating func add<Part>(
     _ key: String, meaning: String = "", _ figures: FigureTable<Part>, labels: [(name: String, value: String)] = [],
     of part: @escaping @Sendable (Subject) -> Part?

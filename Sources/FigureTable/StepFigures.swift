@@ -1,6 +1,6 @@
 import PipelineCore
 
-/// What the figures of a step are read from.
+/// The data from which the figures of a step are read.
 package final class StepFigures: Sendable {
   package enum Kind: String, Sendable {
     case source, `operator`, sink

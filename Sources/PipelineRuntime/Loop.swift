@@ -165,7 +165,7 @@ package final class Loop: @unchecked Sendable {
     settle(member, isBusy: isBusy, member.executor.nextDeadline)
   }
 
-  /// Notes what is left to do for a member that has run.
+  /// Updates the rankings for a member that has run, by the work that it has left.
   private func settle(_ member: LoopMember, isBusy: Bool, _ deadline: Instant?) {
     takeOut(member)
     if isBusy {

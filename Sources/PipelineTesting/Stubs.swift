@@ -45,7 +45,7 @@ protocol StubbedCall: Sendable, Equatable {
   associatedtype Reply: Sendable
   associatedtype Failure: Error, Sendable
   static var form: StubForm { get }
-  /// Reads the keys that are particular to it, beside the pattern; false: an error was reported.
+  /// Reads the keys that are specific to this kind, besides the pattern; false: an error was reported.
   static func read(_ stub: inout Stub<Self>, _ node: YAMLNode, _ reader: inout PipelineTestReader) -> Bool
   static func reply(_ node: YAMLNode, _ reader: inout PipelineTestReader) -> Reply?
   static func failure(_ reason: String) -> Failure

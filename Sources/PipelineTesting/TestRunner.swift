@@ -21,7 +21,7 @@ package struct TestRunner: Sendable {
 
   package init(_ plan: Plan) { self.plan = plan }
 
-  /// If `coverage` is given, adds what the test reaches to it.
+  /// If `coverage` is given, adds the reached points to it.
   package func run(_ test: PipelineTest, coverage: TestCoverage? = nil) -> TestResult {
     TestRun(self, test, coverage).run()
   }
@@ -239,7 +239,7 @@ private final class TestRun {
     }
   }
 
-  /// Runs to the end of the test; false if the pipeline does not come to rest.
+  /// Runs to the end of the test; false if the pipeline does not become quiet.
   private func advance() -> Bool {
     let limit = runner.turnLimit
     if let until = test.until { return go(to: until, limit) }

@@ -91,7 +91,7 @@ package struct ExecSink: SinkComponent {
     options.stopTimeout = stopTimeout
     options.restarts = onExit == .restart
     options.success = success
-    var settings = MessageConnector.Settings(place: .unix(path: "", isDatagram: false), encode: encode)
+    var settings = MessageConnector.Settings(endpoint: .unix(path: "", isDatagram: false), encode: encode)
     settings.program = (call, options)
     settings.attempts = restart.attempts
     settings.framing = framing

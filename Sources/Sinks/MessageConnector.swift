@@ -34,7 +34,7 @@ enum SentFraming: String, ChoiceParameter {
 /// Sends each event as a message to a socket, a program or a WebSocket: encodes and frames events as they come.
 final class MessageConnector: StreamConnector {
   struct Settings {
-    var place: SocketPlace
+    var endpoint: SocketEndpoint
     var options = SocketSender.Options()
     /// The pauses between attempts to connect, or to start the program.
     var attempts = Attempts(.milliseconds(100), most: .seconds(10))
@@ -90,7 +90,7 @@ final class MessageConnector: StreamConnector {
     self.settings = settings
     (sendsText, maxMessage) = (settings.webSocket?.options.isText == true, settings.maxMessage)
     self.nodeContext = nodeContext
-    framing = settings.place.isDatagram || settings.webSocket != nil ? .none : settings.framing
+    framing = settings.endpoint.isDatagram || settings.webSocket != nil ? .none : settings.framing
     syslog = settings.syslog.map { SyslogEncoder($0) }
     encoder =
       syslog ?? settings.journal.map { JournalEncoder($0) as any EventEncoder } ?? settings.encode.makeEncoder()
@@ -109,7 +109,7 @@ final class MessageConnector: StreamConnector {
         again: "starting it again")
     }
     // A URL may hold a secret.
-    let name = settings.webSocket == nil ? settings.place.text : "the server"
+    let name = settings.webSocket == nil ? settings.endpoint.text : "the server"
     return DeliveryWords(name, recovered: "sending again")
   }
 
@@ -225,7 +225,7 @@ final class MessageConnector: StreamConnector {
     }
     if let target = settings.webSocket { return start(target, notify) }
     do throws(SocketFailure) {
-      sender = try SocketSender(settings.place, settings.options, notify: notify)
+      sender = try SocketSender(settings.endpoint, settings.options, notify: notify)
       return nil
     } catch {
       return failure(error.message)
@@ -243,13 +243,13 @@ final class MessageConnector: StreamConnector {
     switch template.render(frame) {
     case .failure(let failure): return self.failure(failure.message)
     case .success(let request):
-      guard let place = WebSocketClient.Target(request.url) else {
+      guard let address = WebSocketClient.Target(request.url) else {
         return failure("'\(request.shownURL)' is no URL of a WebSocket")
       }
       var options = target.options
       options.client.headers = request.headers
       do throws(PosixError) {
-        sender = try WebSocketSender(place, options, by: nodeContext.execution.services.http, notify: notify)
+        sender = try WebSocketSender(address, options, by: nodeContext.execution.services.http, notify: notify)
         return nil
       } catch {
         return failure(error.message)

@@ -190,7 +190,7 @@ final class RemoteWriteForm: RequestForm {
     }
   }
 
-  /// The time of an event without one: later than that of the event before, as far as that is near.
+  /// The time of an event without one: later than that of the previous event, if that is near.
   private func arrival(_ now: Int64, of series: [UInt8]) -> Int64 {
     let last = times[series] ?? .min
     let time = last >= now ? min(last + 1, now + 1000) : now

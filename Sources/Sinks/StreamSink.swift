@@ -261,7 +261,7 @@ class StreamSink: RunningSink {
 
   // MARK: - The place
 
-  override var placeVersion: Int { 1 }
+  override var positionVersion: Int { 1 }
 
   override var mark: Int64 { (writer?.added ?? 0) &+ Int64(buffer.count) }
 
@@ -270,7 +270,7 @@ class StreamSink: RunningSink {
     writer?.acknowledgeSoon()
   }
 
-  override func savePlace(_ state: inout StateWriter) {
+  override func savePosition(_ state: inout StateWriter) {
     let saved = savedMark ?? mark
     let position = state.positions == .taken ? writer?.position(after: saved) : nil
     state.write(position)
@@ -280,7 +280,7 @@ class StreamSink: RunningSink {
     log(.warning, "others write to \(target.name), too: after a crash, lines may be repeated")
   }
 
-  override func restorePlace(_ state: inout StateReader) throws(StateFault) {
+  override func restorePosition(_ state: inout StateReader) throws(StateFault) {
     let position = try state.read(FilePosition?.self)
     let memory = try state.read([String].self)
     // Another path means another file.

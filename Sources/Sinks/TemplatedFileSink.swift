@@ -103,7 +103,7 @@ final class TemplatedFileSink: RunningSink, TimerTarget {
   override func open() {
     let label = execution.plan.steps[nodeContext.step.number].label
     let services = execution.services
-    // Numbers are above those of any earlier execution, unless the clock was set back.
+    // Numbers are higher than those of any earlier execution, unless the clock was set back.
     nextNumber = max(UInt64(max(1, executor.wallTime / 1000)), (restored?.number ?? 0) + 1)
     // Otherwise the marks are new, so output after the checkpoint is not recognised and is kept.
     if let restored, outputComesAgain {
@@ -444,7 +444,7 @@ final class TemplatedFileSink: RunningSink, TimerTarget {
 
   // MARK: The places
 
-  override var placeVersion: Int { 2 }
+  override var positionVersion: Int { 2 }
 
   override var mark: Int64 {
     bytes.marked = bytes.encoded
@@ -456,7 +456,7 @@ final class TemplatedFileSink: RunningSink, TimerTarget {
     writer?.acknowledgeSoon()
   }
 
-  override func savePlace(_ state: inout StateWriter) {
+  override func savePosition(_ state: inout StateWriter) {
     let saved = savedMark ?? mark
     state.write(marks.writer)
     state.write(each: marks.lost) { state, lost in
@@ -483,7 +483,7 @@ final class TemplatedFileSink: RunningSink, TimerTarget {
     }
   }
 
-  override func restorePlace(_ state: inout StateReader) throws(StateFault) {
+  override func restorePosition(_ state: inout StateReader) throws(StateFault) {
     // A path without expressions has a single saved position.
     guard state.version >= 2 else {
       _ = try state.read(FilePosition?.self)

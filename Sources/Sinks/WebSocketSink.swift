@@ -56,7 +56,7 @@ package struct WebSocketSink: SinkComponent, WebSocketComponent {
       What the other side sends is dropped. If nothing comes for `ping`, it is asked for a sign, and the connection is broken off \
       if none comes within `pingTimeout`.
       """,
-    parameters: placeParameters + [
+    parameters: addressParameters + [
       .init("encode", \.encode, "How events are encoded as messages."),
       .init("type", \.type, "The type of the messages."),
     ] + clientParameters + [
@@ -127,7 +127,7 @@ package struct WebSocketSink: SinkComponent, WebSocketComponent {
 
   package func makeSink(_ nodeContext: NodeContext) -> RunningSink {
     if let serving = socket.serving { return Server(self, serving, nodeContext) }
-    var settings = MessageConnector.Settings(place: .network(host: "", port: 0, isDatagram: false), encode: encode)
+    var settings = MessageConnector.Settings(endpoint: .network(host: "", port: 0, isDatagram: false), encode: encode)
     settings.framing = .none
     settings.attempts = reconnect.attempts
     settings.queue = queue?.bytes ?? 16 << 20

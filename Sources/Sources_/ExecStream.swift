@@ -88,8 +88,8 @@ final class ExecStream: StreamSource {
     return ({ services.log($0, label, $1) }, { result in executor.post { node.object?.ended(result) } })
   }
 
-  /// Takes over the program of the previous version. If that has another call, the program is asked to end; what it
-  /// writes until then is still sent.
+  /// Takes over the program of the previous version. If that has another call, the program is asked to end; its output
+  /// until then is still sent.
   private func goOn(with kept: KeptPrograms.Entry, _ call: ProgramCall, _ decoder: any EventDecoder) {
     program = kept.program
     self.call = kept.call

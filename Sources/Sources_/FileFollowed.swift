@@ -46,7 +46,7 @@ extension File {
       let ledger: PositionLedger<ReadPosition>
       /// The position up to which it has been decoded.
       var reached: FilePosition
-      /// Whether any part of it has been received.
+      /// Whether any part of the file has been received.
       var hasBegun = false
       /// The same for a file under all of its names.
       let part: InputPart

@@ -1,8 +1,7 @@
 import PipelineCore
 import Transport
 
-/// What is passed from one version of a source to the next for a stream that cannot be read again: the input that was
-/// read but not sent.
+/// The input of a stream that cannot be read again, passed from one version of a source to the next: read but not sent.
 struct KeptInput: Sendable {
   private let rest: BlockReader.Rest
   private let decoding: BlockDecoding

@@ -56,7 +56,7 @@ class PieceSource<Piece: InputPiece>: DecodingSource {
 /// A source whose input a ``BlockReader`` reads.
 class BlockSource: PieceSource<DecodedPiece> {
   private(set) final lazy var inputQueue = InputQueue(nodeContext, gate: SemaphoreGate())
-  /// Decides what the threads do that read the input.
+  /// Decides on the work of the threads that read the input.
   private(set) final lazy var placement = makePlacement(
     threads: decodingOptions.readsBlocksApart ? decodingThreads : 1)
   /// How the input is decoded.

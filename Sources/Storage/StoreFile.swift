@@ -404,8 +404,8 @@ final class StoreFile {
   }
 }
 
-/// Keeps the readers of a store and its one writer apart: while a reader reads, file and log must not change relative
-/// to each other. It is a lock of the open file (flock(2)), which readers share.
+/// Separates the readers of a store from its one writer: while a reader reads, file and log must not change relative to
+/// each other. It is a lock of the open file (flock(2)), which readers share.
 final class ReaderGate {
   private let number: Int32
 

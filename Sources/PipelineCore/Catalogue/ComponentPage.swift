@@ -1,6 +1,6 @@
 /// The page of one component in Markdown, for the reference and for `rxd describe --format markdown`.
 package struct ComponentPage {
-  /// What a page's links can refer to.
+  /// The targets that a page's links can refer to.
   package struct Surroundings: Sendable {
     /// The lines at the head of the page.
     var note: String

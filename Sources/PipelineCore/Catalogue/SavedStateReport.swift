@@ -15,7 +15,7 @@ package struct SavedStateReport {
 
   /// The wall-clock time of saving, in nanoseconds since 1970.
   package let savedAt: Int64
-  /// The size of all of it, in bytes.
+  /// The size of the whole state, in bytes.
   package let bytes: Int
   package let steps: [Step]
   /// The sinks, and whether their input has ended.

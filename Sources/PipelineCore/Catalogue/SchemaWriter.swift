@@ -176,7 +176,7 @@ package struct SchemaWriter {
       ("title", .string("rxd pipeline")),
       ("type", .string("object")), ("properties", .object(properties)),
       ("patternProperties", .object([("^x-", .bool(true))])),
-      ("additionalProperties", .bool(false)), ("$defs", .object(scalars() + places() + components())),
+      ("additionalProperties", .bool(false)), ("$defs", .object(scalars() + signalsAndChains() + components())),
     ])
   }
 
@@ -243,7 +243,7 @@ package struct SchemaWriter {
     ]
   }
 
-  private func places() -> Members {
+  private func signalsAndChains() -> Members {
     let sources = catalogue.names(.source)
     let combinations = catalogue.names(.combination)
     let chain: JSONText = .object([

@@ -105,7 +105,7 @@ enum DecoderAdvice {
     while start < text.count, text.part(start, start + 1).isBlank { start += 1 }
     let body = text.part(start, text.count)
     guard body.first == UInt8(ascii: "{") || body.first == UInt8(ascii: "[") else { return nil }
-    // What follows the bracket must be JSON as well.
+    // After the bracket, the text must be JSON as well.
     var next = 1
     while next < body.count, body.part(next, next + 1).isBlank { next += 1 }
     guard next < body.count else { return .several }

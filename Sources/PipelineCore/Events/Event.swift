@@ -68,7 +68,7 @@ package final class InputPart: Sendable {
 /// Identifies the events of an origin: they have the same names when they are read or delivered again. Unique within
 /// its pipeline.
 package enum EventIdentity: Sendable, Equatable {
-  /// The name of a source, a file or a request. Together with its position, each event of it has a unique name.
+  /// The name of a source, a file or a request. With its position, each of its events has a unique name.
   case origin(String)
   /// An origin with a single event, whose full name this is.
   case event(String)

@@ -13,7 +13,7 @@ final class TimedEvents {
     var hold = Wake.none
     /// Among equal times the entry with the lower serial came first.
     fileprivate(set) var serial: UInt64 = 0
-    fileprivate var place = Wake.none
+    fileprivate var wake = Wake.none
   }
 
   /// The timer target of all entries in the queue, none of which becomes due by itself.
@@ -60,7 +60,7 @@ final class TimedEvents {
     reserved = nil
     serial = max(serial, ownSerial)
     var entry = Entry(event: event, time: time, key: key, isMatched: isMatched, hold: hold, serial: ownSerial)
-    entry.place = order.schedule(at: Instant(nanoseconds: time), target, slot)
+    entry.wake = order.schedule(at: Instant(nanoseconds: time), target, slot)
     slots[slot] = entry
     changed(slot)
     while chains.count <= key { chains.append(Deque()) }
@@ -70,7 +70,7 @@ final class TimedEvents {
     return slot
   }
 
-  /// The next event that is inserted goes into this slot and has this serial, as in a saved state; no other may have the slot.
+  /// The next inserted event gets this slot and this serial, as in a saved state; no other may have the slot.
   /// ``endReserving()`` must follow the last of them.
   func reserve(_ slot: Int, _ serial: UInt64) { reserved = (slot, serial) }
 
@@ -88,14 +88,14 @@ final class TimedEvents {
 
   @discardableResult
   func remove(_ slot: Int) -> Entry {
-    order.cancel(self[slot].place)
+    order.cancel(self[slot].wake)
     return take(slot)
   }
 
   /// Removes all events without a partner; returns them in the order of times.
   func removeUnmatched() -> [Entry] {
     let removed = all.filter { !self[$0].isMatched }.map { slot in
-      order.cancel(self[slot].place)
+      order.cancel(self[slot].wake)
       return clear(slot)
     }
     for key in Set(removed.map(\.key)) { chains[key].removeAll { slots[$0] == nil } }

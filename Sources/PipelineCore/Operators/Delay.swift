@@ -43,7 +43,7 @@ struct Delay: OperatorComponent, TimedOperator {
 
   final class Node: OperatorNode {
     private let parameters: Delay
-    /// Events of the same instant share one timer, which the first of them has.
+    /// Events of the same instant share one timer, which is stored with the first of them.
     private var waiting = Deque<Waiting>()
 
     private struct Waiting {

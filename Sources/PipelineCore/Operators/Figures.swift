@@ -250,7 +250,7 @@ final class Figures {
     bytes &+= cells[index].value.byteCount &- before
   }
 
-  /// Changes a set, and updates the counts of what it stores.
+  /// Changes a set, and updates the counts of its contents.
   private func changing(_ index: Int, _ body: (DistinctValues) -> Void) {
     let before = (keys: sets[index].count, bytes: sets[index].bytes)
     body(sets[index])
@@ -379,7 +379,7 @@ final class DistinctValues {
   private var textBits: [UInt32] = []
   /// The number of values that each figure has counted, by its bit.
   private var counts: [Int64] = []
-  /// Random, so that whoever sends the values cannot predict collisions.
+  /// Random, so that senders of values cannot predict collisions.
   private static let seed = UInt64.random(in: 0...UInt64.max) | 1
 
   deinit {

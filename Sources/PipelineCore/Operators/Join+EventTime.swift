@@ -4,7 +4,7 @@ extension Join {
     /// One of the two signals.
     final class Side {
       let name: StaticString
-      let place: Int
+      let index: Int
       /// How much earlier, and later, than its event a partner may be.
       let before: Int64
       let after: Int64
@@ -21,9 +21,9 @@ extension Join {
       fileprivate(set) var isWhole = false
       var losses = Losses()
 
-      init(_ name: StaticString, place: Int, before: Int64, after: Int64, sendsUnmatched: Bool) {
+      init(_ name: StaticString, index: Int, before: Int64, after: Int64, sendsUnmatched: Bool) {
         self.name = name
-        self.place = place
+        self.index = index
         self.before = before
         self.after = after
         self.sendsUnmatched = sendsUnmatched
@@ -47,8 +47,8 @@ extension Join {
     init(_ parameters: Join, _ nodeContext: NodeContext, _ downstream: Downstream, counting: Int) {
       let (before, after) = (parameters.within?.before.nanoseconds ?? 0, parameters.within?.after.nanoseconds ?? 0)
       let unmatched = parameters.unmatched
-      left = Side("first", place: 0, before: before, after: after, sendsUnmatched: unmatched.sendsLeft)
-      right = Side("other", place: 1, before: after, after: before, sendsUnmatched: unmatched.sendsRight)
+      left = Side("first", index: 0, before: before, after: after, sendsUnmatched: unmatched.sendsLeft)
+      right = Side("other", index: 1, before: after, after: before, sendsUnmatched: unmatched.sendsRight)
       watermarks = InputMarks(inputs: 2, counting: counting)
       self.counting = counting
       super.init(parameters, nodeContext, downstream)
@@ -122,7 +122,7 @@ extension Join {
         one.reached = max(one.reached, other.reached)
       }
       settle()
-      if side.place < counting { pass(watermarks.set(side.mark, of: side.place)) }
+      if side.index < counting { pass(watermarks.set(side.mark, of: side.index)) }
       followUp()
     }
 
@@ -234,8 +234,8 @@ extension Join {
     override final func restored() {
       execution.whenWired { [self] in
         guard !isClosed else { return }
-        for side in [left, right] where side.place < counting && side.mark != EventTime.unknown {
-          pass(watermarks.set(side.mark, of: side.place))
+        for side in [left, right] where side.index < counting && side.mark != EventTime.unknown {
+          pass(watermarks.set(side.mark, of: side.index))
         }
       }
     }
@@ -321,7 +321,7 @@ extension Join {
         open += entries.map { (due: $0.time &+ side.after, side: side, entry: $0) }
       }
       // The sort is stable: of one side they are in the order of their times.
-      for (_, side, entry) in open.sorted(by: { ($0.due, $0.side.place) < ($1.due, $1.side.place) }) {
+      for (_, side, entry) in open.sorted(by: { ($0.due, $0.side.index) < ($1.due, $1.side.index) }) {
         if isClosed { countDropped(entry.event.event) } else { giveUp(entry, side) }
       }
     }

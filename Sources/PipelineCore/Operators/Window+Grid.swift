@@ -16,7 +16,7 @@ extension Window {
       return (quotient &+ (rest < 0 ? 0 : 1)) &* every &+ offset
     }
 
-    /// The end of the last window that contains `time`; between windows, that of the one before.
+    /// The end of the last window that contains `time`; for a time between windows, that of the window before.
     func lastEnd(of time: Int64) -> Int64 {
       if let days { return days.span(of: time).end }
       return end(after: time &+ length) &- every

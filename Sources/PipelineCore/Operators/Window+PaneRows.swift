@@ -40,7 +40,7 @@ extension Window.PaneStep {
   struct Row {
     /// The `start` that it had: rows of one window replace each other by it.
     var start: Int64
-    /// Kept only where it may have to be taken back.
+    /// Stored only where it may have to be retracted.
     var value = OwnedValue()
   }
 }

@@ -22,10 +22,10 @@ extension Window {
     /// Fires when the watermark has passed the earliest closed window by `allowedLateness`.
     private var forgetting = Wake.none
     private var forgettingAt = Int64.max
-    /// Fires when the earliest change is to be sent.
+    /// Fires when the earliest change must be sent.
     private var sending = Wake.none
     private var sendingAt = Instant.distantFuture
-    /// No change is to be sent before.
+    /// No change must be sent before this time.
     private var nextDue = Instant.distantFuture
     private var last = Instant(nanoseconds: 0)
     /// Set only with `idle`, while there are open windows.
@@ -42,7 +42,7 @@ extension Window {
     }
 
     private var emission: Emission { form.emission }
-    /// Whether rows must be kept, because they may have to be taken back.
+    /// Whether rows must be stored, because they may have to be retracted.
     private var keepsRows: Bool { emission.pairs || form.gap > 0 || form.takesBack }
     private var watermark: Int64 { byClock ? now.nanoseconds : max(lowerBound, ownClock?.watermark ?? .min) }
 

@@ -48,8 +48,8 @@ package struct DeliveryPath: Sendable, Equatable {
   /// `events -> out: at least once: after a crash ... (shop.yaml:9: ...)`.
   package var line: String {
     let reasons = limits.prefix { $0.level == level }.map { limit -> String in
-      let place = limit.location.map { "\($0.text.name):\($0.line): " } ?? ""
-      return limit.effect + (limit.cause.map { " (\(place)\($0))" } ?? "")
+      let prefix = limit.location.map { "\($0.text.name):\($0.line): " } ?? ""
+      return limit.effect + (limit.cause.map { " (\(prefix)\($0))" } ?? "")
     }
     let words =
       reasons.isEmpty

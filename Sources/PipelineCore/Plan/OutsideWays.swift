@@ -3,7 +3,7 @@ struct OutsideInlet: Sendable {
   enum Kind: Sendable {
     /// A file, or the files of a pattern; `pattern`: its absolute form.
     case files(FilePathParameter, pattern: String)
-    /// The data sent to this address; `rules`: those of an HTTP server.
+    /// The data sent to this address; `rules`: the rules, if an HTTP server listens there.
     case address(ListenAddress, ServingRules?)
     /// The feed of the server at this address.
     case feed(TargetAddress)

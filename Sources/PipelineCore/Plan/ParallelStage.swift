@@ -44,11 +44,11 @@ extension Plan {
     let references = SignalReach.references(named, sinks)
     return ways.compactMapValues { ways in
       let through = Set(ways.flatMap(\.through))
-      let places = Set(ways.map(\.branch.sink))
+      let sinkSteps = Set(ways.map(\.branch.sink))
       let isAll = through.allSatisfy { signal in
         references[signal].allSatisfy { reference in
           switch reference {
-          case .sink(let index): places.contains(sinks[index].step)
+          case .sink(let index): sinkSteps.contains(sinks[index].step)
           case .named(let index): through.contains(index)
           }
         }

@@ -39,10 +39,10 @@ package final class Plan: Sendable {
   /// Sources and operators, by the numbers of their steps.
   package let components: [Int: any Component]
 
-  /// The sources that send to inner signals, beside whatever else reads them.
+  /// The sources that send to inner signals, whatever else reads them.
   let sourcesOfInnerSignals: Set<StepID>
 
-  /// The outputs of the sinks that sources, also those of other pipelines, may read.
+  /// The outputs of the sinks that may be the inputs of sources, also in other pipelines.
   let outsideWays: [OutsideWay]
 
   /// The parallel stages, by the step IDs of sources.
@@ -211,7 +211,7 @@ package struct StepPlan: Sendable {
   var formerKeys: [String] = []
   /// Hash of the parameters; state saved under another hash is refused.
   var fingerprint: UInt64
-  /// The `delivery` beside a source or a sink, always ``Delivery/bestEffort``; nil: that of the pipeline holds.
+  /// The `delivery` beside a source or a sink, always ``Delivery/bestEffort``; nil: that of the pipeline applies.
   package var delivery: Located<Delivery>?
   /// The rule for time that passed while the pipeline was down.
   package var whenLate = WhenLate.fire

@@ -29,7 +29,7 @@ extension Plan {
       }
   }
 
-  /// Whether the two listen on one address, which only one of them can have.
+  /// Whether both listen on one address, which only one of them can have.
   package func excludesAddress(of other: Plan) -> Bool {
     let others = other.listeners
     return listeners.contains { own in others.contains { own.address.conflict($0.address) != nil } }

@@ -91,7 +91,7 @@ package struct SavedState: Sendable, Equatable {
 
 /// A part of the state that a step keeps for many keys. A state consists of its bytes, followed by those of all pages.
 package struct StatePage: Sendable, Equatable {
-  /// The step, in one run of the pipeline; not used again while the store has pages of it. Fits into 31 bits.
+  /// The step, in one run of the pipeline; not used again while the store has its pages. Fits into 31 bits.
   package var owner: Int64
   /// Counts from 0; fits into 32 bits.
   package var number: Int64
@@ -152,7 +152,7 @@ package struct OutboxBacklog: Sendable, Equatable {
     last = row.number
   }
 
-  /// The rows of both.
+  /// The sum of both.
   package func adding(_ other: OutboxBacklog) -> OutboxBacklog {
     guard rows > 0, other.rows > 0 else { return rows > 0 ? self : other }
     var sum = self

@@ -9,7 +9,7 @@ public indirect enum Applicability: Sendable, Equatable {
   case with(String)
   /// The file does not give the parameter.
   case without(String)
-  /// The parameter, or its default, is one of these words; of a list, any element; of a mapping, any key.
+  /// The parameter, or its default, is one of these words; in a list, any element; in a mapping, any key.
   case word(String, [String])
   /// The parameter, or its default, is none of these words.
   case notWord(String, [String])

@@ -137,9 +137,9 @@ package struct DecodeParameter: ParameterValue {
       return parameter
     } catch {
       // In the short form, the option is the value itself.
-      let place = node[error.option] ?? node
-      let scalar = place.scalar
-      let location = error.offset.flatMap { at in scalar.map { $0.text.location(at, at + 1) } } ?? place.location
+      let optionNode = node[error.option] ?? node
+      let scalar = optionNode.scalar
+      let location = error.offset.flatMap { at in scalar.map { $0.text.location(at, at + 1) } } ?? optionNode.location
       context.diagnostics.report(
         Diagnostic(
           .outOfRange, error.message, at: location, help: error.replacement.map { "Write \($0)" } ?? error.help,

@@ -1,4 +1,4 @@
-/// What the compiler knows about the events of a signal.
+/// The compiler's knowledge about the events of a signal.
 public struct EventType: Sendable, Equatable {
   package var type: ExpressionType
   /// The names of the inputs, while the event is still the list of `combineLatest` or `zip`.
@@ -32,7 +32,7 @@ public struct EventType: Sendable, Equatable {
   /// Events of any type.
   public static let dyn = EventType(.dyn)
 
-  /// Facts beside the type, for messages.
+  /// Facts besides the type, for messages.
   var form: ExpressionScope.EventForm {
     if let tuple { return .parts(tuple) }
     return text.map { .text($0) } ?? .any

@@ -135,9 +135,9 @@ package enum URLConfinement {
         help: "Messages name the host; read it from the environment: \(scheme)://${NAME}/")
       return
     }
-    for place in template.encodedTwice {
+    for location in template.encodedTwice {
       context.badValue(
-        at: place, "what 'urlEncode' has encoded is encoded again, with the rest of the expression", .doubtfulValue,
+        at: location, "what 'urlEncode' has encoded is encoded again, with the rest of the expression", .doubtfulValue,
         help:
           "Leave 'urlEncode' out: what an expression inserts into a URL is encoded; raw(...) inserts a text as it is")
     }

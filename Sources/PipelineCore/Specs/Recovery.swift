@@ -12,7 +12,7 @@ public enum SourceRecovery: Sendable, Equatable {
   /// rxd generates them from the time or from constants; the position in them is state.
   case made
 
-  /// Whether no event is lost if the source continues from a checkpoint that is older than what it has sent.
+  /// Whether no event is lost if the source continues from a checkpoint older than its last sent event.
   package var canRepeat: Bool {
     switch self {
     case .never, .sender: false

@@ -2,7 +2,7 @@
 ///
 /// Every walk over a plan sees signals this way, whatever their kind: the kind is how the steps run together (``SignalWork``).
 public final class SignalPlan: Sendable {
-  /// What a signal without steps refers to.
+  /// The target of a signal that is a reference.
   package enum Origin: Hashable, Sendable {
     /// The named source or signal with this index in `Plan.named`.
     case named(Int)
@@ -38,7 +38,7 @@ public final class SignalPlan: Sendable {
   package let inputs: [SignalPlan]
   /// The step, if it is a source.
   package let source: (any SourceDeclaration)?
-  /// Its first step; of a reference, that of the signal it names.
+  /// Its first step; for a reference, that of the signal it names.
   package let step: StepID
   package let type: EventType
   /// Whether its events have event time.

@@ -109,7 +109,7 @@ enum URLSyntax {
     let labels = host.utf8.split(separator: UInt8(ascii: "."), omittingEmptySubsequences: false)
     // The name may end with a dot.
     let named = labels.last?.isEmpty == true ? labels.dropLast() : labels[...]
-    // A name whose last part is a number would be taken for an address (the URL standard of WHATWG, 3.5).
+    // A name whose last part is a number would be read as an address (the URL standard of WHATWG, 3.5).
     if let last = named.last, !last.isEmpty, last.allSatisfy({ (0x30...0x39).contains($0) }) {
       return Problem(message: "'\(shown)' is no IPv4 address")
     }

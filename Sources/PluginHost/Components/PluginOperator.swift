@@ -180,7 +180,7 @@ struct PluginOperator: OperatorComponent, BoundComponent {
     private func hold(_ ack: Ack?) {
       guard let ack else { return }
       let last = entries.count - 1
-      // Answers come in order, so that the last of them waits for all.
+      // Answers arrive in order, so that the last of them waits for all.
       if last >= answered, entries[last].ack === ack { entries[last].holds = false } else { ack.hold() }
     }
 
@@ -328,7 +328,7 @@ struct PluginOperator: OperatorComponent, BoundComponent {
       guard !isClosed else { return }
       defer { updateCounts() }
       if end.isFinal {
-        let at = parameters.arguments.location(end.place, parameters.offered) ?? nodeContext.location
+        let at = parameters.arguments.location(end.path, parameters.offered) ?? nodeContext.location
         execution.unhandled(SignalFailure(.plugin, end.reason, at: at))
         return
       }

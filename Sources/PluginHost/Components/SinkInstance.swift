@@ -189,8 +189,8 @@ final class SinkInstance: PluginReceiver, TimerTarget {
     defer { updateCounts() }
     let log = nodeContext.execution.services.log
     if end.isFinal {
-      let place = plugin.arguments.location(end.place, plugin.offered) ?? nodeContext.location
-      connection?.put(.impossible(SignalFailure(.sink, end.reason, at: place)))
+      let location = plugin.arguments.location(end.path, plugin.offered) ?? nodeContext.location
+      connection?.put(.impossible(SignalFailure(.sink, end.reason, at: location)))
       return
     }
     if let completion { return completion.put(.answered()) }

@@ -130,14 +130,14 @@ final class BridgedSource: SourceDelivery, PluginSourceReceiver, @unchecked Send
     counts.report()
     switch end {
     case .complete: output.write("{\"from\":\(number),\"complete\":true}\n")
-    case .failed(let reason, let place):
-      let text = place.isEmpty ? reason : "\(reason) (at '\(place)')"
+    case .failed(let reason, let path):
+      let text = path.isEmpty ? reason : "\(reason) (at '\(path)')"
       output.write("{\"from\":\(number),\"error\":\(JSONText.string(text).text)}\n")
     case .died(let reason): output.write("{\"from\":\(number),\"error\":\(JSONText.string(reason).text)}\n")
-    case .refused(let reason, let place):
+    case .refused(let reason, let path):
       let prefix = "the plugin refuses: "
       let message = reason.hasPrefix(prefix) ? String(reason.dropFirst(prefix.count)) : reason
-      output.write(BridgeOutput.refusal(number, PluginFault(message, at: place)))
+      output.write(BridgeOutput.refusal(number, PluginFault(message, at: path)))
     }
     output.flush()
   }

@@ -59,7 +59,7 @@ package final class NativeBridge {
       return 0
     } catch let fault as PluginFault {
       output.flush()
-      say(fault.place.isEmpty ? fault.message : "failed at '\(fault.place)': \(fault.message)")
+      say(fault.path.isEmpty ? fault.message : "failed at '\(fault.path)': \(fault.message)")
     } catch {
       say("a frame has more than \(PluginProcess.frameLimit >> 20) MiB")
     }
@@ -221,8 +221,8 @@ final class BridgeOutput: Sendable {
   }
 
   static func refusal(_ number: Int, _ fault: PluginFault) -> String {
-    let place = fault.place.isEmpty ? "" : ",\"at\":\(JSONText.string(fault.place).text)"
-    return "{\"opened\":\(number),\"error\":\(JSONText.string(fault.message).text)\(place)}\n"
+    let path = fault.path.isEmpty ? "" : ",\"at\":\(JSONText.string(fault.path).text)"
+    return "{\"opened\":\(number),\"error\":\(JSONText.string(fault.message).text)\(path)}\n"
   }
 
   /// The JSON of an event; nil: it has none.
@@ -305,7 +305,7 @@ final class BridgedInstance {
     if let row { return try work(row, inputs) }
     let (answers, fault) = handle.run(inputs, pausing: pause)
     write(answers)
-    if let fault { throw PluginFault("the plugin failed: \(fault.message)", at: fault.place) }
+    if let fault { throw PluginFault("the plugin failed: \(fault.message)", at: fault.path) }
   }
 
   private func write(_ answers: [PluginAnswer]) {

@@ -395,8 +395,8 @@ final class TestedProgram {
     }
     guard error.is(.string), !error.text.isEmpty else { throw Self.wrong(shown, "'error' as a text that says why") }
     instance.refusal = error.text
-    let place = frame["at"].text
-    let name = String(place.prefix { $0 != "." && $0 != "[" })
+    let path = frame["at"].text
+    let name = String(path.prefix { $0 != "." && $0 != "[" })
     guard name.isEmpty || instance.spec.parameters.contains(where: { $0.name == name }) else {
       throw Self.wrong(shown, "'at' as the place of a parameter of '\(instance.spec.name)'")
     }

@@ -42,10 +42,10 @@ package struct PluginFile: Sendable, Hashable {
 
   /// The first argument that names a file, as of an interpreter.
   private func script(_ arguments: [String]) -> String? {
-    arguments.first { !$0.hasPrefix("-") && access(place(of: $0), R_OK) == 0 }.map { place(of: $0) }
+    arguments.first { !$0.hasPrefix("-") && access(absolutePath(of: $0), R_OK) == 0 }.map { absolutePath(of: $0) }
   }
 
-  private func place(of path: String) -> String { path.hasPrefix("/") ? path : directory + path }
+  private func absolutePath(of path: String) -> String { path.hasPrefix("/") ? path : directory + path }
 
   /// The plugin's files, for trust and digest.
   var files: [String] { [path] + (script.map { [$0] } ?? []) + uses }

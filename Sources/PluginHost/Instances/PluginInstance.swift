@@ -95,7 +95,7 @@ struct PluginAnswer: @unchecked Sendable {
 struct PluginEnd: Sendable {
   var reason: String
   /// The path within the parameters, such as `server.port`; empty: none.
-  var place = ""
+  var path = ""
   /// Whether reopening it is pointless.
   var isFinal = false
   /// The number of the suspected input, the first unanswered one; nil if this instance had none.
@@ -150,7 +150,7 @@ protocol PluginMaker: AnyObject, Sendable {
   ) throws(PluginFault) -> any PluginRowFunction
 }
 
-/// How a source's own thread passes events to the pipeline, or to its stand-in.
+/// Passes events from a source's own thread to the pipeline, or to its stand-in.
 protocol SourceDelivery: Sendable {
   /// Submits a batch of this size in bytes. Blocks while there is no room. False: the source was stopped, and the batch was not taken.
   func handOver(bytes: Int, _ body: @escaping @Sendable () -> Void) -> Bool
@@ -164,10 +164,10 @@ extension InputQueue: SourceDelivery {
 /// The reason why a plugin cannot be used.
 package struct PluginFault: Error, Sendable {
   package var message: String
-  var place = ""
-  init(_ message: String, at place: String = "") {
+  var path = ""
+  init(_ message: String, at path: String = "") {
     self.message = message
-    self.place = place
+    self.path = path
   }
 }
 

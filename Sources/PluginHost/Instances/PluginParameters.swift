@@ -18,8 +18,8 @@ extension PluginArguments {
   }
 
   /// The location in the file of the parameter at a path such as `server.port`.
-  func location(_ place: String, _ spec: PluginComponentSpec) -> SourceLocation? {
-    let name = place.prefix { $0 != "." && $0 != "[" }
+  func location(_ path: String, _ spec: PluginComponentSpec) -> SourceLocation? {
+    let name = path.prefix { $0 != "." && $0 != "[" }
     guard let index = spec.parameters.firstIndex(where: { $0.name == name }) else { return nil }
     return locations[index]
   }
@@ -111,23 +111,23 @@ struct PerEventArguments {
     return values
   }
 
-  /// Evaluates all for the event that is loaded into `frame`. Returns why it failed, or nil. `place`: stores each
-  /// result, which is valid in this turn.
-  func evaluate(_ frame: EventFrame, _ place: (Int, Value) -> Void) -> String? {
+  /// Evaluates all for the event that is loaded into `frame`. Returns why it failed, or nil. `store`: receives
+  /// each result, which is valid in this turn.
+  func evaluate(_ frame: EventFrame, _ store: (Int, Value) -> Void) -> String? {
     for (index, part) in parts.enumerated() {
       switch part {
-      case .none: place(index, .absent)
+      case .none: store(index, .absent)
       case .expression(let program, let name, let type):
         let value = program.evaluate(frame.frame)
         if value.isError { return program.failureMessage(value, frame.frame) }
         if let type, !Self.fits(value, type) { return "'\(name)' is \(value.kindName), but must be \(type.inWords)" }
-        place(index, value)
+        store(index, value)
       case .template(let template):
         buffer.clear()
         if let error = template.render(frame, into: buffer) {
           return template.program?.failureMessage(error, frame.frame) ?? "a template cannot be rendered"
         }
-        place(index, .string(frame.frame.arena.copy(buffer.bytes)))
+        store(index, .string(frame.frame.arena.copy(buffer.bytes)))
       }
     }
     return nil

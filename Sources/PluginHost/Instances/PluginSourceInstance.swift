@@ -35,11 +35,11 @@ struct PluginSourceBatch: @unchecked Sendable {
 
 enum PluginSourceEnd: Sendable {
   case complete
-  case failed(String, place: String)
+  case failed(String, path: String)
   /// The process has ended without being asked to, and is started again.
   case died(String)
   /// The source cannot be opened with these parameters.
-  case refused(String, place: String)
+  case refused(String, path: String)
 }
 
 /// A running instance of a source of a plugin.

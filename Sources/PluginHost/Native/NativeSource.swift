@@ -104,7 +104,7 @@ final class NativeSource: PluginSourceInstance, @unchecked Sendable {
     do throws(PluginFault) {
       handle = try make(opening)
     } catch {
-      return end(.refused("the plugin refuses: \(error.message)", place: error.place))
+      return end(.refused("the plugin refuses: \(error.message)", path: error.path))
     }
     raw.initialize(to: rxd_source(target: Unmanaged.passUnretained(self).toOpaque()))
     rawScope.pointee.arena = Unmanaged.passUnretained(arena).toOpaque()
@@ -118,9 +118,9 @@ final class NativeSource: PluginSourceInstance, @unchecked Sendable {
       if let failure = rawScope.pointee.failure {
         rawScope.pointee.failure = nil
         let text = Unmanaged<NativeScope.Message>.fromOpaque(failure).takeRetainedValue()
-        said = PluginFault(text.message, at: text.place)
+        said = PluginFault(text.message, at: text.path)
       }
-      end(.failed("the plugin failed: \(said.message)", place: said.place))
+      end(.failed("the plugin failed: \(said.message)", path: said.path))
     }
   }
 

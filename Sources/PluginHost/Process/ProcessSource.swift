@@ -46,7 +46,7 @@ final class ProcessSource: PluginSourceInstance, FrameHandler, @unchecked Sendab
         do throws(PluginFault) {
           try process.start()
           process.run()
-        } catch { end(.refused(error.message, place: "")) }
+        } catch { end(.refused(error.message, path: "")) }
       }
     } catch {
       end(.died("the plugin cannot get a thread: \(error.message)"))
@@ -124,7 +124,7 @@ final class ProcessSource: PluginSourceInstance, FrameHandler, @unchecked Sendab
   func take(_ frame: Value, _ block: LineBlock) -> String? {
     if !frame["opened"].isAbsent {
       if frame["error"].is(.string) {
-        end(.refused("the plugin refuses: \(frame["error"].text)", place: frame["at"].text))
+        end(.refused("the plugin refuses: \(frame["error"].text)", path: frame["at"].text))
         process.close()
       }
       return nil
@@ -178,7 +178,7 @@ final class ProcessSource: PluginSourceInstance, FrameHandler, @unchecked Sendab
     } else if frame["error"].is(.string) {
       flush()
       isComplete = true
-      end(.failed("the plugin failed: \(Printable.cut(frame["error"].text, limit: 500))", place: ""))
+      end(.failed("the plugin failed: \(Printable.cut(frame["error"].text, limit: 500))", path: ""))
     }
     return nil
   }
@@ -204,6 +204,6 @@ final class ProcessSource: PluginSourceInstance, FrameHandler, @unchecked Sendab
     flush()
     // A program that ends without `complete` has failed.
     guard !isComplete else { return }
-    end(isFinal ? .refused(reason, place: "") : .died(reason))
+    end(isFinal ? .refused(reason, path: "") : .died(reason))
   }
 }

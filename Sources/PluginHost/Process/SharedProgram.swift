@@ -299,7 +299,7 @@ final class SharedProgram: FrameHandler, @unchecked Sendable {
       return nil
     }
     let end = PluginEnd(
-      reason: "the plugin refuses: \(Printable.cut(frame["error"].text, limit: 500))", place: frame["at"].text,
+      reason: "the plugin refuses: \(Printable.cut(frame["error"].text, limit: 500))", path: frame["at"].text,
       isFinal: true)
     services.route.post { instance.hear(end) }
     return nil

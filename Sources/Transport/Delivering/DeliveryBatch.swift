@@ -1,7 +1,7 @@
 internal import DequeModule
 import PipelineCore
 
-/// The memory of a waiting event beside its bytes.
+/// The memory of a waiting event in addition to its bytes.
 let deliveryItemBytes = 320
 
 /// A waiting event: its encoded form, and the event in case it is rejected. Or a block of messages of a stream (``StreamConnector``).

@@ -9,7 +9,7 @@ import PipelineCore
 /// ``traits``, ``encode(_:)``, ``deliver(_:_:)`` and ``close(handsOver:)``, most also ``open(_:)``; the others have
 /// defaults.
 public protocol DeliveryConnector: AnyObject {
-  /// What the connector can do and the pipeline file asks for; read once, when the sink is made.
+  /// The abilities of the connector, and the requests of the pipeline file; read once, when the sink is made.
   var traits: DeliveryTraits { get }
 
   /// Opens the destination. Returns whether batches may be delivered at once; otherwise they wait for the answer, an
@@ -42,7 +42,7 @@ public protocol DeliveryConnector: AnyObject {
   func prepare(_ batch: DeliveryBatch, _ answer: DeliveryAnswer) -> Bool
   /// The number of further events that it accepts now. Default: any number.
   var room: Int { get }
-  /// No further batch begins for now. Default: nothing is to be sent off.
+  /// No further batch begins for now. Default: there is nothing to flush.
   func flush()
   /// The outcome of a reply (``DeliveryOutcome/replied(_:)``) for the batch, where it must be read in a turn; nil: the
   /// reply is not from this connector. In a reload it may be the reply to a batch that an earlier version has
@@ -215,11 +215,11 @@ public enum DeliveryForm {
 open class DeliveryTarget: Hashable {
   /// A target that is the same as no other.
   public init() {}
-  /// Whether events of both may be in one batch.
+  /// Whether events of both targets may be in one batch.
   open func isSame(as other: DeliveryTarget) -> Bool { self === other }
   /// Hashes the properties by which equal targets are equal.
   open func hash(into hasher: inout Hasher) { hasher.combine(ObjectIdentifier(self)) }
-  /// Whether events of both may be in one batch.
+  /// Whether events of both targets may be in one batch.
   public static func == (a: DeliveryTarget, b: DeliveryTarget) -> Bool { a === b || a.isSame(as: b) }
 }
 
@@ -305,6 +305,6 @@ public enum DeliveryOutcome: Sendable {
   case replied(any Sendable)
   /// For a stream of messages, to the answer of its opening: this number of further messages, in order, is delivered.
   case passed(Int)
-  /// The same: the next one will never be taken, and why.
+  /// The same stream: the next message will never be accepted, and why.
   case refusedNext(String)
 }

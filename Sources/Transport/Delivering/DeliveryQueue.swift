@@ -211,7 +211,7 @@ struct DeliveryQueue {
     return passed
   }
 
-  /// Makes a batch that waits to be repeated of the events that are not answered for.
+  /// Makes a batch that waits to be repeated of the events without an outcome.
   mutating func undecided(_ batch: DeliveryBatch, key: ([DeliveryItem]) -> String) -> DeliveryBatch {
     let rest = self.batch(of: batch.rest, from: batch, key: key)
     settle(batch, rest: rest)
@@ -235,8 +235,8 @@ struct DeliveryQueue {
   /// Before all younger ones of its lane.
   private func insert(_ batch: DeliveryBatch) {
     let again = batch.lane.again
-    let place = again.lastIndex { $0.id < batch.id }.map { $0 + 1 } ?? 0
-    batch.lane.again.insert(batch, at: place)
+    let index = again.lastIndex { $0.id < batch.id }.map { $0 + 1 } ?? 0
+    batch.lane.again.insert(batch, at: index)
   }
 
   /// Makes a batch of some events of another one, in its place.

@@ -66,7 +66,7 @@ extension DeliverySink {
     }
     pace.begun(batch.id)
     if builder != nil, let connection {
-      // All outcomes of a stream come to the answer of its opening.
+      // All outcomes of a stream are reported to the answer of its opening.
       batch.answer = connection
       return connector.deliver(batch, connection)
     }

@@ -99,7 +99,7 @@ package struct TrustedFile {
     /// Others may write to the directory.
     case writable(String)
 
-    /// Nil: they cannot. In a directory with the sticky bit, others cannot rename what is not theirs.
+    /// Nil: they cannot. In a directory with the sticky bit, others cannot rename files that are not theirs.
     init?(of entry: PathWalk.Entry, in directory: PathWalk.Entry) {
       if !TrustedFile.isKnown(entry.status.st_uid) {
         self = .owner(entry.status.st_uid, of: entry.descriptor.name)
@@ -121,8 +121,8 @@ package struct TrustedFile {
 
   static func isOpen(_ entry: PathWalk.Entry) -> Bool { isOpen(entry.descriptor.number, entry.status) }
 
-  /// Whether anyone other than root and the user may write. The mode's group bits also limit what an access list can
-  /// give to anybody but the owner.
+  /// Whether anyone other than root and the user may write. The mode's group bits also limit the permissions that an
+  /// access list can give to anybody but the owner.
   private static func isOpen(_ descriptor: Int32, _ status: stat) -> Bool {
     if status.st_mode & 0o002 != 0 { return true }
     guard status.st_mode & 0o020 != 0 else { return false }
@@ -170,9 +170,9 @@ package struct TrustedFile {
     }
     guard group == 0 || isOwn && entry.gr_name.map({ String(cString: $0) }) == name else { return false }
     var member = entry.gr_mem
-    while let place = member, let one = place.pointee {
+    while let pointer = member, let one = pointer.pointee {
       if !["root", name].contains(String(cString: one)) { return false }
-      member = place.advanced(by: 1)
+      member = pointer.advanced(by: 1)
     }
     return true
   }

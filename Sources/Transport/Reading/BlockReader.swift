@@ -194,7 +194,7 @@ package final class BlockReader: Sendable {
   /// `deliver` that blocks must be unblocked by the code that blocks it.
   package func stop() { stopEvent.wake() }
 
-  /// Waits until the threads have ended; after `stop` or at the end of the stream. Not on one of them.
+  /// Waits until the threads have ended; after `stop` or at the end of the stream. Must not be called on these threads.
   package func join() {
     while let thread = threads.withLock({ $0.popLast() }) { thread.join() }
   }

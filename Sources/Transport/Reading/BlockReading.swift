@@ -132,7 +132,7 @@ struct BlockReading {
         try prepare()
         end =
           stopEvent.isAwake
-          ? .stopped(offset: place)
+          ? .stopped(offset: currentOffset)
           : try read { block in
             bytes += block.slab.count
             pieces.append(.block(block))
@@ -173,7 +173,7 @@ struct BlockReading {
   }
 
   /// Everything before this offset has been delivered.
-  private var place: Int64 {
+  private var currentOffset: Int64 {
     switch options.mode {
     case .lines: lines.offset
     case .bytes: offset
@@ -252,9 +252,9 @@ struct BlockReading {
   }
 
   private mutating func readLines(_ deliver: (LineBlock) -> Void) throws(PosixError) -> BlockReader.End? {
-    guard file != nil else { return .finished(offset: place) }
+    guard file != nil else { return .finished(offset: currentOffset) }
     let room = UnsafeMutableRawBufferPointer(rebasing: lines.space(lineBlock).prefix(lineBlock))
-    guard let count = try fill(room) else { return .stopped(offset: place) }
+    guard let count = try fill(room) else { return .stopped(offset: currentOffset) }
     try checkStart(at: room, count)
     if count == 0 {
       lines.finish(deliver: deliver)
@@ -304,13 +304,13 @@ struct BlockReading {
   private static func pool(_ blockBytes: Int) -> SlabPool { SlabPool(capacity: blockBytes + blockBytes / 8) }
 
   private mutating func readBytes(_ deliver: (LineBlock) -> Void) throws(PosixError) -> BlockReader.End? {
-    guard file != nil else { return .finished(offset: place) }
+    guard file != nil else { return .finished(offset: currentOffset) }
     let size = block(for: .max)
     let fitting = self.buffer.flatMap { $0.capacity == size ? $0 : nil }
     let buffer = fitting ?? Slab(capacity: size)
     self.buffer = buffer
     let room = UnsafeMutableRawBufferPointer(start: buffer.start, count: buffer.capacity)
-    guard let count = try fill(room) else { return .stopped(offset: place) }
+    guard let count = try fill(room) else { return .stopped(offset: currentOffset) }
     if count == 0 { return .finished(offset: offset) }
     let start = offset
     offset &+= Int64(count)
@@ -322,7 +322,7 @@ struct BlockReading {
   private mutating func readWhole(
     _ limit: Int, _ deliver: (LineBlock) -> Void
   ) throws(PosixError) -> BlockReader.End? {
-    guard let file else { return .finished(offset: place) }
+    guard let file else { return .finished(offset: currentOffset) }
     guard whole.count <= limit else { throw tooLong(file, limit) }
     var slab = Slab(capacity: max(whole.count, min(limit, 64 << 10)) + 1)
     UnsafeMutableRawBufferPointer(start: slab.start, count: slab.capacity).copyBytes(from: whole)

@@ -7,9 +7,9 @@ package struct LongLine: Sendable, Equatable {
   package enum Policy: String, Sendable {
     /// Deliver the first `maxLine` bytes as the line.
     case cut
-    /// Deliver nothing of it.
+    /// Deliver no part of it.
     case drop
-    /// Deliver nothing of it, but report its start as an error.
+    /// Deliver no part of it, but report its start as an error.
     case reject
   }
   /// The offset of the line in the stream.

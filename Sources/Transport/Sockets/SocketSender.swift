@@ -27,7 +27,7 @@ package final class SocketSender: MessageSender {
     case moved
   }
 
-  private let place: SocketPlace
+  private let endpoint: SocketEndpoint
   private let options: Options
   private let state: Guarded<SenderState>
   private let wake: WakeEvent
@@ -38,16 +38,16 @@ package final class SocketSender: MessageSender {
 
   /// - Parameter notify: Called on the sending thread.
   package init(
-    _ place: SocketPlace, _ options: Options, notify: @escaping @Sendable (Notice) -> Void
+    _ endpoint: SocketEndpoint, _ options: Options, notify: @escaping @Sendable (Notice) -> Void
   ) throws(SocketFailure) {
-    self.place = place
+    self.endpoint = endpoint
     self.options = options
     self.notify = notify
     state = Guarded(SenderState())
     let wake: WakeEvent
     do throws(PosixError) { wake = try WakeEvent() } catch { throw SocketFailure(message: error.message) }
     self.wake = wake
-    if case .network(let host, let port, let isDatagram) = place {
+    if case .network(let host, let port, let isDatagram) = endpoint {
       watch = options.names.watch(host, port, isDatagram: isDatagram) { wake.wake() }
     } else {
       watch = nil
@@ -68,7 +68,7 @@ package final class SocketSender: MessageSender {
   }
 
   /// Datagrams have none.
-  package var connections: PipelineStatistics.Connections? { place.isDatagram ? nil : counted.withLock { $0 } }
+  package var connections: PipelineStatistics.Connections? { endpoint.isDatagram ? nil : counted.withLock { $0 } }
 
   package func open(_ report: @escaping Report) {
     state.withLock { $0.open(report) }
@@ -125,7 +125,7 @@ package final class SocketSender: MessageSender {
       self.owner = owner
       options = owner.options
       self.context = context
-      isDatagram = owner.place.isDatagram
+      isDatagram = owner.endpoint.isDatagram
     }
 
     deinit { disconnect() }
@@ -285,7 +285,7 @@ package final class SocketSender: MessageSender {
           // ECONNREFUSED reports that an earlier datagram was lost; this one is tried again.
           if toldAt.map({ monotonicNow() &- $0 > Self.tellingPause }) ?? true {
             toldAt = monotonicNow()
-            owner.notify(.fault("there is no receiver at \(owner.place.text): datagrams are lost"))
+            owner.notify(.fault("there is no receiver at \(owner.endpoint.text): datagrams are lost"))
           }
         default:
           let code = errno
@@ -297,7 +297,7 @@ package final class SocketSender: MessageSender {
     }
     private static let tellingPause: Int64 = 60_000_000_000
 
-    private var isNetwork: Bool { if case .network = owner.place { true } else { false } }
+    private var isNetwork: Bool { if case .network = owner.endpoint { true } else { false } }
 
     /// Called when the receiver of messages has closed the connection or sent bytes, which are not expected.
     private func listenForEnd() {
@@ -314,7 +314,7 @@ package final class SocketSender: MessageSender {
       if !isRefused { confirm() }
       lost(
         isRefused
-          ? "\(owner.place.text) has closed the connection: \(reason ?? "it may not accept the certificate")" : nil)
+          ? "\(owner.endpoint.text) has closed the connection: \(reason ?? "it may not accept the certificate")" : nil)
     }
 
     // MARK: Connections
@@ -343,7 +343,7 @@ package final class SocketSender: MessageSender {
 
     private func connectOnce() throws(SocketFailure) {
       let addresses: [rx_address]
-      switch owner.place {
+      switch owner.endpoint {
       case .network(let host, let port, let isDatagram):
         addresses = try options.names.addresses(host, port, isDatagram)
       case .unix(let path, _, _):
@@ -369,7 +369,7 @@ package final class SocketSender: MessageSender {
           disconnect()
           continue
         }
-        if case .network = owner.place, !isDatagram {
+        if case .network = owner.endpoint, !isDatagram {
           SocketOption.set([.noDelay] + (options.keepAlive ? SocketOption.keepAlive : []), number) {
             owner.notify(.fault($0))
           }
@@ -379,12 +379,12 @@ package final class SocketSender: MessageSender {
         guard let context else { return }
         return try shake(context)
       }
-      throw SocketFailure(message: "cannot connect to \(owner.place.text): \(reason)")
+      throw SocketFailure(message: "cannot connect to \(owner.endpoint.text): \(reason)")
     }
 
     private func shake(_ context: TLSContext) throws(SocketFailure) {
       var name = options.serverName
-      if name == nil, case .network(let host, _, _) = owner.place { name = host }
+      if name == nil, case .network(let host, _, _) = owner.endpoint { name = host }
       let session = try TLSSession(context, descriptor, host: options.tls?.verify == false ? nil : name)
       self.session = session
       let end = monotonicNow() &+ options.connectTimeout.nanoseconds
@@ -405,7 +405,7 @@ package final class SocketSender: MessageSender {
     }
 
     private func refusal(_ reason: String) -> SocketFailure {
-      SocketFailure(message: "cannot connect to \(owner.place.text): \(reason)")
+      SocketFailure(message: "cannot connect to \(owner.endpoint.text): \(reason)")
     }
 
     private func waitUntilReady(_ writable: Int32, _ limit: TimeSpan) -> Bool {

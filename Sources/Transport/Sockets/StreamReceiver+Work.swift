@@ -378,7 +378,7 @@ extension StreamReceiver {
       let isKept =
         ending == .handOver
         && StreamReceiver.kept.keep(
-          connections.values.map { Kept(connection: $0, notify: notify) }, for: owner.socket.place.exclusive)
+          connections.values.map { Kept(connection: $0, notify: notify) }, for: owner.socket.endpoint.exclusive)
       if !isKept { for connection in connections.values { finish(connection) } }
       connections = [:]
       if handOverPieces() { _ = deliver([]) }

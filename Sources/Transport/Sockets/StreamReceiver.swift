@@ -97,9 +97,9 @@ package final class StreamReceiver: Sendable {
   let due = Mutex<[Int: Int64]>([:])
   let counted = Mutex(PipelineStatistics.Connections())
 
-  package init(_ place: SocketPlace, _ options: Options) throws(SocketFailure) {
+  package init(_ endpoint: SocketEndpoint, _ options: Options) throws(SocketFailure) {
     do throws(PosixError) { wake = try WakeEvent() } catch { throw SocketFailure(message: error.message) }
-    socket = try BoundSocket(place)
+    socket = try BoundSocket(endpoint)
     self.options = options
   }
 
@@ -128,7 +128,7 @@ package final class StreamReceiver: Sendable {
       throw SocketFailure(message: "cannot wait for \(socket.text): \(PosixError.text(code))")
     }
     // Taken before the thread starts, because connections that are still kept when the new version runs are closed.
-    let kept = Self.kept.take(socket.place.exclusive).map(\.connection)
+    let kept = Self.kept.take(socket.endpoint.exclusive).map(\.connection)
     do throws(PosixError) {
       _ = try OwnThread("rxd receive") { [self] in
         let work = Work(self, poller, notify, deliver)

@@ -6,7 +6,7 @@ import Synchronization
 /// The TLS settings of a listening socket. Its certificate is read again when the files change.
 package final class TLSServing: Sendable {
   package struct Files: Sendable, Equatable {
-    /// PEM files; the key may be in that of the certificate.
+    /// PEM files; the key may be in the file of the certificate.
     package var certificate: String
     package var key: String?
     /// The authorities that sign client certificates; nil: clients need no certificate.

@@ -288,7 +288,7 @@ package final class SharedThreads: @unchecked Sendable {
 
 /// Blocking work that is done in turns, one at a time: on a thread of ``SharedThreads``, or on one of its own.
 package final class SerialWork: @unchecked Sendable {
-  /// What follows a turn.
+  /// The next step after a turn.
   package enum Next: Sendable {
     /// The next turn comes after a call of ``wake()``.
     case whenWoken

@@ -141,7 +141,7 @@ package final class WebSocketSession: UpgradedSpeaker, @unchecked Sendable {
     }
   }
 
-  /// The same. If the connection never was ready and nothing follows, `nothing` is called, on the network thread.
+  /// The same. If the connection never was ready and no other follows, `nothing` is called, on the network thread.
   package func close(_ code: Int, _ reason: String, nothing: @escaping @Sendable () -> Void) {
     NetworkLoop.execute { [self] in
       guard link.withLock({ $0 }) != nil else { return isOver ? () : nothing() }

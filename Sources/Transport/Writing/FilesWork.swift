@@ -363,7 +363,7 @@ final class FilesWork: @unchecked Sendable {
     failure = failure ?? open.work.syncIfDue(closing: true)
   }
 
-  /// A file is closed; where acknowledgements wait for a sync, it waits for that of all files.
+  /// Closes a file; where acknowledgements wait for a sync, it waits for the sync of all files.
   private func leave(_ closing: Open) {
     guard options.sync.isLater, closing.isUnsynced, failure == nil, let file = closing.work.file else {
       return sync(closing)

@@ -26,7 +26,7 @@ package struct FileRotation: Sendable, Equatable {
     self.compression = compression
   }
 
-  /// Whether a file with `end` bytes that was last written to at `last` is full before so many more at `now`.
+  /// Whether a file with `end` bytes that was last written to at `last` is full before `count` more bytes at `now`.
   func isFull(_ end: Int64, adding count: Int, last: Int64, now: Int64) -> Bool {
     guard end > 0 else { return false }
     if let size, end + Int64(count) > size { return true }
@@ -43,7 +43,7 @@ package struct FileRotation: Sendable, Equatable {
     return overflow ? now : min(end, now)
   }
 
-  /// The suffix of a full file after `NAME-`. It sorts after that of the newest one, even if the clock was set back.
+  /// The suffix of a full file after `NAME-`. It sorts after that of the newest full file, even if the clock was set back.
   static func suffix(at time: Int64, after newest: [Int]?) -> String {
     var seconds = time_t(time / 1_000_000_000)
     var parts = tm()
@@ -320,7 +320,7 @@ final class RotationKeeper: Sendable {
   /// Makes the names of partly compressed files unique: an execution that ends may still compress while the next one begins.
   private static let count = Atomic<UInt64>(0)
 
-  /// Replaces a full file by its compressed form, which has its times and its mode. At each moment one of them is whole.
+  /// Replaces a full file by its compressed form, which has its times and its mode. At each moment one of the two is complete.
   private func compress(_ name: String, in directory: FileDescriptor, _ format: Compressor.Format)
     throws(PosixError)
   {

@@ -30,7 +30,7 @@ extension Supervisor {
 
   /// The end of the process.
   struct Stopping {
-    /// Set while the process is stopping: when it cancels what is left.
+    /// Set while the process is stopping: when it cancels the remaining pipelines.
     var deadline: Instant?
     /// When the first request came.
     var since: Instant?

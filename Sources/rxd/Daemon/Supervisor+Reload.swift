@@ -94,12 +94,12 @@ extension Supervisor {
       slot.isLeaving = false
       if isSame, slot.state == .running {
         slot.next = nil
-        // A version that was to be tried out is no longer wanted.
+        // A version that was to be tried is no longer wanted.
         if slot.isTrying { self.reload?.changes[slot.path] = nil }
         note(.unchanged, slot)
         continue
       }
-      // It ended successfully and has not changed.
+      // The pipeline ended successfully and has not changed.
       if isSame, slot.state == .over, !slot.hasFailed {
         note(.unchanged, slot)
         continue

@@ -29,7 +29,7 @@ extension Supervisor {
     }
     followRenamedSinks(slot.plan, store)
     reportLeftBehind(slot)
-    // Rows that wait are delivered in durable mode only: those of an earlier version of the file, or of replayed dead letters.
+    // Waiting rows are delivered in durable mode only: rows of an earlier version of the file, or of replayed dead letters.
     let hasRows = store.backlogs.values.contains { $0.rows > 0 }
     var delivery = DeliveryOptions(
       store: store, isDurable: hasRows || slot.plan.delivery(hasStateDirectory: true) == .durable)

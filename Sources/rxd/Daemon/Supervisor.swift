@@ -25,7 +25,7 @@ final class Supervisor {
     var placement = Placement.auto
     /// The form in which the statistics of a run are printed when it ends; nil: they are not.
     var statistics: StatisticsReport.Form?
-    /// Reads and compiles all files anew.
+    /// Reads and compiles all files again.
     var load: () -> [PipelineLoader.Loaded] = { [] }
     /// Notices changes of the files.
     var watch: ConfigWatch?
@@ -52,7 +52,7 @@ final class Supervisor {
     case sized(Int, [Int64?])
     /// The reader of a tap has left.
     case tapClosed(ObjectIdentifier)
-    /// What a run that is being stopped has not delivered.
+    /// The undelivered events of a run that is being stopped.
     case left(Int, [Execution.Left])
     /// A live page was closed.
     case pageClosed(Int)

@@ -22,7 +22,7 @@ struct LiveStatistics {
     var id: String
     var kind: String
     /// `search.yaml:14`.
-    var place: String
+    var location: String
     var received: Int
     var sent: Int
     /// Dropped, superseded and undecided.
@@ -51,7 +51,7 @@ struct LiveStatistics {
     var plugin: JSONText?
     /// The number of restarts of its program.
     var restarts: Int
-    /// Nanoseconds for which the oldest of them has been there; nil: unknown.
+    /// How long the oldest of these bytes has been unread, in nanoseconds; nil: unknown.
     var lagAge: Int?
     /// Why a sink cannot deliver, and since when (RFC 3339); nil: it can.
     var trouble: (reason: String, since: String)?
@@ -65,7 +65,7 @@ struct LiveStatistics {
       // The file without its directory, the line without the column.
       let at = document["at"]?.asText ?? ""
       let parts = (at.split(separator: "/").last ?? "").split(separator: ":")
-      place = parts.prefix(2).joined(separator: ":")
+      location = parts.prefix(2).joined(separator: ":")
       received = number("in")
       sent = number("out")
       dropped = number("dropped") + number("superseded") + number("undecided")
@@ -191,9 +191,9 @@ struct LiveRates {
     self.now = now
     let seconds = max(Double(now.nanoseconds - before.nanoseconds) / 1e9, 0.001)
     self.seconds = seconds
-    let places = Dictionary(before.pipelines.enumerated().map { ($1.name, $0) }) { first, _ in first }
+    let indexes = Dictionary(before.pipelines.enumerated().map { ($1.name, $0) }) { first, _ in first }
     rows = now.pipelines.flatMap { pipeline -> [Row] in
-      let earlier = places[pipeline.name].map { before.pipelines[$0].steps } ?? []
+      let earlier = indexes[pipeline.name].map { before.pipelines[$0].steps } ?? []
       // Usually the steps are the same; after a reload some have other indexes.
       lazy var moved = Dictionary(earlier.map { ($0.id, $0) }) { first, _ in first }
       return pipeline.steps.enumerated().map { number, step -> Row in

@@ -19,7 +19,7 @@ struct LeftBehind {
   var events: Int
   var reason: Reason
 
-  /// What waits, and why: a clause.
+  /// The waiting events and the reason, as a clause.
   var what: String {
     let waits =
       "\(Printable.count(events, "event")) for the sink '\(sink)' \(events == 1 ? "waits" : "wait") in the state of '\(pipeline)'"

@@ -166,14 +166,14 @@ final class PageFeed {
       elements = Array(repeating: [], count: names.texts.count)
     }
 
-    /// The same elements where a newer version of the pipeline has them; nil: it lacks some.
+    /// This frame with the element numbers of a newer version of the pipeline; nil: that lacks some elements.
     func moved(to other: ElementNames) -> Frame? {
       if names === other { return self }
-      let places = Dictionary(other.texts.enumerated().map { ($1, $0) }) { first, _ in first }
+      let indexes = Dictionary(other.texts.enumerated().map { ($1, $0) }) { first, _ in first }
       var moved = Frame(unknown: other)
       for (number, members) in elements.enumerated() where !members.isEmpty {
-        guard let place = places[names.texts[number]] else { return nil }
-        moved.elements[place] = members
+        guard let index = indexes[names.texts[number]] else { return nil }
+        moved.elements[index] = members
       }
       return moved
     }
@@ -185,15 +185,15 @@ final class PageFeed {
         text += "\"\(name)\": "
         value.writeLine(to: &text)
       }
-      for (place, member) in now.enumerated() {
+      for (index, member) in now.enumerated() {
         // Mostly they are the same members in the same order.
         let past =
-          place < before.count && before[place].0 == member.0
-          ? before[place].1 : before.first { $0.0 == member.0 }?.1
+          index < before.count && before[index].0 == member.0
+          ? before[index].1 : before.first { $0.0 == member.0 }?.1
         if past != member.1 { add(member.0, member.1) }
       }
-      for (place, member) in before.enumerated()
-      where !(place < now.count && now[place].0 == member.0) && !now.contains(where: { $0.0 == member.0 }) {
+      for (index, member) in before.enumerated()
+      where !(index < now.count && now[index].0 == member.0) && !now.contains(where: { $0.0 == member.0 }) {
         add(member.0, .null)
       }
     }
@@ -228,8 +228,8 @@ final class PageFeed {
     var changed: [(frame: Int, element: Int)] = []
     var changes = ""
     var set = ""
-    for place in order.indices {
-      let (number, element) = place < heads ? order[place] : order[heads + (place - heads + first) % rest]
+    for index in order.indices {
+      let (number, element) = index < heads ? order[index] : order[heads + (index - heads + first) % rest]
       let frame = frames[number]
       set.removeAll(keepingCapacity: true)
       Frame.append(frame.elements[element], since: known[number].elements[element], to: &set)
@@ -240,8 +240,8 @@ final class PageFeed {
       changes += set
       changes += "}}"
       changed.append((number, element))
-      if changes.utf8.count > Self.mostBytes, place >= heads {
-        next = (place - heads + first + 1) % rest
+      if changes.utf8.count > Self.mostBytes, index >= heads {
+        next = (index - heads + first + 1) % rest
         break
       }
     }

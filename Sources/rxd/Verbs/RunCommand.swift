@@ -449,7 +449,7 @@ private final class UsedFiles {
 
   func note(_ results: [PipelineLoader.Loaded]) {
     let found = Set(results.flatMap(\.uses))
-    // A text with errors may not have been compiled far enough to reach all of them.
+    // A text with errors may not have been compiled far enough to find all references.
     further = results.contains(where: \.hasErrors) ? further.union(found) : found
   }
 

@@ -194,8 +194,8 @@ extension UnsafeMutablePointer<EdgeCounters> {
     return true
   }
 
-  /// Whether the only observer of this edge, and of those between the fused steps downstream of it, needs not to be shown this event, which has been
-  /// counted.
+  /// Whether the only observer of this edge, and of those between the fused steps downstream of it, does not need to
+  /// see this event, which has been counted.
   func ignores(_ event: Event) -> Bool {
     guard pointee.watchers == 1, !pointee.meters.isTiming, let observers = pointee.observers else { return false }
     return observers._withUnsafeGuaranteedRef { observers in

@@ -21,7 +21,7 @@ struct KeptSize {
     add(keys: keys, events: events, bytes: bytes)
   }
 
-  /// Adds this amount to what the instance keeps; a negative one is subtracted.
+  /// Adds this amount to the stored size; a negative one is subtracted.
   @inline(__always)
   mutating func add(keys more: Int = 0, events moreEvents: Int = 0, bytes moreBytes: Int) {
     keys &+= more
@@ -37,7 +37,7 @@ struct KeptSize {
     }
   }
 
-  /// Sets what the instance keeps.
+  /// Sets the stored size.
   @inline(__always)
   mutating func set(keys now: Int = 0, events nowEvents: Int = 0, bytes nowBytes: Int) {
     if now != keys || nowEvents != events || nowBytes != bytes {
@@ -45,7 +45,7 @@ struct KeptSize {
     }
   }
 
-  /// Sets what the instance keeps to zero, whatever it still holds; later changes are ignored.
+  /// Sets the stored size to zero; later changes are ignored.
   mutating func end() {
     set(bytes: 0)
     counters = nil

@@ -51,7 +51,7 @@ public struct PipelineStatistics: Sendable {
     /// Rejected events that no reader of an errors output received.
     package var deadLetters: UInt64 = 0
     package var failed: UInt64 = 0
-    /// Events that the step held when its subscriptions ended; of a sink, those that it could not deliver.
+    /// Events that the step held when its subscriptions ended; for a sink, those that it could not deliver.
     package var held: UInt64 = 0
     /// Events that an earlier execution had taken, and that the step got with its saved state.
     package var restored: UInt64 = 0
@@ -59,10 +59,10 @@ public struct PipelineStatistics: Sendable {
     package var holding: UInt64 = 0
     /// The number of its inner signals, groups or executions that have not ended.
     package var inner = 0
-    /// Its pending timers, and the time until the next of them; negative: it is due.
+    /// The number of pending timers, and the time until the next of them; negative: it is due.
     package var timers = 0
     package var nextTimer: TimeSpan?
-    /// The time until each of the first of them, at most ``mostDueTimers``, the next first.
+    /// The times until the first timers are due, at most ``mostDueTimers``, in ascending order.
     package var dueTimers: [TimeSpan] = []
     /// Attempts that repeated a failed one.
     package var retries: UInt64 = 0
@@ -323,7 +323,7 @@ extension Execution {
     for (number, edge) in plan.edges.enumerated() {
       if edge.entry != nil, case .step(let from) = edge.from {
         let counters = meters.step(from).pointee
-        // Steps count what they stop; the events that pass between them follow.
+        // Steps count the events that they stop; the events between them follow from that.
         edges[number].events = steps[from.number].received &+ counters.made &- counters.stopped
         edges[number].subscriptions = edges[edge.entry?.number ?? 0].subscriptions
         edges[number].open = edges[edge.entry?.number ?? 0].open

@@ -117,7 +117,8 @@ final class Committer: TimerTarget {
   }
   let removed = RemovedRows()
 
-  /// The transaction of a checkpoint that waits for acknowledgements: either the last of them commits it or `finish` takes it back.
+  /// The transaction of a checkpoint that waits for acknowledgements: either the last of them commits it, or `finish`
+  /// takes the transaction back.
   private final class Checkpoint: Sendable {
     private let waiting = Mutex<StoreTransaction?>(nil)
     func put(_ transaction: StoreTransaction) { waiting.withLock { $0 = transaction } }
@@ -213,7 +214,7 @@ final class Committer: TimerTarget {
     if hasFailed { return commitDeadLetters() }
     // The sink's position in the state must follow the rows that belong to it.
     guard execution.hasState else { return }
-    // Each state with pages reaches the store, or none does any more: what has changed is in the next one only once.
+    // Either all states with pages reach the store or, from now on, none does: each change is written only once.
     let paging = StatePaging(from: options.pagedKeys, after: lastOwner, most: pagesOfTurn)
     let gone = removed.take()
     for row in gone { execution.outbox(of: row.sink)?.isRemoved(row) }

@@ -98,7 +98,7 @@ package final class InHand: @unchecked Sendable {
     record(0, 8 * Word.held)
   }
 
-  /// Whether events are to be noted. In turns.
+  /// Whether events must be recorded. In turns.
   func isCareful(_ now: Instant) -> Bool {
     guard ends > 0 else { return false }
     let start = began ?? now

@@ -335,7 +335,7 @@ final class OutboxSink: RunningSink, TimerTarget {
       target.countUndelivered(row.events)
     }
     execution.commits.deliveredEvent = nil
-    if target.placeVersion > 0 { marks[row.number] = target.mark }
+    if target.positionVersion > 0 { marks[row.number] = target.mark }
     if executor.hasBatchAtHand { letsInputPass = true } else { deliverSoon() }
   }
 
@@ -351,7 +351,7 @@ final class OutboxSink: RunningSink, TimerTarget {
     }
   }
 
-  /// Takes over rows whose events the sink has from the previous execution.
+  /// Takes over rows whose events the sink has received from the previous execution.
   func adopt(_ rows: [GivenRows]) {
     for rows in rows {
       for row in rows.delivering {
@@ -395,7 +395,7 @@ final class OutboxSink: RunningSink, TimerTarget {
 
   // MARK: The position of the sink
 
-  override var placeVersion: Int { target.placeVersion }
+  override var positionVersion: Int { target.positionVersion }
   override var mark: Int64 { target.mark }
   override func acknowledgeSoon() { target.acknowledgeSoon() }
 
@@ -406,9 +406,9 @@ final class OutboxSink: RunningSink, TimerTarget {
 
   /// The output of a row that a commit removes must not be cut off, and any other row is delivered again. The last state removes all rows that
   /// the sink acknowledges after it, so its position is after everything that the sink has been given.
-  override func savePlace(_ state: inout StateWriter) {
+  override func savePosition(_ state: inout StateWriter) {
     target.savedMark = committer.isCommitting ? removedMark : nil
-    target.savePlace(&state)
+    target.savePosition(&state)
   }
 
   // MARK: The end

@@ -1,5 +1,5 @@
 extension Execution {
-  /// What an execution keeps on disk, and its last commit.
+  /// The data that an execution keeps on disk, and its last commit.
   struct Commits {
     /// Commits state and outbox; nil: nothing is kept.
     var committer: Committer?

@@ -11,7 +11,7 @@ extension Execution {
   /// Whether the previous execution has left something of this sink.
   package func hasEstate(of step: StepID) -> Bool { names(of: step).contains { restored.inherited[$0] != nil } }
 
-  /// The same, without taking it.
+  /// The same, but leaves it for others.
   package func estate(of step: StepID) -> (any SinkEstate)? {
     names(of: step).lazy.compactMap { self.restored.inherited[$0] }.first
   }

@@ -1,8 +1,8 @@
 /// The settings of an execution before its launch, and the state that its parts share.
 extension Execution {
   package struct Settings {
-    /// Whether sinks acknowledge what they write to files only when it is on the disk, whatever their `sync` says: where states are kept on
-    /// disk, which must not be ahead of the files.
+    /// Whether sinks acknowledge data written to files only when it is on the disk, whatever their `sync` says: where
+    /// states are kept on disk, which must not be ahead of the files.
     package var acknowledgesOnDisk = false
     /// Whether every source reads its present content once and completes (``SourceComponent/once``).
     package var runsOnce = false

@@ -6,7 +6,7 @@ extension Execution {
     /// The number of sinks that wait for their writers (``RunningSink/closeBeside(_:then:)``). Only then is it known
     /// what they have written and lost: the last commit and the end come after that.
     var closing = 0
-    /// Called when an execution that was cancelled has none of these any more.
+    /// Called when the last of these sinks of a cancelled execution has ended.
     var onCancelled: (() -> Void)?
     /// The sinks that finish because no state has the events that they hold.
     var finishing: FinishingSinks?

@@ -1,6 +1,6 @@
 extension SinkPlan {
   /// The key of the sink's position in a saved state.
-  var placeReference: String { "\(reference).place" }
+  var positionReference: String { "\(reference).place" }
 }
 
 extension RootSubscriber {
@@ -84,7 +84,7 @@ extension Execution {
     /// The ends of records that change independently of each other.
     fileprivate var ends: [Int] = []
 
-    /// All of them, in order.
+    /// All ends, in order.
     fileprivate var allEnds: [Int] { (ends + records.cuts.filter { $0 <= records.bytes.count }).sorted() }
   }
 
@@ -111,10 +111,10 @@ extension Execution {
           sink.step, version: open.persistence.version, fitsOtherParameters: open.persistence.fitsOtherParameters)
         state.record(key) { state in state.own(sink.step, open.node.save) }
       }
-      if open.node.placeVersion > 0, status != .drained {
-        state.record(.reference(sink.placeReference)) { state in
-          state.write(open.node.placeVersion)
-          open.node.savePlace(&state)
+      if open.node.positionVersion > 0, status != .drained {
+        state.record(.reference(sink.positionReference)) { state in
+          state.write(open.node.positionVersion)
+          open.node.savePosition(&state)
         }
       }
       if status == .open { record(open.upstream, of: sink.input, &state) }
@@ -192,9 +192,9 @@ extension Execution {
   func restore(
     _ node: RunningSink, _ sink: SinkPlan, _ component: any SinkComponent, _ restoration: Restoration
   ) {
-    if node.placeVersion > 0, let place = restoration.record(reference: sink.placeReference) {
+    if node.positionVersion > 0, let record = restoration.record(reference: sink.positionReference) {
       do throws(StateFault) {
-        try restorePlace(node, place)
+        try restorePosition(node, record)
       } catch {
         restoration.refuse(sink.step, error)
       }
@@ -213,14 +213,14 @@ extension Execution {
     }
   }
 
-  private func restorePlace(_ node: RunningSink, _ place: StateReader) throws(StateFault) {
-    var place = place
-    let version = try place.read(Int.self)
-    guard version > 0, version <= node.placeVersion else {
-      throw StateFault("its place is of version \(version), and this version of rxd reads \(node.placeVersion)")
+  private func restorePosition(_ node: RunningSink, _ record: StateReader) throws(StateFault) {
+    var record = record
+    let version = try record.read(Int.self)
+    guard version > 0, version <= node.positionVersion else {
+      throw StateFault("its place is of version \(version), and this version of rxd reads \(node.positionVersion)")
     }
-    var reader = place.reader(version: version, target: nil)
-    try node.restorePlace(&reader)
+    var reader = record.reader(version: version, target: nil)
+    try node.restorePosition(&reader)
     guard reader.isAtEnd else { throw StateFault("there is more than the sink reads") }
   }
 

@@ -57,7 +57,7 @@ extension Execution {
   }
 
   /// Starts the nodes of a wired subscription, and then its sources: the first event of a source reaches every
-  /// subscriber, after what the nodes send of their own, such as the value of `startWith`.
+  /// subscriber, after the events that the nodes send of their own, such as the value of `startWith`.
   func begin(_ wired: Wiring) {
     wirings.current = nil
     if !wired.nodes.isEmpty, !isDryRun {
@@ -92,7 +92,7 @@ extension Execution {
   /// there what the previous version has not delivered.
   package func whenTakenOver(_ body: @escaping () -> Void) { life.lastTakeovers.append(body) }
 
-  /// Everything has begun: sources take over what cannot be read again, then sinks what was not delivered.
+  /// The wired graph has begun: sources take over input that cannot be read again, then sinks take over undelivered events.
   func takeOver() {
     // A callback may add another.
     while outcome == nil, !life.takeovers.isEmpty { life.takeovers.removeFirst()() }

@@ -36,7 +36,7 @@ public final class Execution {
   package var replacements = Replacements()
   /// How sources read. Set before the launch.
   package var reading = Reading()
-  /// Ends the execution when its sinks have received so many events together. Set before the launch.
+  /// Ends the execution when its sinks have received this number of events in total. Set before the launch.
   package var outputLimit = OutputLimit()
   /// The sinks whose destinations are down.
   package let troubles = SinkTroubles()
@@ -44,7 +44,7 @@ public final class Execution {
   let meters: Meters
   /// Whether the store has room for events that must be stored before they are delivered.
   package let storage = StorageRoom()
-  /// What the execution keeps on disk, and its last commit.
+  /// The data that the execution keeps on disk, and its last commit.
   var commits = Commits()
   /// The memory of the events in the queues of steps.
   private(set) lazy var keptMemory = KeptMemory(executor, services.memory)

@@ -114,17 +114,17 @@ open class RunningSink: Downstream {
 
   // MARK: The position, to override for a target that can be cut back
 
-  /// The version of what ``savePlace(_:)`` writes; 0: the sink has no position.
-  open var placeVersion: Int { 0 }
+  /// The version of what ``savePosition(_:)`` writes; 0: the sink has no position.
+  open var positionVersion: Int { 0 }
   /// Writes the end of the target after the events up to ``savedMark``. It is part of every state, also of one without
   /// the events that the sink holds (``save(_:)``). An execution that continues from the state receives later events
   /// again, so its sink cuts off the output after the position, unless ``outputComesAgain`` is false. Write nothing if
   /// the state has ``SavedPositions/acknowledged`` positions, which do not determine the progress of this sink.
-  open func savePlace(_ state: inout StateWriter) {}
-  /// Reads what `savePlace` wrote; called before `open`, which cuts the target back.
-  open func restorePlace(_ state: inout StateReader) throws(StateFault) {}
+  open func savePosition(_ state: inout StateWriter) {}
+  /// Reads what `savePosition` wrote; called before `open`, which cuts the target back.
+  open func restorePosition(_ state: inout StateReader) throws(StateFault) {}
   /// Whether all output after the restored position will be written again, so that it must be cut off: the sink has an
-  /// outbox, or all its events come from sources that read the same again. Set before ``restorePlace(_:)``.
+  /// outbox, or all its events come from sources that read the same again. Set before ``restorePosition(_:)``.
   package internal(set) final var outputComesAgain = true
   /// How much the sink has taken since it was opened, in a unit of its own. In turns.
   open var mark: Int64 { 0 }

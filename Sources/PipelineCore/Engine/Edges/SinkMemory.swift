@@ -11,7 +11,7 @@ final class SinkMemory: TimerTarget, @unchecked Sendable {
   private let budget: MemoryBudget
   private let executor: Executor
   private let bytes = Atomic(0)
-  /// The part of `bytes` that the budget knows, in units of it.
+  /// The part of `bytes` that is reported to the budget, in the budget's units.
   private let known = Atomic(0)
   private let share: Mutex<Share>
   /// While the input is paused, the number of bytes at which it resumes; otherwise -1.

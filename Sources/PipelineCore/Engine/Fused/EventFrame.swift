@@ -112,7 +112,7 @@ public final class EventFrame {
   @inline(__always)
   func readSlots(_ event: Value) -> Bool { !projection._withUnsafeGuaranteedRef { $0.fill(event, state) }.isError }
 
-  // Apart, so that an event without them passes less code.
+  // Out of line, so that an event without them executes less code.
   @inline(never)
   private func loadNow() {
     timeOfNow = time.pointee

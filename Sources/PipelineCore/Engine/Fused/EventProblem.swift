@@ -8,7 +8,7 @@ struct EventProblem {
   var location: SourceLocation?
   /// The kind of the signal's failure under `onError: fail`.
   var kind = SignalFailure.Kind.user
-  /// What the log says was dropped under `onError: drop`.
+  /// The object of the log message "dropped ..." under `onError: drop`.
   var dropped = "an event"
 
   /// For ``StoppedEvents``.

@@ -1,4 +1,4 @@
-/// What a fused step decides about one event.
+/// The decision of a fused step about one event.
 public enum StepVerdict {
   /// The event passes, perhaps with another value.
   case pass
@@ -383,7 +383,7 @@ public class FusedRun: OperatorNode {
     return frame
   }
 
-  /// Stands for the event of a step that completes: null, with the key of the group.
+  /// The event of a step that completes: null, with the key of the group.
   final var nothing: Event { Event(.null, key: completingKey) }
 
   // MARK: Steps that send later

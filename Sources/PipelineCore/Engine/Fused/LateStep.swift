@@ -71,7 +71,8 @@ class LateStep: FusedStep, TimerTarget {
   func timeSkipped(_ token: Int, _ late: Lateness) { timeCame(token) }
   /// Frees timers and state. Called once.
   func stopped() {}
-  /// The stream's event time has advanced, for a step that goes by it. The steps of the groups of a stream share a clock, so one of them is notified.
+  /// The stream's event time has advanced, for a step that uses it. The steps of the groups of a stream share a clock,
+  /// so one of them is notified.
   func advance(to time: Int64) {}
   /// The time of the first output that only waits for its time; nil: there is none. When the inputs of several groups
   /// end together, the outputs of their steps are sent in this order.

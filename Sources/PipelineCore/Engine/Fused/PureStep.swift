@@ -36,9 +36,9 @@ open class PureStep: FusedStep {
   }
 }
 
-/// What a pure step decides about one value.
+/// The decision of a pure step about one value.
 public enum PureVerdict {
-  /// The value goes on, perhaps changed.
+  /// The value passes, perhaps changed.
   case pass
   /// The event ends here.
   case drop

@@ -17,7 +17,7 @@ final class KeptMemory: TimerTarget {
   private var wake = Wake.none
   /// How often it checks whether other pipelines have freed memory.
   private static let interval = TimeSpan.seconds(1)
-  /// Up to so many bytes never pause the input.
+  /// Up to this number of bytes, the input is never paused.
   private static let least = 16 << 10
 
   init(_ executor: Executor, _ budget: MemoryBudget) {

@@ -86,8 +86,8 @@ open class OperatorNode: Downstream, Subscription, TimerTarget, OutputHolder {
   open override func fail(_ failure: SignalFailure) { finish(failing: failure) }
   /// A timer that this node scheduled is due.
   open func woke(_ token: Int) {}
-  /// The time of a restored timer came while the pipeline was down, and what was due is to be left out: in place of `woke`, in the order of
-  /// the times. For a component whose spec says what `whenLate: skip` does.
+  /// The time of a restored timer came while the pipeline was down, and its output must be left out: called instead of
+  /// `woke`, in the order of the times. For a component whose spec declares the effect of `whenLate: skip`.
   open func skipped(_ token: Int, _ late: Lateness) { woke(token) }
   /// Whether the node's timers or its end may emit events. A node whose timers repeat overrides this to say when they
   /// emit nothing and need not delay a stop.
@@ -507,7 +507,7 @@ package final class Scope {
     Scope(outer: outer, error: OwnedValue(value), origin: origin, key: key, subject: subject, work: work)
   }
 
-  /// The scope of a group's chain. `key`: nil keeps that of this scope.
+  /// The scope of a group's chain. `key`: nil keeps the key of this scope.
   func with(
     subject: Subject, key: OwnedValue? = nil, frames: SharedFrames? = nil, time: StreamTime? = nil,
     chain: FusedChain? = nil

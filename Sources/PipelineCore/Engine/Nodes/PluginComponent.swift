@@ -1,7 +1,7 @@
 /// A component that a plugin offers. Its name and parameters are known only with the plugin, so its spec belongs to the value and not to the
 /// type.
 package protocol PluginComponent: Component {
-  /// The plugin's spec of it.
+  /// The plugin's spec of this component.
   var offered: PluginComponentSpec { get }
   var arguments: PluginArguments { get set }
   /// The component's own counters, shared by all executions of its plan; nil: each execution has its own.

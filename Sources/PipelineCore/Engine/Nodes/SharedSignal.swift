@@ -247,7 +247,7 @@ final class SharedSignal: Downstream {
     if let only { only.pass(event) } else { passToAll(event) }
   }
 
-  // Apart, so that an event for one subscriber passes less code.
+  // Out of line, so that an event for one subscriber executes less code.
   @inline(never)
   private func passToAll(_ event: Event) {
     if sharing.replay > 0 { keep(event) }

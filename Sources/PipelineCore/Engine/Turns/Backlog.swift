@@ -1,5 +1,5 @@
-/// Backpressure of one operator's queue: pauses the pipeline's input while the queue is over its bound, and counts what waits, also in bytes
-/// (``KeptMemory``).
+/// Backpressure of one operator's queue: pauses the pipeline's input while the queue is over its bound, and counts the
+/// waiting events and their bytes (``KeptMemory``).
 package struct Backlog {
   package init() {}
 

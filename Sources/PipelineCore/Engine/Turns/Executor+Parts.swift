@@ -23,7 +23,7 @@ struct TimerGrace {
   /// Timers that were due before this instant have already waited for the input that was queued.
   var passed = Instant(nanoseconds: .min)
 
-  /// Input that was there when a timer was found to be due.
+  /// Input that was queued when a timer was found to be due.
   struct InputAhead {
     var since: Instant
     /// The number of its batches that have had no turn.

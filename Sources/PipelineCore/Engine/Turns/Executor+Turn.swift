@@ -1,7 +1,7 @@
 extension Executor {
   // MARK: During a turn
 
-  /// Runs what an event of a batch has deferred before the next event of the batch comes, so that it makes no
+  /// Runs the steps that an event of a batch has deferred before the next event of the batch comes, so that it makes no
   /// difference whether events share a turn.
   ///
   /// `yielding`: the next event may wait for another turn (``spend()``).
@@ -54,7 +54,7 @@ extension Executor {
     if yielding, steps >= Self.deferredLimit { endTurn() }
   }
 
-  /// Starts sources from inside a node: what an event of theirs defers runs after it (``runNested(yielding:)``).
+  /// Starts sources from inside a node: steps that their events defer run after it (``runNested(yielding:)``).
   func nested(_ start: () -> Void) {
     deferred.depth += 1
     let outer = deferred.nestedHead

@@ -68,13 +68,13 @@ package struct GraphPicture: Sendable {
 
   /// A step, port or branch.
   package struct Box: Sendable {
-    /// The step's name in metrics and views (``Plan/id(of:)-(StepID)``); of a port or branch the name that it has in edges, or "".
+    /// The step's name in metrics and views (``Plan/id(of:)-(StepID)``); for a port or branch its name in edges, or "".
     package var id: String
     package var kind: Kind
     /// The purpose of the operator; nil: unknown.
     package var topic: UseCase.Topic?
     package var keyword: String
-    /// All of it; inner signals are inside.
+    /// The whole box; inner signals are inside.
     package var frame: Frame
     /// The height of the part with the texts.
     package var headHeight: Double

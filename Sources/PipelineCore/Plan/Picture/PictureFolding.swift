@@ -65,7 +65,7 @@ extension PictureOutline {
   private func likeGroups() -> [[Int]] {
     var position = [Int](repeating: 0, count: boxes.count)
     for group in groups.indices { for (at, box) in boxesInside(group).enumerated() { position[box] = at } }
-    func place(_ anchor: Anchor) -> [Int] {
+    func anchorKey(_ anchor: Anchor) -> [Int] {
       switch anchor {
       case .box(let box): [0, position[box]]
       case .feed(let box): [1, position[box]]
@@ -113,7 +113,7 @@ extension PictureOutline {
         let around = sides[group].compactMap { index -> [Int]? in
           let other = self.group(of: far(links[index]))
           if (rank[other] < rank[group]) != isBefore { return nil }
-          return place(near(links[index])) + [-1, color[other], -1] + place(far(links[index])) + [
+          return anchorKey(near(links[index])) + [-1, color[other], -1] + anchorKey(far(links[index])) + [
             links[index].kind.number
           ]
         }.sorted { $0.lexicographicallyPrecedes($1) }

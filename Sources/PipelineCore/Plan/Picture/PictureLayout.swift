@@ -546,7 +546,7 @@ struct PictureLayout {
     let boxes = order.map { index -> GraphPicture.Box in
       let info = outline.boxes[index]
       let frame = boxFrames[index]
-      let title = ([info.keyword] + info.details + info.remarks + [info.place]).joined(
+      let title = ([info.keyword] + info.details + info.remarks + [info.fileAndLine]).joined(
         separator: "\n")
       return .init(
         id: info.id, kind: info.kind, topic: info.topic, keyword: info.keyword, frame: frame,

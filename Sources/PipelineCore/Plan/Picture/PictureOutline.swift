@@ -14,7 +14,7 @@ struct PictureOutline {
     var kind: GraphPicture.Kind
     var topic: UseCase.Topic?
     var keyword: String
-    /// The settings, the first of them cut in the picture.
+    /// The settings; the picture cuts the first one if it is long.
     var details: [String] = []
     /// Remarks for the title, added to the settings.
     var remarks: [String] = []
@@ -23,7 +23,7 @@ struct PictureOutline {
     var children: [Int] = []
     var location: SourceLocation
     /// ``location`` as text.
-    var place = ""
+    var fileAndLine = ""
   }
 
   enum Anchor: Hashable {
@@ -184,7 +184,7 @@ struct PictureOutline {
     @discardableResult
     private mutating func addBox(_ box: Box, first: Bool = false) -> Int {
       var box = box
-      box.place = plan.place(box.location)
+      box.fileAndLine = plan.fileAndLine(box.location)
       let index = boxes.count
       boxes.append(box)
       if let parent = box.parent {

@@ -96,7 +96,7 @@ final class TapObserver: EdgeObserver, @unchecked Sendable {
     session.send(now.line + Array("\"verdict\": \"\(Verdict.superseded.rawValue)\", \"since\": \(since)}\n".utf8))
   }
 
-  // A condition may look for one event among millions, so it looks at all of them.
+  // A condition may select one event among millions, so it is evaluated for all of them.
   override var isSated: Bool {
     condition == nil && session.isSated(at: execution.executor.now, edgeIndex: edgeIndex, share: share)
   }

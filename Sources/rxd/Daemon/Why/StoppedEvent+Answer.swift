@@ -34,7 +34,7 @@ extension StoppedEvent {
   ]
 
   /// The location of the reason: the expression that decided, or the step.
-  var place: SourceLocation {
+  var reasonLocation: SourceLocation {
     if let location = problem?.location { return location }
     let conditions = expressions.filter { $0.result == "false" || $0.result == "true" }
     if verdict == .dropped, conditions.count == 1, let condition = conditions.first { return condition.location }
@@ -53,8 +53,8 @@ extension StoppedEvent {
     var members: [(String, JSONText)] = [
       ("pipeline", .string(plan.name)), ("step", .string(plan.id(of: step))), ("type", .string(described.keyword)),
       ("verdict", .string(verdict.rawValue)), ("reason", .string(reason)), ("time", .string(StoredTime.text(time))),
-      ("nanoseconds", .int(Int(instant.nanoseconds))), ("number", .count(number)), ("at", .string("\(place)")),
-      ("line", .int(place.line)), ("event", size == nil ? .document(text) : .string(text)),
+      ("nanoseconds", .int(Int(instant.nanoseconds))), ("number", .count(number)), ("at", .string("\(reasonLocation)")),
+      ("line", .int(reasonLocation.line)), ("event", size == nil ? .document(text) : .string(text)),
     ]
     if let size { members += [("cut", .bool(true)), ("bytes", .int(size))] }
     if !source.isEmpty { members.append(("source", .string(source))) }
@@ -92,7 +92,7 @@ extension StoppedEvent {
     let code = problem.map { "[\($0.code)]" } ?? ""
     return renderer.passage(
       "\(StoredTime.text(time)) \(plan.name): \(verdict.rawValue)\(code) by `\(plan.id(of: step))`: \(reason)",
-      at: place,
+      at: reasonLocation,
       remarks)
   }
 }
