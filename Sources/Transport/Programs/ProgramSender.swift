@@ -4,7 +4,7 @@ import PipelineCore
 
 /// Writes messages to the standard input of a program. A message has passed when the program has read it; the connection is lost when the program
 /// ends.
-package final class ProgramSender: MessageSender {
+package final class ProgramSender: SharedStateSender {
   package struct Options: Sendable {
     /// How long the program may run after the end of its input.
     package var stopTimeout = TimeSpan.seconds(10)
@@ -25,7 +25,7 @@ package final class ProgramSender: MessageSender {
   private let call: ProgramCall
   private let path: String
   private let options: Options
-  private let state = Guarded(SenderState())
+  package let state = Guarded(SenderState())
   private let wake: WakeEvent
   private let notify: @Sendable (Notice) -> Void
 
@@ -44,9 +44,7 @@ package final class ProgramSender: MessageSender {
       _ = try OwnThread("rxd exec") { [self] in
         var work = Work(self)
         work.run()
-        let done = state.withLock { $0.end() }
-        state.notify()
-        done?()
+        ended()
       }
     } catch {
       throw ProgramFailure(.start, "cannot be started: \(error.message)")
@@ -55,34 +53,7 @@ package final class ProgramSender: MessageSender {
 
   package var connections: PipelineStatistics.Connections? { nil }
 
-  package func open(_ report: @escaping Report) {
-    state.withLock { $0.open(report) }
-    wake.wake()
-  }
-
-  package func send(_ block: SentBlock) {
-    state.withLock { $0.send(block) }
-    wake.wake()
-  }
-
-  package func finish(_ done: @escaping @Sendable () -> Void) {
-    let now = state.withLock { $0.finish(done) }
-    wake.wake()
-    now?()
-  }
-
-  /// Messages that the program has not read count as unsent.
-  @discardableResult
-  package func cancel() -> Int {
-    defer { wake.wake() }
-    return state.withLock { $0.cancel() }
-  }
-
-  @discardableResult
-  package func waitForEnd(within limit: TimeSpan) -> Bool {
-    let ended: (inout SenderState) -> Bool? = { $0.hasEnded ? true : nil }
-    return state.wait(until: monotonicNow() &+ limit.nanoseconds, ended) ?? false
-  }
+  package func wakeUp() { wake.wake() }
 
   // MARK: - The thread
 

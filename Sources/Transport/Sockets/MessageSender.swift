@@ -52,12 +52,67 @@ package protocol MessageSender: AnyObject, Sendable {
   var connections: PipelineStatistics.Connections? { get }
 }
 
+/// A sender whose calls change a state that it shares with its thread, and wake that thread.
+package protocol SharedStateSender: MessageSender {
+  associatedtype State: HoldsSenderState
+  var state: Guarded<State> { get }
+  /// Makes the thread look at the state. From any thread.
+  func wakeUp()
+}
+
+extension SharedStateSender {
+  package func open(_ report: @escaping Report) {
+    state.withLock { $0.shared.open(report) }
+    wakeUp()
+  }
+
+  package func send(_ block: SentBlock) {
+    state.withLock { $0.shared.send(block) }
+    wakeUp()
+  }
+
+  package func finish(_ done: @escaping @Sendable () -> Void) {
+    let now = state.withLock { $0.shared.finish(done) }
+    wakeUp()
+    now?()
+  }
+
+  @discardableResult
+  package func cancel() -> Int {
+    defer { wakeUp() }
+    return state.withLock { $0.shared.cancel() }
+  }
+
+  @discardableResult
+  package func waitForEnd(within limit: TimeSpan) -> Bool {
+    let ended: (inout State) -> Bool? = { $0.shared.hasEnded ? true : nil }
+    return state.wait(until: monotonicNow() &+ limit.nanoseconds, ended) ?? false
+  }
+
+  /// The last act of the thread.
+  func ended() {
+    let done = state.withLock { $0.shared.end() }
+    state.notify()
+    done?()
+  }
+}
+
+/// The state of a sender that has further members beside ``SenderState``.
+package protocol HoldsSenderState {
+  var shared: SenderState { get set }
+}
+
 /// The state shared by the owner of a sender and the sender's thread.
-struct SenderState {
+package struct SenderState: HoldsSenderState {
+  /// Itself, in place: a copy would copy the queue.
+  package var shared: SenderState {
+    get { self }
+    _modify { yield &self }
+  }
   var queue: [SentBlock] = []
   /// The report callback of the requested connection; nil: none is requested.
   private(set) var report: MessageSender.Report?
-  /// The connection is to be made.
+  /// Whether the connection must be made.
   var isNew = false
   /// The number of unreported messages that the system has accepted.
   var accepted = 0

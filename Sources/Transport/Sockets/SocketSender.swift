@@ -5,7 +5,7 @@ import Synchronization
 
 /// Sends messages to one address, on a thread of its own. A message is confirmed when the peer's system has
 /// acknowledged its bytes, a datagram when the system has accepted it.
-package final class SocketSender: MessageSender {
+package final class SocketSender: SharedStateSender {
   package struct Options: Sendable {
     /// Nil: not encrypted.
     package var tls: TLSOptions?
@@ -29,7 +29,7 @@ package final class SocketSender: MessageSender {
 
   private let endpoint: SocketEndpoint
   private let options: Options
-  private let state: Guarded<SenderState>
+  package let state: Guarded<SenderState>
   private let wake: WakeEvent
   /// Watches the receiver's name; nil: it has none.
   private let watch: AddressWatch?
@@ -58,9 +58,7 @@ package final class SocketSender: MessageSender {
         let work = Work(self, context)
         work.run()
         watch?.stop()
-        let done = state.withLock { $0.end() }
-        state.notify()
-        done?()
+        ended()
       }
     } catch {
       throw SocketFailure(message: error.message)
@@ -70,33 +68,7 @@ package final class SocketSender: MessageSender {
   /// Datagrams have none.
   package var connections: PipelineStatistics.Connections? { endpoint.isDatagram ? nil : counted.withLock { $0 } }
 
-  package func open(_ report: @escaping Report) {
-    state.withLock { $0.open(report) }
-    wake.wake()
-  }
-
-  package func send(_ block: SentBlock) {
-    state.withLock { $0.send(block) }
-    wake.wake()
-  }
-
-  package func finish(_ done: @escaping @Sendable () -> Void) {
-    let now = state.withLock { $0.finish(done) }
-    wake.wake()
-    now?()
-  }
-
-  @discardableResult
-  package func cancel() -> Int {
-    defer { wake.wake() }
-    return state.withLock { $0.cancel() }
-  }
-
-  @discardableResult
-  package func waitForEnd(within limit: TimeSpan) -> Bool {
-    let ended: (inout SenderState) -> Bool? = { $0.hasEnded ? true : nil }
-    return state.wait(until: monotonicNow() &+ limit.nanoseconds, ended) ?? false
-  }
+  package func wakeUp() { wake.wake() }
 
   private func pass(_ count: Int) { if count > 0 { state.withLock { $0.pass(count) } } }
 
