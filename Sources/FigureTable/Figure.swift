@@ -7,9 +7,9 @@ package struct Figure<Subject>: Sendable {
   package typealias Reading = @Sendable (Subject) -> FigureValue?
   package typealias Condition = @Sendable (Subject) -> Bool
 
-  /// Its name as a member of a JSON object, `queue.events` within another one; nil: metrics alone have it.
+  /// The key of a JSON object's member, such as `queue.events` in a nested one; nil: the figure is only a metric.
   package let key: String?
-  /// What it means where its metric does not say so, a clause without a full stop.
+  /// The meaning, where the metric's help does not give it: a clause without a full stop.
   package let meaning: String
   package let metric: Metric<Subject>?
   /// Reads it for JSON; nil: the figure that it is part of has it.
@@ -29,7 +29,7 @@ package enum FigureValue: Sendable {
   case latency(Latency)
   /// Counts by name; in metrics the name is the value of the label that the metric adds.
   case counts([(name: String, count: UInt64)])
-  /// Metrics have no such value.
+  /// Left out of metrics.
   case json(JSONText)
 
   package var document: JSONText {
@@ -44,7 +44,7 @@ package enum FigureValue: Sendable {
         ("count", .count(latency.count)), ("sum_nanoseconds", .int(Int(latency.sum))),
         ("p50_nanoseconds", .int(Int(latency.bound(of: 0.5) ?? 0))),
         ("p99_nanoseconds", .int(Int(latency.bound(of: 0.99) ?? 0))),
-        // Counts for each bound, not cumulated; the last is above all bounds.
+        // Counts for each bound, not cumulative; the last has no upper bound.
         ("counts", .array(latency.counts.map(JSONText.count))),
       ])
     case .counts(let counts): .object(counts.map { ($0.name, .count($0.count)) })
@@ -57,7 +57,7 @@ extension JSONText {
   package static func count(_ number: UInt64) -> JSONText { .int(Int(clamping: number)) }
 }
 
-/// A metric: one or several figures, told apart by labels.
+/// A metric: one or several figures, distinguished by labels.
 package struct MetricFamily: Sendable {
   package enum Kind: String, Sendable { case counter, gauge, info, histogram }
 
@@ -85,9 +85,9 @@ package struct MetricFamily: Sendable {
 /// The samples of a figure in a family.
 package struct Metric<Subject>: Sendable {
   package let family: MetricFamily
-  /// The labels beside those of the subject.
+  /// The labels in addition to those of the subject.
   package fileprivate(set) var labels: [(name: String, value: String)] = []
-  /// A label whose value is a name of ``FigureValue/counts(_:)``, or that of `value`; nil: there is none.
+  /// A label whose value is a name of ``FigureValue/counts(_:)``, or that of `value`; nil: no label.
   package fileprivate(set) var label: String?
   fileprivate(set) var value: (@Sendable (Subject) -> String)?
   /// Nil: as JSON reads it, also where JSON leaves it out.
@@ -116,9 +116,9 @@ package struct Metric<Subject>: Sendable {
 
 /// All figures of one kind of subject.
 package struct FigureTable<Subject>: Sendable {
-  /// In the order of metrics; those within another one behind it.
+  /// In the order of metrics; members of a nested object follow it.
   package private(set) var all: [Figure<Subject>] = []
-  /// Those that JSON has, in its order.
+  /// The figures in JSON, in its order.
   private var members: [Member] = []
   private typealias Member = (key: String, isShown: Figure<Subject>.Condition?, read: Figure<Subject>.Reading)
   /// The families in their order, each with the metrics of all its figures.
@@ -158,7 +158,7 @@ package struct FigureTable<Subject>: Sendable {
     all.append(Figure(key: key, meaning: meaning, metric: metric, read: read, isShown: isShown))
   }
 
-  /// Adds an object of figures of a part of the subject; `labels`: those of its metrics beside their own.
+  /// Adds an object of figures of a part of the subject. `labels`: the part's labels, in addition to those of each figure's metric.
   mutating func add<Part>(
     _ key: String, meaning: String = "", _ figures: FigureTable<Part>, labels: [(name: String, value: String)] = [],
     of part: @escaping @Sendable (Subject) -> Part?

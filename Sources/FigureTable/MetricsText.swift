@@ -83,7 +83,7 @@ package struct MetricsWriter {
       }
       sample(family, labels, String(Double(latency.sum) / 1e9), "_sum")
       sample(family, labels, String(count), "_count")
-    // Only JSON has these.
+    // Only in JSON.
     case .json: break
     }
   }

@@ -1,6 +1,6 @@
 import PipelineCore
 
-/// What the figures of the process are read from.
+/// The data from which the figures of the process are read.
 package struct ProcessFigures: Sendable {
   package var version: String
   /// Wall-clock nanoseconds since 1970.
@@ -59,7 +59,7 @@ extension Figures {
   }
 }
 
-/// What the figures of a pipeline are read from, beside what its run has counted.
+/// The data from which the figures of a pipeline are read, besides the counts of its run.
 package struct PipelineFigures: Sendable {
   package var file: String
   /// As in `GET /status`.
@@ -72,7 +72,7 @@ package struct PipelineFigures: Sendable {
   package var isCurrent = true
   /// As in `GET /status`; nil: no run has failed.
   package var failure: JSONText?
-  /// Dead letters by what became of them.
+  /// Dead letters by outcome.
   package var deadLetters: [(name: String, count: UInt64)] = []
 
   package init(file: String, state: String, since: String) {
@@ -110,7 +110,7 @@ extension Figures {
         label: "fate"))
   }
 
-  /// What a run has counted of its pipeline as a whole.
+  /// The counts of a run for its pipeline as a whole.
   package static let runs = FigureTable<PipelineStatistics>(order: "turns timers paused_nanoseconds is_paused") {
     table in
     table.add(

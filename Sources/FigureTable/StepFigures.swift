@@ -1,11 +1,11 @@
 import PipelineCore
 
-/// What the figures of a step are read from.
+/// The data from which the figures of a step are read.
 package final class StepFigures: Sendable {
   package enum Kind: String, Sendable {
     case source, `operator`, sink
 
-    /// Where in a pipeline an error of it happens.
+    /// The stage of the pipeline at which errors of this step happen.
     fileprivate var stage: String {
       switch self {
       case .source: "receiving"
@@ -59,7 +59,7 @@ extension Figures {
     table.add("plugin", meaning: "the plugin behind the step", plugins) { $0.counted.plugin }
   }
 
-  /// What became of the events.
+  /// Events by outcome.
   private static func addEvents(_ table: inout FigureTable<StepFigures>) {
     table.add(
       "in", { .count($0.counted.received) },
@@ -112,7 +112,7 @@ extension Figures {
     table.add("restored", meaning: "events that came with a saved state", { .count($0.counted.restored) })
   }
 
-  /// What a step holds and keeps now.
+  /// What a step holds and keeps at present.
   private static func addPresent(_ table: inout FigureTable<StepFigures>) {
     table.add(
       "holding", { .count($0.counted.holding) },
@@ -169,7 +169,7 @@ extension Figures {
       .metric("rxd_component_state_bytes", .gauge, "Bytes of the component in the state that was saved last"))
   }
 
-  /// What the work costs, and what waits for what.
+  /// The time that steps take, and their waits.
   private static func addWork(_ table: inout FigureTable<StepFigures>) {
     table.add(
       "nanoseconds", { $0.counted.nanoseconds.map { .count($0) } },

@@ -3,7 +3,7 @@ import Sinks
 import Sources_
 
 extension Catalogue {
-  /// Components that a program has linked beside those of this package. Set before anything reads ``builtIn``.
+  /// Components that a program has linked in addition to those of this package. Set before anything reads ``builtIn``.
   nonisolated(unsafe) package static var linked = Catalogue([])
 
   /// Every component of the program.

@@ -11,7 +11,7 @@ package struct FixedFile {
   package private(set) var difference = ""
   package private(set) var count = 0
 
-  /// How many replacements are tried: a file with more mistakes is left for another run.
+  /// The maximum number of replacements that are tried: a file with more mistakes is left for another run.
   private var attempts = 2_000
 
   package init(_ loaded: PipelineLoader.Loaded, _ loader: PipelineLoader) {
@@ -22,7 +22,7 @@ package struct FixedFile {
   /// Makes one replacement after another. A replacement may reveal errors, because an error in the YAML hides
   /// everything after it; then further replacements are made, and all are kept if together they make the file better.
   package mutating func make() {
-    // The diagnostics from whose replacement no improvement of the current text has followed.
+    // Diagnostics for which a replacement did not improve the current text.
     var useless: Set<String> = []
     while let first = improve(except: useless) {
       if first.isEmpty { useless = [] } else { useless.insert(first) }
@@ -30,7 +30,7 @@ package struct FixedFile {
   }
 
   /// Makes replacements until the file is better, and keeps them. Returns nil if no replacement is left, an empty name
-  /// if the file is better, and otherwise the name of the diagnostic that it started with in vain.
+  /// if the file is better, and otherwise the name of the diagnostic whose replacement led to no improvement.
   private mutating func improve(except useless: Set<String>) -> String? {
     var useless = useless
     var first: String?

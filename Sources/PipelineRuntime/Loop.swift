@@ -54,7 +54,7 @@ package final class Loop: @unchecked Sendable {
   /// The number of executors.
   package var load: Int { locked { members.count } }
 
-  /// How many batches had an inline run.
+  /// The number of batches whose turn was run inline.
   package var inlineRuns: Int { locked { inlineRunCount } }
 
   /// Adds an executor; its turns run on this loop's thread from now on. `owner` lives until the executor is removed.
@@ -165,7 +165,7 @@ package final class Loop: @unchecked Sendable {
     settle(member, isBusy: isBusy, member.executor.nextDeadline)
   }
 
-  /// Notes what is left to do for a member that has run.
+  /// Updates the rankings for a member that has run, by the work that it has left.
   private func settle(_ member: LoopMember, isBusy: Bool, _ deadline: Instant?) {
     takeOut(member)
     if isBusy {

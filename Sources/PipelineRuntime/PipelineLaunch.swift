@@ -98,7 +98,7 @@ package final class PipelineLaunch: @unchecked Sendable {
   /// The state to continue from; nil: there is none, or only that of an older commit.
   private var leftState: LeftState? {
     guard execution.hasLostEvents else { return execution.leftState }
-    // The sources read again what these have.
+    // The sources read the events in this state again.
     execution.leftState?.discard()
     return nil
   }

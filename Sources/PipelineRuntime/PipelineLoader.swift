@@ -289,7 +289,7 @@ package struct PipelineLoader {
       used.note(file: path)
       do throws(PosixError) {
         let file = try FileDescriptor.openForReading(path)
-        // Checks the open file, so that the file checked is the file read, whatever has its path by now.
+        // Checks the open file, so that the file checked is the file read, even if its path now names another file.
         var status = stat()
         if !candidate.isPrivate, fstat(file.number, &status) == 0 {
           if status.st_mode & 0o007 != 0 {

@@ -81,13 +81,13 @@ struct ExpectationEdits {
     var letters = expectation.letters
     if let values = mapping?["values"] {
       for (name, value) in changedLetters(scalar) {
-        guard let place = letters.firstIndex(where: { $0.name == name }), let node = values[name] else { continue }
+        guard let index = letters.firstIndex(where: { $0.name == name }), let node = values[name] else { continue }
         if expectation.target.comparesParts {
-          try writePart(letters[place].value, value, over: node)
+          try writePart(letters[index].value, value, over: node)
         } else {
           try write(value, over: node)
         }
-        letters[place].value = value
+        letters[index].value = value
       }
     }
     if expectation.target.comparesParts { entries = named(entries, letters) }
@@ -297,11 +297,11 @@ struct ExpectationEdits {
     let own = step(entry, isTimed: item.at != nil)
     switch (item.moment, entry.moment) {
     case (.next(let wanted), .next(let value)):
-      guard let place = node["next"] else { break }
+      guard let next = node["next"] else { break }
       if expectation.target.comparesParts {
-        try writePart(wanted, value, over: place)
+        try writePart(wanted, value, over: next)
       } else {
-        try write(value, over: place)
+        try write(value, over: next)
       }
       retime(node, item, entry)
     case (.error, .error(let message)):
@@ -338,8 +338,8 @@ struct ExpectationEdits {
     for change in changes {
       switch change {
       case .keep(let index), .change(let index, _):
-        let place = nodes[index].location
-        let bytes = edits.applied(to: source.bytes, in: place.offset..<(place.offset + place.length))
+        let location = nodes[index].location
+        let bytes = edits.applied(to: source.bytes, in: location.offset..<(location.offset + location.length))
         texts.append(String(decoding: bytes, as: UTF8.self))
       case .add(let entry): texts.append(step(entry))
       case .remove: break
@@ -377,18 +377,18 @@ struct ExpectationEdits {
     }
     guard let first = nodes.first else { return }
     let indent = String(repeating: " ", count: try dash(of: first).column)
-    var place = lines.first?.lowerBound ?? 0
+    var offset = lines.first?.lowerBound ?? 0
     for change in changes {
       switch change {
-      case .keep(let index), .change(let index, _): place = lines[index].upperBound
+      case .keep(let index), .change(let index, _): offset = lines[index].upperBound
       case .remove(let index):
         edits.removeAll { lines[index].contains($0.offset) }
         edits.append(TextEdit(offset: lines[index].lowerBound, length: lines[index].count, ""))
-        place = lines[index].upperBound
+        offset = lines[index].upperBound
       case .add(let entry):
-        let isOpen = place == source.bytes.count && source.bytes.last != 0x0A
+        let isOpen = offset == source.bytes.count && source.bytes.last != 0x0A
         let line = "\(indent)- \(step(entry))"
-        edits.append(TextEdit(offset: place, length: 0, isOpen ? "\n\(line)" : "\(line)\n"))
+        edits.append(TextEdit(offset: offset, length: 0, isOpen ? "\n\(line)" : "\(line)\n"))
       }
     }
   }

@@ -76,7 +76,7 @@ package struct PipelineTest: Sendable {
     package var target: Target
     /// The items, in the required order.
     package var items: [Item] = []
-    /// Whether further items may come between and after them.
+    /// Whether further items may appear between and after them.
     package var allowsMore = false
     /// The values that the letters of the marbles stand for.
     package var letters: [(name: String, value: TestValue)] = []

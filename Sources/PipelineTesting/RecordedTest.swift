@@ -25,11 +25,11 @@ package struct RecordedTest: Sendable {
   package struct Outcome: Sendable {
     /// A `tests:` block for the pipeline file.
     package var text: String
-    /// Why the test does not reproduce the recording; nil: it passes.
+    /// The reason why the test does not reproduce the recording; nil: it passes.
     package var problem: String?
   }
 
-  /// Why no test can be generated.
+  /// The reason why no test can be generated.
   package struct Refusal: Error, Sendable {
     package var message: String
     package init(message: String) { self.message = message }

@@ -87,7 +87,7 @@ final class ReplyRecording: Sendable {
     guard rules.sendsRequests else { return nil }
     let path = event["path"]?.text ?? rules.path ?? ""
     let method = event["method"]?.text ?? rules.methods?.first ?? ""
-    // A body that is too large is refused even if nobody would have received it.
+    // A body that is too large is refused even if no component would have received it.
     var tooLarge: ServerAnswer?
     if case .text(let body)? = event["body"] { tooLarge = rules.refusal(ofBytes: body.count) }
     if let answer = rules.refusal(ofPath: path[...], method: method) { return tooLarge ?? answer }

@@ -13,7 +13,7 @@ extension PluginCall: StubbedCall {
       failure: "no such customer", first: nil)
   }
 
-  /// The operator for which it stands.
+  /// The operator that the stub replaces.
   static func read(_ stub: inout Stub<PluginCall>, _ node: YAMLNode, _ reader: inout PipelineTestReader) -> Bool {
     guard let given = node["operator"], let name = reader.text(given, "'operator'") else { return false }
     let offered = reader.plan.components.values.compactMap { ($0 as? any PluginComponent)?.offered }
@@ -28,7 +28,7 @@ extension PluginCall: StubbedCall {
     return true
   }
 
-  /// `{ event: X }`, or `{ events: [X, Y] }`, with `finish: true` where the output completes behind them.
+  /// `{ event: X }`, or `{ events: [X, Y] }`, with `finish: true` where the output completes after them.
   static func reply(_ node: YAMLNode, _ reader: inout PipelineTestReader) -> PluginReply? {
     guard let entries = node.entries, reader.check(keys: entries, ["event", "events", "finish"], "'reply'"),
       node["event"] == nil || node["events"] == nil,
@@ -55,7 +55,7 @@ extension PluginCall: StubbedCall {
   static func failure(_ reason: String) -> PluginRefusal { PluginRefusal(reason) }
   static func serve(_ calls: StubCalls<PluginCall>, _ services: inout Services) { services.plugins = calls }
 
-  /// As long as rxd waits for a plugin, if the file does not say otherwise.
+  /// The time that rxd waits for a plugin, if the file sets none.
   var timeout: TimeSpan { .seconds(10) }
   var noAnswer: PluginRefusal { PluginRefusal("the plugin had not answered after \(timeout)") }
   var noStub: PluginRefusal { PluginRefusal("the event has no stub in this test") }
@@ -74,6 +74,6 @@ extension StubCalls: PluginStandIn where Call == PluginCall {
     -> any Cancellable
   { make(call, completion) }
 
-  /// Answers at once, whatever the stub says of the time.
+  /// Answers at once, whatever delay the stub gives.
   func reply(to call: PluginCall) -> Result<PluginReply, PluginRefusal> { serve(call).outcome }
 }

@@ -1,11 +1,11 @@
 import PipelineCore
 
-/// The stubs of a test, of one kind: what stands there for a part of the outside.
+/// The stubs of a test, of one kind: each replaces a service outside of the pipeline.
 protocol StubSet: Sendable {
   /// The key below `stubs`. A source that needs such a stub names it (``SourceComponent/stub``).
   static var key: String { get }
   init?(_ node: YAMLNode, _ reader: inout PipelineTestReader)
-  /// Those of a test that has none; nil: nothing stands there then.
+  /// The stubs of a test that has none; nil: the service is then missing.
   static var none: Self? { get }
   /// The last instant that they mention.
   var horizon: TimeSpan { get }
@@ -14,7 +14,7 @@ protocol StubSet: Sendable {
 
 extension StubSet { var horizon: TimeSpan { .zero } }
 
-/// The kinds of stubs. One more is a type of its own and a line here.
+/// The kinds of stubs. To add one, write a type of its own and a line here.
 let stubKinds: [any StubSet.Type] = [
   CallStubs<HTTPRequest>.self, CallStubs<ProgramCall>.self, CallStubs<DatabaseQuery>.self, DockerStub.self,
   CallStubs<PluginCall>.self,
@@ -24,7 +24,7 @@ let stubKinds: [any StubSet.Type] = [
 protocol RunningStubs: AnyObject {
   /// An answer is on its way into the pipeline.
   var isAnswering: Bool { get }
-  /// Whether a restarted pipeline connects to it anew, which takes turns of its own.
+  /// Whether a restarted pipeline connects to it again, which takes turns of its own.
   var isConnected: Bool { get }
   /// Sets itself as a service of the pipeline.
   func serve(_ services: inout Services)
@@ -36,7 +36,7 @@ protocol RunningStubs: AnyObject {
   func forgetOrphans()
   /// Drops all calls without an answer.
   func stop()
-  /// What no stub answers, each once. `place`: that of the test's stubs.
+  /// The calls that no stub answers, each once. `location`: that of the test's stubs.
   func unanswered(at location: SourceLocation) -> [Diagnostic]
 }
 
@@ -45,7 +45,7 @@ protocol StubbedCall: Sendable, Equatable {
   associatedtype Reply: Sendable
   associatedtype Failure: Error, Sendable
   static var form: StubForm { get }
-  /// Reads the keys that are particular to it, beside the pattern; false: an error was reported.
+  /// Reads the keys that are specific to this kind, besides the pattern; false: an error was reported.
   static func read(_ stub: inout Stub<Self>, _ node: YAMLNode, _ reader: inout PipelineTestReader) -> Bool
   static func reply(_ node: YAMLNode, _ reader: inout PipelineTestReader) -> Reply?
   static func failure(_ reason: String) -> Failure
@@ -56,13 +56,13 @@ protocol StubbedCall: Sendable, Equatable {
   /// The failure that the caller receives after `timeout`, or if no stub matches.
   var noAnswer: Failure { get }
   var noStub: Failure { get }
-  /// What stubs compare with their patterns.
+  /// The text that stubs compare with their patterns.
   var line: String { get }
-  /// The receiver of the call, for which stubs are of their own: a sink, an operator; nil: there is no such.
+  /// The receiver of the call, a sink or an operator, if stubs are written for it; nil: they are not.
   var receiver: String? { get }
   /// The complaint that no stub answers it.
   func unanswered(_ at: TimeSpan) -> String
-  /// What a stub stands for, in a complaint.
+  /// The call that a stub answers, in words for diagnostics.
   static func shown(_ stub: Stub<Self>) -> String
 }
 
@@ -110,7 +110,7 @@ struct Stub<Call: StubbedCall>: Sendable {
   /// `*` stands for any bytes.
   var pattern = "*"
   var receiver: String?
-  /// A condition beside the pattern, and its words before it; nil: there is none.
+  /// A condition beside the pattern, and the words that precede it; nil: none.
   var only: (words: String, holds: @Sendable (Call) -> Bool)?
   /// In turn, at least one; the last one repeats.
   var answers: [Answer] = []

@@ -2,7 +2,7 @@ import PipelineCore
 
 /// The parts of a pipeline that its tests have reached: steps, branches, errors outputs, sinks.
 ///
-/// Covers all tests of one file, by adding up what the graph has counted (``PipelineStatistics``); it is the same graph
+/// Covers all tests of one file, by adding up the counts of the graph (``PipelineStatistics``); it is the same graph
 /// that runs in production.
 package final class TestCoverage {
 
@@ -31,7 +31,7 @@ package final class TestCoverage {
     edges = plan.edges.map { PipelineStatistics.Edge($0) }
   }
 
-  /// Adds the counts of `execution`, which must have run the plan, perhaps with other values of the environment.
+  /// Adds the counts of `execution`, which must have run the plan, perhaps with other environment variables.
   func add(_ execution: Execution) {
     let counted = execution.statistics.edges
     guard counted.map(\.plan) == edges.map(\.plan) else { return }

@@ -2,9 +2,9 @@ import PipelineCore
 
 /// Runs the tests of a pipeline in virtual time.
 ///
-/// Sources with an input send that input. Other sources run if they need only time and what stubs stand for, or if the test has the stub that they name; the rest are
-/// silent: they neither send nor end. The times of an input count from the start of its source, which is 0 unless the
-/// pipeline subscribes it later.
+/// Sources with an input send that input. Other sources run if they need only time and services that have stubs, or if
+/// the test has the stub that they name; the rest are silent: they neither send nor end. The times of an input count
+/// from the start of its source, which is 0 unless the pipeline subscribes it later.
 ///
 /// A test ends at `until`. Without it, it ends when nothing more happens or, while an endless source runs (even in an
 /// inner signal), at the last instant that the test mentions, once all expectations without a time are satisfied.
@@ -21,7 +21,7 @@ package struct TestRunner: Sendable {
 
   package init(_ plan: Plan) { self.plan = plan }
 
-  /// If `coverage` is given, counts in it what the test reaches.
+  /// If `coverage` is given, adds the reached points to it.
   package func run(_ test: PipelineTest, coverage: TestCoverage? = nil) -> TestResult {
     TestRun(self, test, coverage).run()
   }
@@ -240,7 +240,7 @@ private final class TestRun {
     }
   }
 
-  /// Runs to the end of the test; false if the pipeline does not come to rest.
+  /// Runs to the end of the test; false if the pipeline does not become quiet.
   private func advance() -> Bool {
     let limit = runner.turnLimit
     if let until = test.until { return go(to: until, limit) }

@@ -1,7 +1,7 @@
 import PipelineCore
 import Transport
 
-/// `exec`: gives events to a program on its standard input.
+/// `exec`: writes events to a program's standard input.
 package struct ExecSink: SinkComponent {
   enum OnExit: String, ChoiceParameter {
     case restart, fail
@@ -91,7 +91,7 @@ package struct ExecSink: SinkComponent {
     options.stopTimeout = stopTimeout
     options.restarts = onExit == .restart
     options.success = success
-    var settings = MessageConnector.Settings(place: .unix(path: "", isDatagram: false), encode: encode)
+    var settings = MessageConnector.Settings(endpoint: .unix(path: "", isDatagram: false), encode: encode)
     settings.program = (call, options)
     settings.attempts = restart.attempts
     settings.framing = framing

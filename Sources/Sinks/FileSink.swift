@@ -23,7 +23,7 @@ package struct FileSink: StreamSinkComponent {
     }
   }
 
-  /// When files are full, and the treatment of full files.
+  /// When files are full, and how full files are treated.
   struct Rotation: RecordParameter {
     enum Form: String, ChoiceParameter {
       case none, gzip, zstd

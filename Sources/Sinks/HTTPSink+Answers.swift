@@ -2,7 +2,7 @@ import PipelineCore
 import Transport
 
 extension HTTPSink.Connector {
-  /// What an answer, or its absence, means for the events of a request.
+  /// The outcome of an answer, or of its absence, for the events of a request.
   func outcome(of reply: any Sendable, to batch: DeliveryBatch) -> DeliveryOutcome? {
     guard let reply = reply as? Result<HTTPResponse, HTTPFailure> else { return nil }
     switch reply {
@@ -26,7 +26,7 @@ extension HTTPSink.Connector {
     }
   }
 
-  /// Decides by the meaning that `answer` gives to a response.
+  /// Decides by the result of the parameter `answer` for a response.
   private func outcome(of meaning: HTTPSink.Meaning, _ batch: DeliveryBatch, _ response: HTTPResponse)
     -> DeliveryOutcome
   {

@@ -9,7 +9,7 @@ extension HTTPSink {
     /// Each body starts with the header of its format.
     private let hasHeader: Bool
     private let buffer = OutputBuffer()
-    /// Makes bodies in another form than encoded events; nil: bodies are encoded events.
+    /// Creates bodies that are not encoded events; nil: bodies are encoded events.
     private let request: (any RequestForm)?
     /// Evaluates `envelope` for the values of a request; nil: the values follow each other.
     private let envelope: MappedValues?

@@ -18,7 +18,7 @@ extension HTTPSink {
     }
   }
 
-  /// What is kept of a request from one attempt to the next.
+  /// The data of a request that is kept from one attempt to the next.
   final class Attempt {
     /// The body until it is sent.
     var body: [UInt8] = []

@@ -46,8 +46,8 @@ extension HTTPSink.Connector {
     return program.evaluate(frame.frame)
   }
 
-  /// The meaning of an answer by `answer`. Where the expression fails, the status decides: an answer of another form comes
-  /// from a proxy, or has no more information than its status.
+  /// The result of the parameter `answer`. Where the expression fails, the status decides: an answer of another form
+  /// comes from a proxy, or has no more information than its status.
   func meaning(of response: HTTPResponse, _ count: Int) -> HTTPSink.Answer {
     guard let program = parameters.answer.program else { return .byStatus }
     let value = evaluate(program, response, count).unwrapped

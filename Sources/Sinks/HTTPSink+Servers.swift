@@ -23,7 +23,7 @@ extension HTTPSink {
     }
   }
 
-  /// Which server the next request goes to.
+  /// Chooses the server for the next request.
   struct Servers {
     private struct Server {
       /// Failures in a row.
@@ -50,13 +50,13 @@ extension HTTPSink {
 
     var count: Int { all.count }
 
-    /// Whether a server takes a request now.
+    /// Whether a server accepts a request now.
     func hasOpen(_ now: Instant) -> Bool { all.contains { $0.closedUntil <= now } }
 
-    /// When the first of the servers takes a request again.
+    /// When the first of the servers accepts a request again.
     var opensAt: Instant { all.lazy.map(\.closedUntil).min() ?? Instant(nanoseconds: 0) }
 
-    /// The server for a request; if none takes any, the one that will do so first.
+    /// The server for a request; if none accepts any, the one that will do so first.
     mutating func choose(_ now: Instant) -> Int {
       if all.count == 1 { return 0 }
       let first = balance == .failover ? 0 : last + 1
@@ -70,7 +70,8 @@ extension HTTPSink {
       return all.indices.min { all[$0].closedUntil < all[$1].closedUntil } ?? 0
     }
 
-    /// Returns whether the server had been down. An answer that comes while the server gets no requests says nothing about its current state.
+    /// Returns whether the server had been down. An answer that arrives while the server gets no requests does not show
+    /// its current state.
     mutating func succeeded(_ index: Int, _ now: Instant) -> Bool {
       guard all[index].closedUntil <= now else { return false }
       defer { all[index] = Server() }

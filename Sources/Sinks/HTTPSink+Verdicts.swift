@@ -4,12 +4,12 @@ extension HTTPSink {
   /// The verdict of a server on one event of a request.
   enum Verdict: Equatable {
     case accepted
-    /// It may be accepted later.
+    /// The event may be accepted later.
     case again
     case refused(String)
   }
 
-  /// The result of `partial` for an answer: one verdict for each event, or why there is none.
+  /// The result of `partial` for an answer: one verdict for each event, or the reason why there is none.
   enum Verdicts {
     case each([Verdict])
     case unclear(String)

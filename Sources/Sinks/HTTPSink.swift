@@ -387,7 +387,7 @@ package struct HTTPSink: SinkComponent {
 
   private var targets: [TemplateParameter] { [url] + headers.entries.map(\.value) }
 
-  /// Whether the URL or a header depends on the event, or on the time at which it came.
+  /// Whether the URL or a header depends on the event, or on the time of its arrival.
   var hasTargets: Bool { targets.contains { !$0.variables.isSubset(of: [RequestVariable.name, "env"]) } }
 
   /// Whether the URL or a header depends on the request.

@@ -66,7 +66,7 @@ package struct JournaldSink: SinkComponent {
 
   package func makeSink(_ nodeContext: NodeContext) -> RunningSink {
     var settings = MessageConnector.Settings(
-      place: .unix(path: socket, isDatagram: true), encode: EncodeParameter(.json))
+      endpoint: .unix(path: socket, isDatagram: true), encode: EncodeParameter(.json))
     settings.maxMessage = maxMessage.bytes
     settings.queue = queue.bytes
     settings.attempts = reconnect.attempts

@@ -15,7 +15,7 @@ enum SentFraming: String, ChoiceParameter {
     }
   }
 
-  /// Whether nothing stands before a message.
+  /// Whether nothing precedes a message.
   var isBehind: Bool { self != .length && self != .octets }
 
   /// A message without its frame.
@@ -34,23 +34,23 @@ enum SentFraming: String, ChoiceParameter {
 /// Sends each event as a message to a socket, a program or a WebSocket: encodes and frames events as they come.
 final class MessageConnector: StreamConnector {
   struct Settings {
-    var place: SocketPlace
+    var endpoint: SocketEndpoint
     var options = SocketSender.Options()
     /// The pauses between attempts to connect, or to start the program.
     var attempts = Attempts(.milliseconds(100), most: .seconds(10))
-    /// In place of the socket.
+    /// Replaces the socket.
     var program: (call: ProgramCall, options: ProgramSender.Options)?
     var encode: EncodeParameter
     var framing = SentFraming.lines
     /// The longest message, in bytes.
     var maxMessage = Int.max
-    /// How many bytes may wait.
+    /// The maximum size of the queue in bytes.
     var queue = 16 << 20
-    /// In place of `encode`.
+    /// Replaces `encode`.
     var syslog: SyslogEncoding?
-    /// In place of both.
+    /// Replaces both.
     var journal: JournalEncoding?
-    /// In place of the socket.
+    /// Replaces the socket.
     var webSocket: WebSocketTarget?
   }
 
@@ -60,7 +60,7 @@ final class MessageConnector: StreamConnector {
     var options: WebSocketSender.Options
   }
 
-  /// Where the sender's notices go: to the log of the version that has the sender.
+  /// Passes the sender's notices to the log of the version that has the sender.
   private final class Notices: Sendable {
     private let write = Mutex<(@Sendable (Services.Level, String) -> Void)?>(nil)
     func lead(_ write: @escaping @Sendable (Services.Level, String) -> Void) { self.write.withLock { $0 = write } }
@@ -70,13 +70,13 @@ final class MessageConnector: StreamConnector {
   let traits: DeliveryTraits
   let messagesAreJSON: Bool
   private let settings: Settings
-  /// What ``check(_:)`` needs for each event.
+  /// What ``check(_:)`` reads for each event.
   private let (sendsText, maxMessage): (Bool, Int)
   private let framing: SentFraming
   private let nodeContext: NodeContext
   private let encoder: any EventEncoder
   private let syslog: SyslogEncoder?
-  /// Its format ends each event with a line break of its own.
+  /// Whether the format ends each event with a line break of its own.
   private let endsLines: Bool
   private let encoded = OutputBuffer()
   private var sender: (any MessageSender)?
@@ -85,12 +85,12 @@ final class MessageConnector: StreamConnector {
   init(_ settings: Settings, _ nodeContext: NodeContext) {
     var settings = settings
     settings.encode.options.terminated = false
-    // Receivers could not tell it from an event.
+    // Receivers could not tell a header from an event.
     settings.encode.options.csv.header = false
     self.settings = settings
     (sendsText, maxMessage) = (settings.webSocket?.options.isText == true, settings.maxMessage)
     self.nodeContext = nodeContext
-    framing = settings.place.isDatagram || settings.webSocket != nil ? .none : settings.framing
+    framing = settings.endpoint.isDatagram || settings.webSocket != nil ? .none : settings.framing
     syslog = settings.syslog.map { SyslogEncoder($0) }
     encoder =
       syslog ?? settings.journal.map { JournalEncoder($0) as any EventEncoder } ?? settings.encode.makeEncoder()
@@ -109,7 +109,7 @@ final class MessageConnector: StreamConnector {
         again: "starting it again")
     }
     // A URL may hold a secret.
-    let name = settings.webSocket == nil ? settings.place.text : "the server"
+    let name = settings.webSocket == nil ? settings.endpoint.text : "the server"
     return DeliveryWords(name, recovered: "sending again")
   }
 
@@ -133,7 +133,7 @@ final class MessageConnector: StreamConnector {
     endFrame(in: block)
   }
 
-  /// Appends the message without its frame. What it appends before it throws is to be removed.
+  /// Appends the message without its frame. If it throws, the caller removes the bytes appended so far.
   private func encode(_ event: Event, to buffer: OutputBuffer) throws(DeliveryRefusal) {
     let start = buffer.count
     if let failure = encoder.append(event.value, to: buffer) {
@@ -225,7 +225,7 @@ final class MessageConnector: StreamConnector {
     }
     if let target = settings.webSocket { return start(target, notify) }
     do throws(SocketFailure) {
-      sender = try SocketSender(settings.place, settings.options, notify: notify)
+      sender = try SocketSender(settings.endpoint, settings.options, notify: notify)
       return nil
     } catch {
       return failure(error.message)
@@ -243,13 +243,13 @@ final class MessageConnector: StreamConnector {
     switch template.render(frame) {
     case .failure(let failure): return self.failure(failure.message)
     case .success(let request):
-      guard let place = WebSocketClient.Target(request.url) else {
+      guard let address = WebSocketClient.Target(request.url) else {
         return failure("'\(request.shownURL)' is no URL of a WebSocket")
       }
       var options = target.options
       options.client.headers = request.headers
       do throws(PosixError) {
-        sender = try WebSocketSender(place, options, by: nodeContext.execution.services.http, notify: notify)
+        sender = try WebSocketSender(address, options, by: nodeContext.execution.services.http, notify: notify)
         return nil
       } catch {
         return failure(error.message)
@@ -257,7 +257,7 @@ final class MessageConnector: StreamConnector {
     }
   }
 
-  /// Whether it can connect shows later: a receiver that is not there is waited for.
+  /// Whether it can connect is not tested: a missing receiver is waited for, not an error.
   func dryRun() -> SignalFailure? {
     if let call = settings.program?.call {
       do throws(ProgramFailure) { _ = try ChildProgram.path(of: call) } catch {

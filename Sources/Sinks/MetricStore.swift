@@ -13,9 +13,9 @@ final class MetricStore: Sendable {
     var labels: [(name: String, value: String)] = []
     var value = 0.0
     var isRelative = false
-    /// How many events it represents.
+    /// The number of events that it represents.
     var weight = 1.0
-    /// Its time, in milliseconds since 1970; nil: when it came.
+    /// Its time, in milliseconds since 1970; nil: the time of its arrival.
     var timestamp: Int64?
   }
 
@@ -39,7 +39,7 @@ final class MetricStore: Sendable {
 
   private enum Content {
     case value(Double)
-    /// How many observations each bucket has, without those before it; the last one is `+Inf`.
+    /// The number of observations in each bucket, not cumulative; the last one is `+Inf`.
     case histogram(counts: [Double], sum: Double)
   }
 
@@ -117,7 +117,7 @@ final class MetricStore: Sendable {
     }
   }
 
-  /// Keeps a value. Returns why it cannot be kept.
+  /// Stores a value. Returns the reason if it cannot be stored.
   func take(_ metric: Metric, at now: Int64 = monotonicNow()) -> String? {
     let shown = Printable.cut(metric.name)
     let isPart = metric.family.map { $0 != metric.name } ?? false
@@ -257,7 +257,7 @@ final class MetricStore: Sendable {
 
   // MARK: The page
 
-  /// In the text format of Prometheus.
+  /// The page in the text format of Prometheus.
   func page(at now: Int64 = monotonicNow()) -> [UInt8] {
     state.withLock { state in
       sweep(&state, now)

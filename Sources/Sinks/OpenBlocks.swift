@@ -2,18 +2,18 @@ import PipelineCore
 import Synchronization
 import Transport
 
-/// The blocks that a sink has handed to a writer that may wait for a reader, with the receipts of their events. In a reload they go to the next version
-/// with the writer, which goes on writing meanwhile.
+/// The blocks that a sink has handed to a writer that may wait for a reader, with the receipts of their events. In a
+/// reload they go to the next version with the writer, which continues writing meanwhile.
 final class OpenBlocks: Sendable {
   typealias Outcome = Result<Void, FileWriter.WriteFailure>
 
   private struct Block {
     var receipts: [Receipt]
-    /// In their place between two versions.
+    /// Replaces the receipts between two versions.
     var left: [LeftReceipt] = []
     /// Counted as written, or as failed.
     var isWritten = false
-    /// What has become of it between two versions.
+    /// The outcome of a block that was written between two versions.
     var outcome: Outcome?
   }
 
@@ -44,16 +44,16 @@ final class OpenBlocks: Sendable {
     var last = 0
     /// Nil: between two versions.
     var owner: Owner?
-    /// Why the writer waits for room.
+    /// The reason why the writer waits for room.
     var trouble: PosixError?
-    /// Why nothing is written any more, found between two versions.
+    /// The reason why writing has stopped, found between two versions.
     var failure: PosixError?
   }
   private let state = Mutex(State())
 
   // MARK: In turns
 
-  /// What happens to the writer is reported to this sink.
+  /// Reports the writer's events to this sink from now on.
   func lead(to sink: StreamSink) {
     let owner = Owner(sink)
     let trouble = state.withLock { state in
@@ -72,7 +72,7 @@ final class OpenBlocks: Sendable {
     }
   }
 
-  /// Senders hear that the next version decides over what is open.
+  /// Notifies senders that the next version decides over the open blocks.
   func announceHandover() {
     let receipts = state.withLock { $0.blocks.values.flatMap(\.receipts) }
     for receipt in receipts { receipt.announceHandover() }
@@ -99,7 +99,7 @@ final class OpenBlocks: Sendable {
     return counts
   }
 
-  /// The sink takes over what an earlier version has left, in order.
+  /// The sink takes over, in order, the blocks that an earlier version has left.
   func goOn(with sink: StreamSink) {
     let left = state.withLock { state in state.blocks.sorted { $0.key < $1.key }.map { ($0.key, $0.value.left) } }
     for (number, left) in left {
@@ -123,7 +123,7 @@ final class OpenBlocks: Sendable {
 
   // MARK: Between two versions
 
-  /// How many events that no sender sends again are not written.
+  /// The number of unwritten events that no sender sends again.
   var unsaved: Int {
     state.withLock { state in
       state.blocks.values.reduce(0) { sum, block in
@@ -140,7 +140,7 @@ final class OpenBlocks: Sendable {
 
   // MARK: On the writer's thread
 
-  /// The system has taken a block, or did not; `count` counts its events.
+  /// The system has written a block, or failed to; `count` counts its events.
   func written(_ number: Int, _ count: () -> Void) {
     let receipts = state.withLock { state in
       count()
@@ -150,7 +150,7 @@ final class OpenBlocks: Sendable {
     for receipt in receipts { receipt.freeMemory() }
   }
 
-  /// Nothing more happens to a block.
+  /// Ends a block with its final outcome.
   func end(_ number: Int, _ outcome: Outcome) {
     let (receipts, owner) = state.withLock { state -> ([Receipt], Owner?) in
       let block = state.blocks[number]

@@ -3,7 +3,7 @@ import Transport
 
 /// `prometheusRemoteWrite`: sends metrics to Prometheus and compatible servers.
 package struct PrometheusRemoteWrite: SinkComponent {
-  /// As ``HTTPSink/Batch``, for the one form of this protocol.
+  /// Like ``HTTPSink/Batch``, for the one form of this protocol.
   struct Batch: RecordParameter {
     var count = 2000
     var bytes = ByteSize(1 << 20)
@@ -138,7 +138,7 @@ package struct PrometheusRemoteWrite: SinkComponent {
   }
 }
 
-/// Makes bodies of the sink `http` in another form than encoded events.
+/// Creates bodies of the sink `http` that are not encoded events.
 protocol RequestForm: AnyObject {
   /// Headers of each request.
   var headers: [HTTPHeader] { get }
@@ -190,7 +190,7 @@ final class RemoteWriteForm: RequestForm {
     }
   }
 
-  /// The time of an event without one: later than that of the event before, as far as that is near.
+  /// The time of an event without one: later than that of the previous event, if that is near.
   private func arrival(_ now: Int64, of series: [UInt8]) -> Int64 {
     let last = times[series] ?? .min
     let time = last >= now ? min(last + 1, now + 1000) : now

@@ -211,7 +211,7 @@ package struct SQLiteSink: SinkComponent {
     func encode(_ event: Event) throws(DeliveryRefusal) -> DeliveryPiece {
       try frame.read(event)
       let isDeletion = parameters.mode == .upsert && event.retracts
-      // Of a row to be deleted only the key is needed.
+      // Only the key of a row is needed to delete it.
       let columns =
         isDeletion
         ? parameters.key.compactMap { name in parameters.columns.entries.first { $0.name == name } }
@@ -252,7 +252,7 @@ package struct SQLiteSink: SinkComponent {
         case .later(let message): answer.put(.down(message))
         case .impossible(let message): answer.put(.impossible(SignalFailure(.sink, message, at: location)))
         }
-        // In a reload the next version waits for it.
+        // The worker must outlive the writer, because in a reload the next version waits for it.
         withExtendedLifetime(worker) {}
       }
     }

@@ -8,13 +8,13 @@ class StreamSink: RunningSink {
   private let encode: EncodeParameter
   private let encoder: any EventEncoder
   let target: FileWriter.Target
-  /// As the file says.
+  /// The value of the parameter `sync`.
   private let sync: FileWriter.Sync
   private var options: FileWriter.Options
   var writer: FileWriter?
-  /// What the writer has of a target that may wait for a reader: it goes to the next version in a reload.
+  /// The blocks of a target that may wait for a reader: they go to the next version in a reload.
   var blocks = OpenBlocks()
-  /// There is no writer before what the version before has left is taken over.
+  /// Whether the sink waits, without a writer, for what the previous version has left.
   var awaitsEstate = false
   /// The input has ended before that.
   private var isFinishing = false
@@ -29,17 +29,17 @@ class StreamSink: RunningSink {
   private let spare = SpareBuffers()
   /// The receipts of the events in `buffer`.
   private(set) var receipts: [Receipt] = []
-  /// How many events are in `buffer`; of these, how many are on receipts.
+  /// The number of events in `buffer`; of these, how many are on receipts.
   @exclusivity(unchecked) private var buffered = 0
   private var receipted = 0
   private var receiptedBytes = 0
   var counts = Counts()
   /// The memory of the encoder before the first event of this execution.
   private var encoderMemory: [String] = []
-  /// Whether it has been reported that others write to the file, so that its place cannot be saved.
+  /// Whether it has been reported that others write to the file, so that its position cannot be saved.
   private var hasReportedSharing = false
   @exclusivity(unchecked) private(set) var isOver = false
-  /// Why the last write failed, found while the sink was finishing.
+  /// The error of the last write, found while the sink was finishing.
   private var lastFailure: PosixError?
   /// The reader has gone away, so nothing is lost.
   private var isUnread = false
@@ -91,7 +91,7 @@ class StreamSink: RunningSink {
     }
   }
 
-  /// There is a writer again: what came meanwhile goes to it at the end of the turn.
+  /// There is a writer again: events that arrived meanwhile go to it at the end of the turn.
   func tookEstate() {
     awaitsEstate = false
     if isFinishing { finish() }
@@ -181,7 +181,7 @@ class StreamSink: RunningSink {
     takeBuffered()
     let full = buffer
     guard full.count > 0 else {
-      // Events may be nothing but empty bytes: they are written behind what has been handed over.
+      // Events may consist of no bytes at all: they count as written after the bytes handed over before.
       counts.handedOver += buffered
       counts.delivery.count(buffered)
       for receipt in receipts { receipt.acknowledgeAll() }
@@ -200,10 +200,10 @@ class StreamSink: RunningSink {
       })
   }
 
-  /// Queues a block. The bytes of a turn are taken as a whole; beyond the limit, the pipeline's input is paused. A turn that
-  /// blocked for a reader could not be stopped.
+  /// Queues a block. The bytes of a turn are taken as a whole; beyond the limit, the pipeline's input is paused. A turn
+  /// that blocked for a reader could not be stopped.
   ///
-  /// A thread that runs this turn inline writes what it leaves, unless writing may take long; in other turns the
+  /// A thread that runs this turn inline writes the remaining bytes, unless writing may take long; in other turns the
   /// writer's thread does.
   private func send(
     _ content: FileWriter.Content, _ receipts: [Receipt], _ completion: @escaping FileWriter.Completion
@@ -261,7 +261,7 @@ class StreamSink: RunningSink {
 
   // MARK: - The place
 
-  override var placeVersion: Int { 1 }
+  override var positionVersion: Int { 1 }
 
   override var mark: Int64 { (writer?.added ?? 0) &+ Int64(buffer.count) }
 
@@ -270,7 +270,7 @@ class StreamSink: RunningSink {
     writer?.acknowledgeSoon()
   }
 
-  override func savePlace(_ state: inout StateWriter) {
+  override func savePosition(_ state: inout StateWriter) {
     let saved = savedMark ?? mark
     let position = state.positions == .taken ? writer?.position(after: saved) : nil
     state.write(position)
@@ -280,17 +280,17 @@ class StreamSink: RunningSink {
     log(.warning, "others write to \(target.name), too: after a crash, lines may be repeated")
   }
 
-  override func restorePlace(_ state: inout StateReader) throws(StateFault) {
+  override func restorePosition(_ state: inout StateReader) throws(StateFault) {
     let position = try state.read(FilePosition?.self)
     let memory = try state.read([String].self)
-    // Another path is another file.
+    // Another path means another file.
     guard case .append(let path, _) = target, let position, position.path == path else { return }
     options.resume = position
     options.cutsBack = outputComesAgain
     encoderMemory = memory
   }
 
-  /// Goes on where an earlier execution ended.
+  /// Continues where an earlier execution ended.
   private func goOn(_ writer: FileWriter) {
     let memory = encoderMemory
     encoderMemory = []
@@ -303,7 +303,7 @@ class StreamSink: RunningSink {
       log(.warning, reason)
       return
     }
-    // A renamed file has a successor, which begins anew.
+    // A renamed file has a successor, which starts empty.
     guard writer.resumption == .kept || writer.position(after: 0)?.offset == options.resume?.offset,
       encoder.goOn(after: memory)
     else { return }
@@ -318,7 +318,8 @@ class StreamSink: RunningSink {
 
   // MARK: - A reload
 
-  /// Whether the next version gets the writer, with what that has not written: it writes to the same target, and nobody waits for the reader.
+  /// Whether the next version gets the writer, with the unwritten blocks: it writes to the same target, and a stop need
+  /// not wait for the reader.
   override func handOverQueue() -> Bool {
     guard !isOver, writer?.mayBlock == true, KeptListeners.isKeeping,
       execution.successor?.name == execution.plan.name,
@@ -398,16 +399,16 @@ class StreamSink: RunningSink {
   }
 }
 
-/// How many events have been delivered. Counted by the writing thread, read in turns.
+/// The number of delivered events. Counted by the writing thread, read in turns.
 final class Delivery: Sendable {
   private let total = Atomic(0)
   private let bytes = Atomic(0)
   private let first = Mutex<PosixError?>(nil)
 
   var delivered: Int { total.load(ordering: .acquiring) }
-  /// How many bytes the system has taken.
+  /// The number of bytes that the system has accepted.
   var written: Int { bytes.load(ordering: .acquiring) }
-  /// Why others were not; the first failure.
+  /// Why the other events were not delivered; the first failure.
   var failure: PosixError? { first.withLock { $0 } }
 
   func count(_ events: Int) { total.add(events, ordering: .releasing) }
@@ -427,8 +428,8 @@ final class Delivery: Sendable {
     }
   }
 
-  /// How many events end within the first `written` bytes, if that can be seen: each event is one line, or the first
-  /// line is a header. Otherwise all or none.
+  /// The number of events that end within the first `written` bytes, if that can be determined: each event is one line,
+  /// or the first line is a header. Otherwise all or none.
   private static func whole(_ events: Int, in bytes: UnsafeRawBufferPointer, until written: Int) -> Int {
     if written >= bytes.count { return events }
     var all = 0

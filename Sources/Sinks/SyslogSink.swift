@@ -151,12 +151,12 @@ package struct SyslogSink: SinkComponent {
 
   package func makeSink(_ nodeContext: NodeContext) -> RunningSink {
     let isStream = transport == .tcp
-    let place: SocketPlace =
+    let endpoint: SocketEndpoint =
       if let path = target.path { .unix(path: path, isDatagram: true) } else {
         .network(
           host: target.network?.host ?? "127.0.0.1", port: target.network?.port ?? 0, isDatagram: !isStream)
       }
-    var settings = MessageConnector.Settings(place: place, encode: EncodeParameter(.json))
+    var settings = MessageConnector.Settings(endpoint: endpoint, encode: EncodeParameter(.json))
     settings.framing = framing == .octets ? .octets : .lines
     settings.maxMessage = isStream ? .max : UDPSink.largest
     settings.queue = queue.bytes

@@ -74,7 +74,7 @@ package struct TCPSink: SinkComponent {
 
   package func makeSink(_ nodeContext: NodeContext) -> RunningSink {
     var settings = MessageConnector.Settings(
-      place: .network(host: address.host, port: address.port, isDatagram: false), encode: encode)
+      endpoint: .network(host: address.host, port: address.port, isDatagram: false), encode: encode)
     settings.framing = framing
     settings.queue = queue.bytes
     settings.options.tls = tls?.value

@@ -7,22 +7,22 @@ extension TemplatedFileSink {
   final class Target {
     let file: FilesWriter.File
     let encoder: any EventEncoder
-    /// The place of the file in the state of an earlier execution, if there is one.
+    /// The position of the file in the state of an earlier execution, if there is one.
     let restored: Restored?
     /// The events of this turn; nil: there are none.
     var buffer: OutputBuffer?
     var events = 0
     /// The same events, if the file is not known to be open.
     var kept: [OwnedEvent] = []
-    /// How many bytes have been encoded for it, and how many of these have been handed to the writer.
+    /// The number of bytes encoded for it, and how many of these have been handed to the writer.
     var count: Int64
     var handedOver: Int64
-    /// How often it was opened.
+    /// The number of times that it was opened.
     var opening = 0
     var isOpen = false
-    /// Its counts at requested marks of the sink, as far as it has changed since; ascending.
+    /// Its counts at requested marks of the sink, if changed since; ascending.
     var marks: [(mark: Int64, count: Int64)] = []
-    /// When it last had an event; `order` tells events of one turn apart.
+    /// When it last had an event; `order` distinguishes events of one turn.
     var lastUse = Instant(nanoseconds: 0)
     /// The same by the wall clock, in nanoseconds since 1970; nil: it has had none since it was rotated.
     var lastTime: Int64?
@@ -60,7 +60,7 @@ extension TemplatedFileSink {
     let opening: Int
   }
 
-  /// How many blocks wait for their files to be opened. Changed by the writing thread, read in turns.
+  /// The number of blocks that wait for their files to be opened. Changed by the writing thread, read in turns.
   final class Unsure: Sendable {
     private let count = Atomic(0)
     var isAny: Bool { count.load(ordering: .acquiring) > 0 }

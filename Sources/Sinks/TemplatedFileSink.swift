@@ -2,9 +2,10 @@ import PipelineCore
 import Synchronization
 import Transport
 
-/// The `file` sink whose path is a template: each event names its file. The sink decides which files are open, and one thread writes them.
+/// The `file` sink whose path is a template: each event names its file. The sink decides which files are open, and one
+/// thread writes them.
 ///
-/// An event whose file is not known to be open is kept until it is, because it is rejected if the file cannot be opened.
+/// An event whose file may not be open is kept until it is, because it is rejected if the file cannot be opened.
 final class TemplatedFileSink: RunningSink, TimerTarget {
   private let parameters: FileSink
   /// Nil: all events go to one file, which rotates.
@@ -49,7 +50,7 @@ final class TemplatedFileSink: RunningSink, TimerTarget {
     var path: [UInt8] = []
   }
 
-  /// A turn whose only purpose is a state, and how many there were since the last period.
+  /// A turn whose only purpose is to save a state, and the number of such turns since the last period.
   private struct StateTurns {
     var wake = Wake.none
     var count = 0
@@ -61,7 +62,7 @@ final class TemplatedFileSink: RunningSink, TimerTarget {
     var marked: Int64 = 0
   }
 
-  /// Events that the writer has, and what was counted as delivered.
+  /// The number of events that the writer has, and of those counted as delivered.
   private struct Counts {
     var handedOver = 0
     var events = 0
@@ -70,7 +71,7 @@ final class TemplatedFileSink: RunningSink, TimerTarget {
 
   static let usualMaxOpenFiles = 64
   static let usualIdleTimeout = TimeSpan.seconds(30)
-  /// How many closed files are remembered.
+  /// The number of closed files that are remembered.
   private static let mostClosed = 1000
   /// A larger block is handed over before the end of the turn.
   private lazy var largeBlock = min(256 << 10, max(1, Int(options.rotation?.size ?? .max) / 8))
@@ -102,7 +103,7 @@ final class TemplatedFileSink: RunningSink, TimerTarget {
   override func open() {
     let label = execution.plan.steps[nodeContext.step.number].label
     let services = execution.services
-    // Numbers are above those of any earlier execution, unless the clock was set back.
+    // Numbers are higher than those of any earlier execution, unless the clock was set back.
     nextNumber = max(UInt64(max(1, executor.wallTime / 1000)), (restored?.number ?? 0) + 1)
     // Otherwise the marks are new, so output after the checkpoint is not recognised and is kept.
     if let restored, outputComesAgain {
@@ -302,7 +303,7 @@ final class TemplatedFileSink: RunningSink, TimerTarget {
     boundary = executor.schedule(at: executor.now + TimeSpan(nanoseconds: rest), self, 1)
   }
 
-  /// Files left by an earlier run may be full although no row follows. Of files named by events, only the saved ones are known.
+  /// Files left by an earlier run may be full even if no row follows. Of files named by events, only the saved ones are known.
   private func lookAtOlderPeriods() {
     guard options.rotation?.every != nil, let writer else { return }
     if path == nil { _ = target() }
@@ -310,7 +311,7 @@ final class TemplatedFileSink: RunningSink, TimerTarget {
     for target in targets.values { writer.rotate(target.file, after: target.handedOver, at: now) }
   }
 
-  /// A period has ended: what was written before is full, whether a row follows or not.
+  /// A period has ended: files written before are full, whether a row follows or not.
   private func endPeriod() {
     guard let every = options.rotation?.every, every > 0, let writer else { return }
     turnEnded()
@@ -443,7 +444,7 @@ final class TemplatedFileSink: RunningSink, TimerTarget {
 
   // MARK: The places
 
-  override var placeVersion: Int { 2 }
+  override var positionVersion: Int { 2 }
 
   override var mark: Int64 {
     bytes.marked = bytes.encoded
@@ -455,7 +456,7 @@ final class TemplatedFileSink: RunningSink, TimerTarget {
     writer?.acknowledgeSoon()
   }
 
-  override func savePlace(_ state: inout StateWriter) {
+  override func savePosition(_ state: inout StateWriter) {
     let saved = savedMark ?? mark
     state.write(marks.writer)
     state.write(each: marks.lost) { state, lost in
@@ -482,7 +483,7 @@ final class TemplatedFileSink: RunningSink, TimerTarget {
     }
   }
 
-  override func restorePlace(_ state: inout StateReader) throws(StateFault) {
+  override func restorePosition(_ state: inout StateReader) throws(StateFault) {
     // A path without expressions has a single saved position.
     guard state.version >= 2 else {
       _ = try state.read(FilePosition?.self)

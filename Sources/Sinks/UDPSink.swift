@@ -46,7 +46,7 @@ package struct UDPSink: SinkComponent {
 
   package func makeSink(_ nodeContext: NodeContext) -> RunningSink {
     var settings = MessageConnector.Settings(
-      place: .network(host: address.host, port: address.port, isDatagram: true), encode: encode)
+      endpoint: .network(host: address.host, port: address.port, isDatagram: true), encode: encode)
     settings.maxMessage = Self.largest
     settings.queue = queue.bytes
     return MessageConnector(settings, nodeContext).sink(nodeContext)

@@ -56,7 +56,7 @@ package struct UnixSink: SinkComponent {
   package var threads: String? { "encoded on the pipeline thread, sent by a thread of its own" }
 
   package func makeSink(_ nodeContext: NodeContext) -> RunningSink {
-    var settings = MessageConnector.Settings(place: .unix(path: path, isDatagram: kind == .datagram), encode: encode)
+    var settings = MessageConnector.Settings(endpoint: .unix(path: path, isDatagram: kind == .datagram), encode: encode)
     settings.framing = framing
     settings.maxMessage = kind == .datagram ? 64 << 10 : .max
     settings.queue = queue.bytes

@@ -56,7 +56,7 @@ package struct WebSocketSink: SinkComponent, WebSocketComponent {
       What the other side sends is dropped. If nothing comes for `ping`, it is asked for a sign, and the connection is broken off \
       if none comes within `pingTimeout`.
       """,
-    parameters: placeParameters + [
+    parameters: addressParameters + [
       .init("encode", \.encode, "How events are encoded as messages."),
       .init("type", \.type, "The type of the messages."),
     ] + clientParameters + [
@@ -118,7 +118,7 @@ package struct WebSocketSink: SinkComponent, WebSocketComponent {
     return options
   }
 
-  /// Nothing waits for the clients of a server.
+  /// A server keeps no messages for its clients.
   package var persistence: Persistence { socket.serving == nil ? Self.spec.persistence : .nothing }
   package var encoding: EncodeParameter? { encode }
   package var servesEvents: Bool { socket.listen != nil }
@@ -127,7 +127,7 @@ package struct WebSocketSink: SinkComponent, WebSocketComponent {
 
   package func makeSink(_ nodeContext: NodeContext) -> RunningSink {
     if let serving = socket.serving { return Server(self, serving, nodeContext) }
-    var settings = MessageConnector.Settings(place: .network(host: "", port: 0, isDatagram: false), encode: encode)
+    var settings = MessageConnector.Settings(endpoint: .network(host: "", port: 0, isDatagram: false), encode: encode)
     settings.framing = .none
     settings.attempts = reconnect.attempts
     settings.queue = queue?.bytes ?? 16 << 20
@@ -154,7 +154,7 @@ package struct WebSocketSink: SinkComponent, WebSocketComponent {
     private let buffer = OutputBuffer()
     private var server: HTTPServer?
     private var clients: [Int: WebSocketSession] = [:]
-    /// Those that are connected or about to be.
+    /// The sessions that are connected or about to be.
     private var coming: [Int: WebSocketSession] = [:]
     private var last = 0
     private var counts = PipelineStatistics.Connections()

@@ -2,7 +2,7 @@ import PipelineCore
 import Synchronization
 import Transport
 
-/// Where a sink of a stream writes.
+/// The target of a sink that writes a stream.
 struct StreamTarget {
   var target: FileWriter.Target
   var sync: FileWriter.Sync
@@ -14,15 +14,15 @@ protocol StreamSinkComponent: SinkComponent {
   var streamTarget: StreamTarget? { get }
 }
 
-/// How many events and bytes a sink has handed to its writer, and what has become of them.
+/// The numbers of events and bytes that a sink has handed to its writer, and their outcome.
 struct Counts {
-  /// How many events have been handed to the writer; of these, how many have been counted as delivered.
+  /// The number of events handed to the writer; of these, how many have been counted as delivered.
   var handedOver = 0
   private var counted = 0
   private var countedBytes = 0
   let delivery = Delivery()
 
-  /// How many events are neither written nor lost.
+  /// The number of events that are neither written nor lost.
   var open: Int { handedOver - delivery.delivered }
 
   /// The events and bytes that were delivered since the last call.
@@ -33,10 +33,10 @@ struct Counts {
   }
 }
 
-/// The writer that a sink leaves to its next version in a reload, because its reader may have stalled: nobody waits for that, and it goes on writing
-/// between the two versions.
+/// The writer that a sink leaves to its next version in a reload, because its reader may have stalled: the reload does
+/// not wait for it, and it continues writing between the two versions.
 final class WriterEstate: SinkEstate {
-  /// Those of the reload that is under way.
+  /// The writers left during the reload that is under way.
   private static let all = KeptItems<WriterEstate> { $0.blocks.failSenders() }
 
   struct Contents: @unchecked Sendable {
@@ -55,7 +55,7 @@ final class WriterEstate: SinkEstate {
     self.contents = Mutex(contents)
     blocks = contents.blocks
     self.name = name
-    // Without a reload under way nobody would end it.
+    // Outside of a reload no successor would end it.
     if !Self.all.keep([self], for: name) { blocks.failSenders() }
   }
 
@@ -70,15 +70,15 @@ final class WriterEstate: SinkEstate {
   func discard() {
     guard let left = take() else { return }
     left.blocks.failSenders()
-    // Ending takes a moment, and this may be a turn.
+    // Ending may take a moment, so it must not happen in a turn.
     _ = try? OwnThread("rxd close") { left.writer.close(within: .zero) }
   }
 }
 
 extension StreamSink {
-  /// Takes over the writer of the execution before.
+  /// Takes over the writer of the previous execution.
   func takeEstate() {
-    // What this sink does not take belongs to the state of the version before.
+    // A writer that this sink does not take belongs to the state of the previous version.
     guard !isOver else { return }
     let left = (execution.takeEstate(of: nodeContext.step) as? WriterEstate)?.take()
     if let left, left.target.isSame(as: target) {
@@ -92,7 +92,7 @@ extension StreamSink {
     if writer != nil { tookEstate() }
   }
 
-  /// The writer of a version with another target: an earlier successor, which did not start, had the same.
+  /// Gives up the writer of a version with another target: an earlier successor, which did not start, had the same one.
   private func giveUp(_ left: WriterEstate.Contents) {
     let lost = left.blocks.unsaved
     left.blocks.failSenders()

@@ -273,7 +273,7 @@ package struct DirectorySource: SourceComponent {
       if recent.count > 2 * parameters.maxEntries + 1024 { shorten() }
     }
 
-    /// Keeps only the last change of each path; otherwise a piece that has failed would let the list grow forever. This
+    /// Keeps only the last change of each path; otherwise a failed piece would let the list grow without bound. This
     /// only raises the numbers of changes, so none counts as acknowledged too early.
     private func shorten() {
       var seen: Set<String> = []

@@ -76,7 +76,7 @@ struct DockerLines {
     let isEnded = rest.last == 0x0A
     if isEnded { rest = rest.dropLast() }
     if isEnded, rest.last == 0x0D, hasTerminal { rest = rest.dropLast() }
-    // Docker splits lines of more than 16 KiB; each part has a time of its own.
+    // Docker splits lines of more than 16 KiB; each part has its own time.
     if let space = rest.prefix(40).firstIndex(of: 0x20), let time = Self.time(rest[..<space]) {
       if !partial[stream].isOpen { partial[stream].time = time }
       rest = rest[(space + 1)...]

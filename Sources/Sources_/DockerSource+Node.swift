@@ -245,7 +245,7 @@ extension DockerSource {
       guard containers[id] == nil, !id.isEmpty else { return }
       get("/containers/\(FormText.escaped(id))/json") { node, result in
         guard case .success(let response) = result, response.status == 200 else {
-          // It may have been removed meanwhile, or Docker has no time now.
+          // The container may have been removed meanwhile, or Docker is too busy to answer.
           return node.listLater()
         }
         guard node.containers[id] == nil else { return }

@@ -3,7 +3,7 @@ import Transport
 
 /// `exec`: runs a program once, periodically, or continuously.
 package struct Exec: SourceComponent {
-  /// What becomes an event.
+  /// The part of the output that becomes an event.
   package enum Emission: String, ChoiceParameter {
     case output, exit
     package var help: String {

@@ -24,8 +24,7 @@ extension Exec {
     var help: String
   }
 
-  /// Warns if event data becomes a program's code, which whoever sends the event can then choose: `[sh, -c, "{{ event.p
-  /// }}"]`.
+  /// Warns if event data becomes a program's code, which the sender of the event can then choose: `[sh, -c, "{{ event.p }}"]`.
   func warnOfCode(_ context: inout DecodingContext) {
     var program: (name: String, option: CodeOption)?
     var takesCode = false

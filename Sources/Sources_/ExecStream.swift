@@ -14,7 +14,7 @@ final class ExecStream: StreamSource {
   /// The descriptor of the output, to be passed to the next version of the source.
   private var output: FileDescriptor?
   private var call: ProgramCall?
-  /// It is the program of a version with another call: the source's own follows its end.
+  /// Whether the program belongs to a previous version with another call: the source starts its own after its end.
   private var isPredecessor = false
   /// Whether the next version of the source continues to read.
   private var isHandingOver = false
@@ -88,8 +88,8 @@ final class ExecStream: StreamSource {
     return ({ services.log($0, label, $1) }, { result in executor.post { node.object?.ended(result) } })
   }
 
-  /// Takes over the program of the previous version. If that has another call, the program is asked to end; what it
-  /// writes until then is still sent.
+  /// Takes over the program of the previous version. If that has another call, the program is asked to end; its output
+  /// until then is still sent.
   private func goOn(with kept: KeptPrograms.Entry, _ call: ProgramCall, _ decoder: any EventDecoder) {
     program = kept.program
     self.call = kept.call

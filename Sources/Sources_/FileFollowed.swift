@@ -8,7 +8,7 @@ extension File {
     private lazy var inputQueue = InputQueue(nodeContext, gate: SemaphoreGate())
     private var follower: FileFollower?
     private var inputs: [FileKey: Input] = [:] { didSet { latest = nil } }
-    /// A cache of the last lookup: most blocks come from the same file as the one before.
+    /// A cache of the last lookup: most blocks come from the same file as the previous one.
     private var latest: (key: FileKey, input: Input)?
     /// The number of files found so far.
     private var found = 0
@@ -46,7 +46,7 @@ extension File {
       let ledger: PositionLedger<ReadPosition>
       /// The position up to which it has been decoded.
       var reached: FilePosition
-      /// Whether any part of it has been received.
+      /// Whether any part of the file has been received.
       var hasBegun = false
       /// The same for a file under all of its names.
       let part: InputPart
@@ -169,10 +169,11 @@ extension File {
       beginPiece(of: piece.ledger) { [self] in taken(of: piece) }
     }
 
-    /// The file goes on in another one, before its next event: with its unacknowledged events and its decoder, which belongs to the content.
+    /// The input continues in another file before its next event: with its unacknowledged events and its decoder, which
+    /// belongs to the content.
     private func moved(from position: FilePosition, to copy: FilePosition) {
       let input = inputs.removeValue(forKey: FileKey(position)) ?? makeInput(copy)
-      // Its writer may still have it open.
+      // The file's writer may still have it open.
       if input.hasBegun, FileKey(position) != FileKey(copy) {
         inputs[FileKey(position)] = makeInput(position, memory: input.decoder?.memory ?? input.memory)
       }
@@ -430,7 +431,7 @@ extension File {
       }
     }
 
-    /// What happened to the file of a position, and what is read instead.
+    /// Describes what happened to the file of a position, and what is read instead.
     private func text(of absence: FileFollower.Absence, _ position: FilePosition) -> String {
       let path = position.path
       let now = parameters.reads(path) ? ", and is read from its start" : ""

@@ -24,7 +24,7 @@ extension HTTP {
     /// The call that follows a response.
     private struct Next {
       var position: PollPosition
-      /// Why no page follows; nil if one does or none is expected.
+      /// Why no further page is requested; nil if one is, or none is expected.
       var failure: SignalFailure?
       var origin: Origin
     }
@@ -247,7 +247,7 @@ extension HTTP {
       }
     }
 
-    /// The call that follows a page; nil if there is none and no position is kept.
+    /// The call for the page after this one; nil if there is none and no position is kept.
     private func follow(_ response: HTTPResponse, _ asked: Asked, _ origin: Origin) -> Next? {
       guard parameters.pages != nil || parameters.cursor != nil || parameters.conditional else { return nil }
       let validators = parameters.conditional ? PollPosition.Validators(response, of: asked.url) : nil

@@ -216,8 +216,8 @@ package struct Interval: SourceComponent {
       return count
     }
 
-    /// Sends what is due on the current clock, which may have been set since the last check. With `isSkipped`, nothing
-    /// is sent.
+    /// Sends the events that are due on the current clock, which may have been set since the last check. With
+    /// `isSkipped`, nothing is sent.
     private func runDue(_ schedule: CronSchedule, isSkipped: Bool = false) {
       let wallTime = executor.wallTime
       let step = wallTime &- seen.wallTime &- (now - seen.instant).nanoseconds

@@ -1,8 +1,7 @@
 import PipelineCore
 import Transport
 
-/// What is passed from one version of a source to the next for a stream that cannot be read again: the input that was
-/// read but not sent.
+/// The input of a stream that cannot be read again, passed from one version of a source to the next: read but not sent.
 struct KeptInput: Sendable {
   private let rest: BlockReader.Rest
   private let decoding: BlockDecoding
@@ -15,7 +14,7 @@ struct KeptInput: Sendable {
     self.options = options
   }
 
-  /// Where the next reader of the stream starts.
+  /// The position at which the next reader of the stream starts.
   struct Start {
     /// The position after the last event that was sent.
     var position = DecodingPosition()

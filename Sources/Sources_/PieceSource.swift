@@ -56,7 +56,7 @@ class PieceSource<Piece: InputPiece>: DecodingSource {
 /// A source whose input a ``BlockReader`` reads.
 class BlockSource: PieceSource<DecodedPiece> {
   private(set) final lazy var inputQueue = InputQueue(nodeContext, gate: SemaphoreGate())
-  /// Decides what the threads do that read the input.
+  /// Decides on the work of the threads that read the input.
   private(set) final lazy var placement = makePlacement(
     threads: decodingOptions.readsBlocksApart ? decodingThreads : 1)
   /// How the input is decoded.
@@ -77,7 +77,7 @@ class BlockSource: PieceSource<DecodedPiece> {
   }
 }
 
-/// A source that reads one stream, which cannot be read again: what it had read before a reload goes to the next version of it.
+/// A source that reads one stream, which cannot be read again: input that it had read before a reload goes to its next version.
 class StreamSource: BlockSource {
   private let maxLine: ByteSize
   /// The decoder, if turns decode.
@@ -152,7 +152,7 @@ class StreamSource: BlockSource {
     awaitMore()
   }
 
-  /// Waits for the next line of the last event, as long as `join` says.
+  /// Waits for the next line of the last event, for the time that `join` allows.
   private func awaitMore() {
     guard let join = decodingOptions.join, !isClosed else { return }
     cancelWake(&joinTimer)

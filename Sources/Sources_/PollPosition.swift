@@ -17,7 +17,7 @@ struct PollPosition: Sendable, Equatable {
     var lastModified: String?
   }
 
-  /// A page of which the server can say that it has not changed.
+  /// A page that the server can report as unchanged.
   struct KnownPage: Sendable, Equatable {
     var validators: Validators
     /// The next page; nil if this was the last one.
@@ -29,7 +29,7 @@ struct PollPosition: Sendable, Equatable {
 
   /// The cursor that requests contain; nil if there is none yet.
   var cursor: String?
-  /// The cursor after the last page that was read; it counts once all pages have been received.
+  /// The cursor after the last page that was read; it is used once all pages have been received.
   var newCursor: String?
   /// Nil: the next request is for the first page.
   var page: Page?
@@ -43,7 +43,7 @@ struct PollPosition: Sendable, Equatable {
   var knownPages: [KnownPage] = []
   var newPages: [KnownPage] = []
 
-  /// What is known of this URL from the last complete response.
+  /// The known validators of this URL, from its last complete response.
   func knownPage(at url: String) -> KnownPage? {
     let address = Fingerprint.of(url.utf8)
     return knownPages.first { $0.validators.address == address }

@@ -39,7 +39,7 @@ class PolledSource: DecodingSource {
   /// Whether a call must be made as soon as the pause ends.
   private var isDue = false
   private static let pauseEnds = 1
-  /// Set if the input was paused when the next call was to be made.
+  /// Set if the input was paused when the next call was due.
   private var next = Wake.none
   private static let goesOn = 2
   /// When the current call began.
@@ -224,7 +224,7 @@ class PolledSource: DecodingSource {
   // MARK: State
 
   override func save(_ state: inout StateWriter) {
-    // A response that was not sent completely is requested again; so is one that is not acknowledged, if that counts.
+    // A response that was not sent completely is requested again; so is one that is not acknowledged, if the source waits for that.
     state.write(
       call != nil || next.isSet || !isBatchDone || state.positions == .acknowledged && answers.outstanding > 0)
     state.write(period)
@@ -248,7 +248,7 @@ class PolledSource: DecodingSource {
     state.positions == .acknowledged ? answers.acknowledged : positionOfTurn
   }
 
-  /// Restores what `savePlace` saved.
+  /// Restores what `savePosition` saved.
   final func restorePosition(_ state: inout StateReader) throws(StateFault) {
     pause = try state.read()
     isDue = try state.read()

@@ -26,7 +26,7 @@ extension BlockReader.Options.Mode {
 
 extension Framing {
   /// Whether the decoder may hold rows that only the end of the input completes. If not, each range is complete, and
-  /// the decoder need not be told about the end.
+  /// the decoder need not be notified of the end.
   var hasOpenEnd: Bool { self == .lines || self == .anywhere }
 }
 

@@ -16,7 +16,7 @@ extension StreamReceiver: MessageReceiver {
 
 /// A source that receives messages on a socket address.
 protocol ReceivingSource: SourceComponent {
-  var place: SocketPlace { get }
+  var endpoint: SocketEndpoint { get }
 }
 
 /// Messages from one sender.
@@ -59,7 +59,7 @@ final class ReceivingNode: PieceSource<ReceivedPiece> {
     case datagrams(DatagramReceiver.Options)
   }
 
-  private let place: SocketPlace
+  private let endpoint: SocketEndpoint
   private let way: Way
   private let maxConnections: Int
   /// How long the last event of a connection waits for further lines; nil if lines are not joined.
@@ -81,8 +81,8 @@ final class ReceivingNode: PieceSource<ReceivedPiece> {
   /// Whether the execution must wait until everything that was received has been sent.
   private var isPausing = false
 
-  init(_ place: SocketPlace, _ way: Way, _ nodeContext: NodeContext, _ downstream: Downstream) {
-    self.place = place
+  init(_ endpoint: SocketEndpoint, _ way: Way, _ nodeContext: NodeContext, _ downstream: Downstream) {
+    self.endpoint = endpoint
     self.way = way
     if case .stream(let options, _) = way {
       (maxConnections, wait) = (options.maxConnections, options.decoding.join?.wait)
@@ -102,7 +102,7 @@ final class ReceivingNode: PieceSource<ReceivedPiece> {
   override func dryRun() {
     do throws(SocketFailure) {
       if case .stream(_, let files?) = way { _ = try TLSServing(files) { _ in } }
-      try BoundSocket.reserve(place)
+      try BoundSocket.reserve(endpoint)
     } catch {
       fail(error)
     }
@@ -124,7 +124,7 @@ final class ReceivingNode: PieceSource<ReceivedPiece> {
         if let files {
           options.tls = try TLSServing(files) { services.log(.info, label, $0) }
         }
-        let receiver = try StreamReceiver(place, options)
+        let receiver = try StreamReceiver(endpoint, options)
         self.receiver = receiver
         text = receiver.text
         let limit = maxConnections
@@ -146,7 +146,7 @@ final class ReceivingNode: PieceSource<ReceivedPiece> {
         }
       case .datagrams(var options):
         options.allBlocks = services.memory.ofReaders
-        let receiver = try DatagramReceiver(place, options)
+        let receiver = try DatagramReceiver(endpoint, options)
         self.receiver = receiver
         text = receiver.text
         if let wanted = options.receiveBuffer, let granted = receiver.grantedBuffer, granted < wanted {
@@ -194,7 +194,7 @@ final class ReceivingNode: PieceSource<ReceivedPiece> {
     finish(failing: SignalFailure(.source, failure.message, at: nodeContext.location))
   }
 
-  /// Takes pieces; none: all have been received.
+  /// Takes pieces; an empty list: all have been received.
   private func received(_ pieces: [ReceivedPiece]) {
     isReceived = pieces.isEmpty
     take(pieces[...])
@@ -279,9 +279,9 @@ final class ReceivingNode: PieceSource<ReceivedPiece> {
     guard let receiver, !isPausing else { return }
     isPausing = true
     execution.hold()
-    let place = place
+    let endpoint = endpoint
     receiver.stop(
-      handsOver: execution.successorHas { ($0 as? any ReceivingSource)?.place.excludes(place) ?? false })
+      handsOver: execution.successorHas { ($0 as? any ReceivingSource)?.endpoint.excludes(endpoint) ?? false })
   }
 
   private func endPause() {

@@ -103,7 +103,7 @@ struct ReceivingAddress: ParameterValue {
     return address
   }
 
-  func place(isDatagram: Bool) -> SocketPlace {
+  func endpoint(isDatagram: Bool) -> SocketEndpoint {
     if let activated { return .activated(name: activated, isDatagram: isDatagram) }
     return .network(host: network?.host ?? "127.0.0.1", port: network?.port ?? 0, isDatagram: isDatagram)
   }
@@ -151,7 +151,7 @@ extension DecoderOptions {
 
 extension DecodingContext {
   /// Reports an address that other machines can reach without authentication.
-  mutating func refuseOpenPlace(_ address: ReceivingAddress, isKnown: Bool, isAllowed: Bool, canUseTLS: Bool) {
+  mutating func refuseOpenEndpoint(_ address: ReceivingAddress, isKnown: Bool, isAllowed: Bool, canUseTLS: Bool) {
     guard address.isOpenToOthers, !isKnown, !isAllowed else { return }
     badValue(
       at: location, "'\(component)' would accept events from everybody who can reach \(address.network?.host ?? "it")",

@@ -1,15 +1,16 @@
 import PipelineCore
 
-/// The connection of a source to a server, made again when it is lost.
+/// The connection of a source to a server, reopened when it is lost.
 ///
-/// The source opens and closes connections, and says what it hears of them. The session numbers them, so that what an earlier one still
-/// reports is known as late; it pauses between attempts, ends a connection that is silent, and logs the first failure in a row and the end of
-/// such a row. Everything happens in turns of the source, which calls ``end()`` before it ends.
+/// The source opens and closes connections, and reports their events. The session numbers the connections, so that late
+/// reports of an earlier one are recognized; it pauses between attempts, ends a connection that is silent, and logs the
+/// first of consecutive failures and their end. Everything happens in turns of the source, which calls ``end()`` before
+/// it ends.
 final class SourceSession: TimerTarget {
-  /// How long a server may say nothing.
+  /// The limit on a server's silence.
   struct Silence {
     var limit: TimeSpan
-    /// What is said of a connection that ends for it: "the feed was silent for 20s".
+    /// The log message for a connection that ends for it: "the feed was silent for 20s".
     var reason: String
     /// Whether the limit ends with ``SourceSession/opened()``.
     var isForOpening = false
@@ -26,7 +27,7 @@ final class SourceSession: TimerTarget {
   /// The number of the connection. It changes when a connection is begun, and when one is over.
   private(set) var number = 0
   private(set) var isOpen = false
-  /// When the server said something last, or its time began anew. `deadline`: for when the timer was set.
+  /// When the server last sent something, or its time was restarted. `deadline`: the time for which the timer was set.
   private var heardAt = Instant(nanoseconds: 0)
   private var deadline = Instant(nanoseconds: 0)
 
@@ -46,7 +47,7 @@ final class SourceSession: TimerTarget {
 
   // MARK: What the source says
 
-  /// Whether a report of the connection with this number still counts.
+  /// Whether reports of the connection with this number are still accepted.
   func isCurrent(_ number: Int) -> Bool { number == self.number && !source.isClosed }
 
   /// Begins a connection at once.
@@ -66,13 +67,13 @@ final class SourceSession: TimerTarget {
     if attempts.succeed() > 0 { log(.info, "connected again") }
   }
 
-  /// The server has said something.
+  /// Notes that the server has sent something.
   func heard() { heardAt = source.executor.now }
 
   /// The connection or the attempt is over: another one begins after a pause.
   ///
   /// - Parameters:
-  ///   - isFailure: Whether it counts as a failure. The pauses grow with failures in a row.
+  ///   - isFailure: Whether it counts as a failure. The pauses grow with consecutive failures.
   ///   - asked: The pause that the server asked for.
   func lost(_ reason: String, isFailure: Bool = true, after asked: TimeSpan? = nil) {
     end()
@@ -98,7 +99,7 @@ final class SourceSession: TimerTarget {
 
   // MARK: Time
 
-  /// It reads input, so it waits while the input is paused.
+  /// The session reads input, so its timer waits while the input is paused.
   var timerKind: TimerKind { source.timerKind }
 
   private func cancel() {
@@ -119,11 +120,11 @@ final class SourceSession: TimerTarget {
     let now = source.executor.now
     let due = heardAt + silence.limit
     if due > now {
-      // It has been heard since.
+      // The server has sent something meanwhile.
       deadline = due
       timer = source.executor.wake(at: due, self, Token.silent)
     } else if (now - deadline).nanoseconds > silence.limit.nanoseconds / 10 {
-      // The input was paused, or the process stopped: nobody could hear anything.
+      // The input was paused, or the process stopped: nothing could be received.
       listen()
     } else {
       lost(silence.reason)

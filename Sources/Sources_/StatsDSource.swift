@@ -57,7 +57,7 @@ package struct StatsDSource: SourceComponent, ReceivingSource {
     ],
     edges: EdgeCases(
       empty: "An empty datagram gives no event.",
-      error: "A place that cannot be used ends it with an error; a malformed line goes to the errors output.",
+      error: "An address that cannot be used ends it with an error; a malformed line goes to the errors output.",
       completion: "Only when the pipeline is stopped.",
       disposal: "Closes its place, after arrived messages were sent."),
     memory: "An incomplete line of each connection, up to `maxMessage`.",
@@ -76,7 +76,7 @@ package struct StatsDSource: SourceComponent, ReceivingSource {
       }
     }
     if transport == .udp { context.checkDatagramSize(maxMessage) }
-    context.refuseOpenPlace(
+    context.refuseOpenEndpoint(
       address.address, isKnown: false, isAllowed: allowUnauthenticated, canUseTLS: false)
   }
 
@@ -87,9 +87,9 @@ package struct StatsDSource: SourceComponent, ReceivingSource {
   }
   package func threads(_ limit: Int?) -> String? { "received and decoded by a thread of its own" }
 
-  var place: SocketPlace {
+  var endpoint: SocketEndpoint {
     address.path.map { .unix(path: $0, isDatagram: true, mode: mode.bits) }
-      ?? address.address.place(isDatagram: transport == .udp)
+      ?? address.address.endpoint(isDatagram: transport == .udp)
   }
 
   package func makeSource(_ nodeContext: NodeContext, downstream: Downstream) -> RunningSource {
@@ -98,7 +98,7 @@ package struct StatsDSource: SourceComponent, ReceivingSource {
       options.decoding = DecoderOptions(.statsd, unit: .body)
       options.maxMessage = maxMessage.bytes
       options.receiveBuffer = receiveBuffer?.bytes
-      return ReceivingNode(place, .datagrams(options), nodeContext, downstream)
+      return ReceivingNode(endpoint, .datagrams(options), nodeContext, downstream)
     }
     var options = StreamReceiver.Options()
     options.framing = .lines
@@ -107,6 +107,6 @@ package struct StatsDSource: SourceComponent, ReceivingSource {
     options.maxConnections = maxConnections
     options.idleTimeout = idleTimeout
     options.receiveBuffer = receiveBuffer?.bytes
-    return ReceivingNode(place, .stream(options, nil), nodeContext, downstream)
+    return ReceivingNode(endpoint, .stream(options, nil), nodeContext, downstream)
   }
 }

@@ -83,7 +83,7 @@ package struct Stdin: SourceComponent {
   final class Node: StreamSource {
     private let parameters: Stdin
     private var hasClaim = false
-    /// The state of another decoder was of no use.
+    /// Whether the other decoder's state could not be used.
     private var lacksBeginning = false
     private lazy var lineOrigin = Origin(
       source: origin.source, receivedAt: executor.wallTime, reply: origin.reply, identity: freshIdentity())
@@ -110,7 +110,7 @@ package struct Stdin: SourceComponent {
 
     override var streamOrigin: Origin { lineOrigin }
 
-    /// Goes on where the version before has stopped.
+    /// Continues where the previous version has stopped.
     private func read(by decoder: any EventDecoder) {
       var options = BlockReader.Options(
         parameters.decoding, limit: parameters.maxBytes, maxLine: parameters.maxLine,

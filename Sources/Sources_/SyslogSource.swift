@@ -95,7 +95,7 @@ package struct SyslogSource: SourceComponent, ReceivingSource {
     ],
     edges: EdgeCases(
       empty: "An empty message gives no event.",
-      error: "A place that cannot be used ends it with an error; a malformed message goes to the errors output.",
+      error: "An address that cannot be used ends it with an error; a malformed message goes to the errors output.",
       completion: "Only when the pipeline is stopped.",
       disposal: "Closes its place, after arrived messages were sent."),
     memory: "An incomplete message of each connection, up to `maxMessage`.",
@@ -119,7 +119,7 @@ package struct SyslogSource: SourceComponent, ReceivingSource {
     if transport == .udp { context.checkDatagramSize(maxMessage) }
     charset.check(decoding, joins: false, &context)
     tls?.validate(at: "tls", &context)
-    context.refuseOpenPlace(
+    context.refuseOpenEndpoint(
       address.address, isKnown: tls?.clientCA != nil, isAllowed: allowUnauthenticated, canUseTLS: transport == .tcp)
   }
 
@@ -137,9 +137,9 @@ package struct SyslogSource: SourceComponent, ReceivingSource {
   }
   package func threads(_ limit: Int?) -> String? { "received and decoded by a thread of its own" }
 
-  var place: SocketPlace {
+  var endpoint: SocketEndpoint {
     address.path.map { .unix(path: $0, isDatagram: true, mode: mode.bits) }
-      ?? address.address.place(isDatagram: transport == .udp)
+      ?? address.address.endpoint(isDatagram: transport == .udp)
   }
 
   package func makeSource(_ nodeContext: NodeContext, downstream: Downstream) -> RunningSource {
@@ -148,7 +148,7 @@ package struct SyslogSource: SourceComponent, ReceivingSource {
       options.decoding = decoding
       options.maxMessage = maxMessage.bytes
       options.receiveBuffer = receiveBuffer?.bytes
-      return ReceivingNode(place, .datagrams(options), nodeContext, downstream)
+      return ReceivingNode(endpoint, .datagrams(options), nodeContext, downstream)
     }
     var options = StreamReceiver.Options()
     options.framing = .syslog
@@ -157,6 +157,6 @@ package struct SyslogSource: SourceComponent, ReceivingSource {
     options.maxConnections = maxConnections
     options.idleTimeout = idleTimeout
     options.receiveBuffer = receiveBuffer?.bytes
-    return ReceivingNode(place, .stream(options, tls?.files), nodeContext, downstream)
+    return ReceivingNode(endpoint, .stream(options, tls?.files), nodeContext, downstream)
   }
 }

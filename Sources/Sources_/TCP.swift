@@ -99,7 +99,7 @@ package struct TCP: SourceComponent, ReceivingSource {
     join?.check(decode.options, framing, &context)
     charset.check(decode.options, joins: false, &context)
     tls?.validate(at: "tls", &context)
-    context.refuseOpenPlace(
+    context.refuseOpenEndpoint(
       address, isKnown: tls?.clientCA != nil, isAllowed: allowUnauthenticated, canUseTLS: true)
   }
 
@@ -115,7 +115,7 @@ package struct TCP: SourceComponent, ReceivingSource {
   package var listens: ListenAddress? { address.listens(isDatagram: false) }
   package func threads(_ limit: Int?) -> String? { "received and decoded by a thread of its own" }
 
-  var place: SocketPlace { address.place(isDatagram: false) }
+  var endpoint: SocketEndpoint { address.endpoint(isDatagram: false) }
 
   package func makeSource(_ nodeContext: NodeContext, downstream: Downstream) -> RunningSource {
     var options = StreamReceiver.Options()
@@ -127,6 +127,6 @@ package struct TCP: SourceComponent, ReceivingSource {
     options.idleTimeout = idleTimeout
     options.maxRate = maxRate?.bytes
     options.receiveBuffer = receiveBuffer?.bytes
-    return ReceivingNode(place, .stream(options, tls?.files), nodeContext, downstream)
+    return ReceivingNode(endpoint, .stream(options, tls?.files), nodeContext, downstream)
   }
 }

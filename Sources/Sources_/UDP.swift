@@ -56,7 +56,7 @@ package struct UDP: SourceComponent, ReceivingSource {
   package func validate(_ context: inout DecodingContext) {
     context.checkDatagramSize(maxMessage)
     charset.check(decode.options, joins: false, &context)
-    context.refuseOpenPlace(address, isKnown: false, isAllowed: allowUnauthenticated, canUseTLS: false)
+    context.refuseOpenEndpoint(address, isKnown: false, isAllowed: allowUnauthenticated, canUseTLS: false)
   }
 
   package var outputType: EventType { decode.options.eventType }
@@ -64,14 +64,14 @@ package struct UDP: SourceComponent, ReceivingSource {
   package var listens: ListenAddress? { address.listens(isDatagram: true) }
   package func threads(_ limit: Int?) -> String? { "received and decoded by a thread of its own" }
 
-  var place: SocketPlace { address.place(isDatagram: true) }
+  var endpoint: SocketEndpoint { address.endpoint(isDatagram: true) }
 
   package func makeSource(_ nodeContext: NodeContext, downstream: Downstream) -> RunningSource {
     var options = DatagramReceiver.Options()
     options.decoding = charset.reading(decode.options.ofMessages, maxLine: maxMessage)
     options.maxMessage = maxMessage.bytes
     options.receiveBuffer = receiveBuffer?.bytes
-    return ReceivingNode(place, .datagrams(options), nodeContext, downstream)
+    return ReceivingNode(endpoint, .datagrams(options), nodeContext, downstream)
   }
 }
 

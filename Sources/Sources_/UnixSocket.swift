@@ -104,7 +104,7 @@ package struct UnixSocket: SourceComponent, ReceivingSource {
   package var namesEvents: Bool { true }
   package func threads(_ limit: Int?) -> String? { "received and decoded by a thread of its own" }
 
-  var place: SocketPlace { .local(path, isDatagram: kind == .datagram, mode: mode.bits) }
+  var endpoint: SocketEndpoint { .local(path, isDatagram: kind == .datagram, mode: mode.bits) }
 
   package func makeSource(_ nodeContext: NodeContext, downstream: Downstream) -> RunningSource {
     guard kind == .stream else {
@@ -112,7 +112,7 @@ package struct UnixSocket: SourceComponent, ReceivingSource {
       options.decoding = decodingMessages
       options.maxMessage = maxMessage.bytes
       options.receiveBuffer = receiveBuffer?.bytes
-      return ReceivingNode(place, .datagrams(options), nodeContext, downstream)
+      return ReceivingNode(endpoint, .datagrams(options), nodeContext, downstream)
     }
     var options = StreamReceiver.Options()
     options.framing = framing.framing
@@ -122,13 +122,13 @@ package struct UnixSocket: SourceComponent, ReceivingSource {
     options.maxConnections = maxConnections
     options.idleTimeout = idleTimeout
     options.receiveBuffer = receiveBuffer?.bytes
-    return ReceivingNode(place, .stream(options, nil), nodeContext, downstream)
+    return ReceivingNode(endpoint, .stream(options, nil), nodeContext, downstream)
   }
 }
 
-extension SocketPlace {
+extension SocketEndpoint {
   /// A path, or `systemd:NAME`.
-  static func local(_ path: String, isDatagram: Bool, mode: UInt32) -> SocketPlace {
+  static func local(_ path: String, isDatagram: Bool, mode: UInt32) -> SocketEndpoint {
     path.hasPrefix("systemd:")
       ? .activated(name: String(path.dropFirst("systemd:".count)), isDatagram: isDatagram)
       : .unix(path: path, isDatagram: isDatagram, mode: mode)

@@ -253,17 +253,17 @@ extension WebSocketSource {
     // MARK: The version before
 
     /// The key under which its connections are kept for the next version.
-    private var place: String {
+    private var keptKey: String {
       guard let address = parameters.listens else {
         return "client \(execution.plan.name) \(label)"
       }
-      return "server \(address.place) \(parameters.socket.path)"
+      return "server \(address.canonicalAddress) \(parameters.socket.path)"
     }
 
     /// Continues the connections of the previous version, or only takes their received messages.
     private func adopt(under settings: KeptWebSockets.Settings) {
       self.settings = settings
-      for kept in KeptWebSockets.take(place, settings) {
+      for kept in KeptWebSockets.take(keptKey, settings) {
         last += 1
         let number = last
         peers[number] = kept.socket
@@ -333,7 +333,7 @@ extension WebSocketSource {
 
     /// Leaves connections to the next version.
     private func keep() {
-      if let settings, !parked.isEmpty { KeptWebSockets.keep(place, settings, parked) }
+      if let settings, !parked.isEmpty { KeptWebSockets.keep(keptKey, settings, parked) }
       parked = []
     }
 

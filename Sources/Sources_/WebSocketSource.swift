@@ -47,7 +47,7 @@ package struct WebSocketSource: SourceComponent, WebSocketComponent {
       WebSockets have no acknowledgement: messages that were sent without a connection, and those that had been read \
       when the process was killed, are lost.
       """,
-    parameters: placeParameters + [
+    parameters: addressParameters + [
       .init("decode", \.decode, nested: DecodeParameter.ofMessages, "How messages are decoded into events.")
     ] + clientParameters + [
       .init("send", \.send, applies: .with("url"), "A text message that is sent first on each connection."),

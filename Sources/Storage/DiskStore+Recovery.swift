@@ -2,7 +2,7 @@ import Glibc
 import PipelineCore
 import Transport
 
-/// What a store does when its file is damaged, moved, removed or replaced.
+/// How a store reacts when its file is damaged, moved, removed or replaced.
 extension DiskStore.Writer {
   /// Sets the damaged file aside and copies its readable records; false if that failed.
   func salvage(because reason: String) -> Bool {

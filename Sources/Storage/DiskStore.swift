@@ -165,7 +165,7 @@ package final class DiskStore: PipelineStore {
     if !isOver { turns.wake() }
   }
 
-  /// Gives the rows of a sink to one of another name; both have no run now. Reads and commits that come after this see the new name only.
+  /// Assigns the rows of a sink to its new name; neither sink has a run now. Reads and commits after this call see the new name only.
   package func giveRows(of former: String, to name: String) {
     var transaction = StoreTransaction()
     transaction.renamed = [(former, name)]
@@ -235,7 +235,7 @@ package final class DiskStore: PipelineStore {
     private var isLogHeld = false
     private var pause = DiskStore.firstPause
     private var isFailing = false
-    /// What could not be written yet. `nextTry`: when to try again, on the monotonic clock.
+    /// The requests that could not be written yet. `nextTry`: when to try again, on the monotonic clock.
     private var held: [Request] = []
     private var nextTry: Int64?
     private var roomNow = RoomOfStore.enough
@@ -284,7 +284,7 @@ package final class DiskStore: PipelineStore {
         held += work.requests
         lookForRoom()
         var jobs = work.jobs
-        // What is read after a sink has got another name has that name.
+        // Reads after a sink's renaming use its new name.
         if !jobs.isEmpty, held.contains(where: { !$0.transaction.renamed.isEmpty }) {
           state.withLock { $0.jobs.insert(contentsOf: jobs, at: 0) }
           jobs = []

@@ -15,7 +15,7 @@ final class StoreFile {
   var lastRow: Int64
   /// The checksums of the parts of the state that are on the disk.
   private var sums: [Int64] = []
-  /// Whose pages are on the disk.
+  /// The owners whose pages are on the disk.
   private(set) var owners: Set<Int64>
   /// Writes and removes pages; nil: the store has had none yet.
   private var pages: (insert: Statement, delete: Statement)?
@@ -404,8 +404,8 @@ final class StoreFile {
   }
 }
 
-/// Keeps the readers of a store and its one writer apart: while a reader reads, file and log must not change relative
-/// to each other. It is a lock of the open file (flock(2)), which readers share.
+/// Separates the readers of a store from its one writer: while a reader reads, file and log must not change relative to
+/// each other. It is a lock of the open file (flock(2)), which readers share.
 final class ReaderGate {
   private let number: Int32
 

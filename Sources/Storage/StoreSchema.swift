@@ -7,7 +7,7 @@ import Transport
 /// ```
 /// meta        identity, last_row, parts, is_clean, pipeline
 /// state       the saved state, in parts of at most 64 KiB
-/// page        what steps keep for many keys: parts of the state that change by themselves. From version 2 on
+/// page        state of steps with many keys: parts of the state that change independently. From version 2 on
 /// outbox      rows that sinks have to deliver
 /// deadletter  rejected events that nothing reads
 /// ```
@@ -110,7 +110,7 @@ extension Database {
     get throws(DatabaseError) { try number("PRAGMA user_version") ?? 0 > StoreSchema.versionWithoutPages }
   }
 
-  /// Whose pages it has.
+  /// The owners of the store's pages.
   func owners() throws(DatabaseError) -> Set<Int64> {
     guard try hasPages else { return [] }
     var owners: Set<Int64> = []
@@ -163,7 +163,7 @@ extension Database {
 
 /// A record of a store that is damaged or missing.
 struct StoreDamage: Error {
-  /// What is damaged, as a clause: `part 3 of the state is damaged`.
+  /// The damage, as a clause: `part 3 of the state is damaged`.
   var message: String
   init(_ message: String) { self.message = message }
 }

@@ -82,7 +82,7 @@ struct MarblePicture {
   private struct Column {
     var at: TimeSpan
     var x: Int
-    /// Time was left out before it.
+    /// Whether the drawing leaves out the time before it.
     var isCut: Bool
     var gapStart: Int
     /// Something happens at this instant.

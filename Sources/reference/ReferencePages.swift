@@ -6,7 +6,7 @@ struct ReferencePages {
   /// Path below the folder of the reference, and text.
   typealias Page = (path: String, text: String)
 
-  /// All of them. Throws if an example that a picture needs is missing.
+  /// All pages. Throws if an example that a picture needs is missing.
   func pages() throws(DiamondPicture.Missing) -> [Page] {
     var pages: [Page] = [
       ("README.md", index()), ("codes.md", codes()), ("functions.md", functions()),

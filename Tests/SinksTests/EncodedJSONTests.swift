@@ -37,12 +37,12 @@ import Transport
 
   /// How each sink stands before a receiver. A new sink that encodes needs a line.
   private func ways(_ name: String, _ http: ScriptedHTTP) throws -> [Way] {
-    func lines(_ place: SocketPlace, _ text: @escaping (String, String) -> String) throws -> Way {
+    func lines(_ endpoint: SocketEndpoint, _ text: @escaping (String, String) -> String) throws -> Way {
       let received = Guarded<[UInt8]>([])
       let port: String
       let stop: () -> Void
-      if place.isDatagram {
-        let receiver = try DatagramReceiver(place, DatagramReceiver.Options())
+      if endpoint.isDatagram {
+        let receiver = try DatagramReceiver(endpoint, DatagramReceiver.Options())
         try receiver.start(
           notify: { _ in },
           deliver: { pieces in
@@ -54,7 +54,7 @@ import Transport
       } else {
         var options = StreamReceiver.Options()
         options.decoding = DecoderOptions(.text)
-        let receiver = try StreamReceiver(place, options)
+        let receiver = try StreamReceiver(endpoint, options)
         try receiver.start(
           notify: { _ in },
           deliver: { pieces in
@@ -64,7 +64,7 @@ import Transport
         port = receiver.text
         stop = { receiver.cancel() }
       }
-      return Way(isLines: !place.isDatagram, { text(port, $0) }, sent: { received.withLock { $0 } }, stop: stop)
+      return Way(isLines: !endpoint.isDatagram, { text(port, $0) }, sent: { received.withLock { $0 } }, stop: stop)
     }
     switch name {
     case "file":

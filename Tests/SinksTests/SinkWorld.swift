@@ -211,7 +211,7 @@ private final class Swallower: Sendable {
     datagramReceiver = try? DatagramReceiver(.unix(path: datagrams, isDatagram: true), DatagramReceiver.Options())
     try? datagramReceiver?.start(notify: { _ in }, deliver: { _ in true })
     receivers = [
-      SocketPlace.network(host: "127.0.0.1", port: 0, isDatagram: false), .unix(path: path, isDatagram: false),
+      SocketEndpoint.network(host: "127.0.0.1", port: 0, isDatagram: false), .unix(path: path, isDatagram: false),
     ].compactMap { try? StreamReceiver($0, StreamReceiver.Options()) }
     for receiver in receivers { try? receiver.start(notify: { _ in }, deliver: { _ in true }) }
     port = receivers.first.flatMap { Int($0.text.split(separator: ":").last ?? "") } ?? 0

@@ -40,7 +40,7 @@ import Testing
     var lines: [String] { received.withLock { $0 } }
 
     init(_ host: String, _ port: Int, isDatagram: Bool) throws {
-      let place = SocketPlace.network(host: host, port: port, isDatagram: isDatagram)
+      let place = SocketEndpoint.network(host: host, port: port, isDatagram: isDatagram)
       var options = StreamReceiver.Options()
       options.decoding = DecoderOptions(.text)
       receiver = isDatagram ? nil : try StreamReceiver(place, options)

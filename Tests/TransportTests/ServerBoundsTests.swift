@@ -211,7 +211,7 @@ import Testing
     }
     #expect(isLet == true)
     #expect(waiting.server.queue.count == 1)
-    #expect(waiting.server.queue.places < 100)
+    #expect(waiting.server.queue.entryCount < 100)
     let taken = waiting.server.queue.take()
     #expect(taken.request != nil)
     #expect(!taken.isMoreToCome)

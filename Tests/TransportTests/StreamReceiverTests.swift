@@ -35,7 +35,7 @@ import Testing
 
   /// What comes between two versions of a pipeline is handed over when the second one starts, also if nothing comes behind it.
   @Test func whatComesDuringAReloadWaitsForNothingElse() throws {
-    let place = SocketPlace.unix(path: folder("s"), isDatagram: false)
+    let place = SocketEndpoint.unix(path: folder("s"), isDatagram: false)
     try keepingListeners.withLock { _ in
       KeptListeners.begin()
       defer { KeptListeners.end() }
@@ -57,7 +57,7 @@ import Testing
 
   /// What no version has taken over is closed, and what it had sent of a message is reported as lost.
   @Test func abandonedConnectionsAreReported() throws {
-    let place = SocketPlace.unix(path: folder("s"), isDatagram: false)
+    let place = SocketEndpoint.unix(path: folder("s"), isDatagram: false)
     try keepingListeners.withLock { _ in
       KeptListeners.begin()
       let received = Received()

@@ -104,7 +104,7 @@ pub struct RawHost {
     send: extern "C" fn(*mut Opaque, usize, *const RawValue),
     reject: extern "C" fn(*mut Opaque, usize, RawText),
     timer: extern "C" fn(*mut Opaque, RawText, i64),
-    // Of sinks and sources, which this layer does not offer.
+    // The functions of sinks and sources, which this layer does not offer.
     sinks_and_sources: [usize; 10],
     encode: extern "C" fn(*mut Opaque, *const RawValue) -> RawText,
     decode: extern "C" fn(*mut Opaque, RawText, *mut RawValue) -> i32,
@@ -214,7 +214,7 @@ pub struct Value<'a> {
     scope: &'a Scope,
 }
 
-/// Where the values of one call live.
+/// The scope of the values of one call.
 pub struct Scope(*mut Opaque);
 
 impl Scope {
@@ -238,7 +238,7 @@ impl<'a> Value<'a> {
     pub fn number(&self) -> f64 {
         (host().number)(&self.raw)
     }
-    /// None if it is none.
+    /// None if it is not a text.
     pub fn text(&self) -> Option<&'a str> {
         match self.kind() {
             Kind::Text => std::str::from_utf8(unsafe { bytes((host().text)(self.scope.0, &self.raw)) }).ok(),
@@ -251,7 +251,7 @@ impl<'a> Value<'a> {
     pub fn with(&self, name: &str, value: Value<'a>) -> Value<'a> {
         Value { raw: (host().with_member)(self.scope.0, &self.raw, raw(name), &value.raw), scope: self.scope }
     }
-    /// Bytes that `Scope::decode` reads again, for what is kept between calls and in a state.
+    /// Bytes that `Scope::decode` reads again, for values kept between calls and in a state.
     pub fn encode(&self) -> &'a [u8] {
         unsafe { bytes((host().encode)(self.scope.0, &self.raw)) }
     }
@@ -269,17 +269,17 @@ impl Scope {
     }
 }
 
-/// Why an instance cannot be opened, and the place in the parameters, such as `server.port`.
+/// Why an instance cannot be opened, and the path within the parameters, such as `server.port`.
 pub struct Refusal {
     pub message: String,
     pub at: &'static str,
 }
 
-/// What a row makes of an event. The last two need `"finishes": true` in the spec.
+/// The result of a row for an event. The last two need `"finishes": true` in the spec.
 pub enum Verdict<'a> {
     Pass(Value<'a>),
     Drop,
-    /// The event goes on, and the output completes behind it.
+    /// The event passes, and the output completes after it.
     Last(Value<'a>),
     /// The output completes without the event.
     Finish,
@@ -288,7 +288,7 @@ pub enum Verdict<'a> {
 /// A pure function of an event. It is called on several threads at once.
 pub trait Row: Sync + Send + Sized {
     fn open(parameters: Value) -> Result<Self, Refusal>;
-    /// What becomes of the event, or why it fails.
+    /// The verdict on the event, or the reason why it fails.
     fn row<'a>(&self, scope: &'a Scope, event: Value<'a>) -> Result<Verdict<'a>, String>;
 }
 
@@ -298,7 +298,7 @@ pub enum Input<'a> {
     Complete,
 }
 
-/// Takes what an operator makes of one input.
+/// Receives the events that an operator emits for one input.
 pub struct Output {
     raw: *mut Opaque,
     index: usize,
@@ -311,11 +311,11 @@ impl Output {
     pub fn reject(&mut self, message: &str) {
         (host().reject)(self.raw, self.index, raw(message))
     }
-    /// Behind what was sent the output completes. No further input counts.
+    /// Completes the output after the events sent so far. Further inputs are ignored.
     pub fn finish(&mut self) {
         (host().finish)(self.raw, self.index)
     }
-    /// From now on; replaces one of the same name.
+    /// Starts now; replaces a timer of the same name.
     pub fn set_timer(&mut self, name: &str, after: std::time::Duration) {
         (host().timer)(self.raw, raw(name), after.as_nanos().min(i64::MAX as u128) as i64)
     }
@@ -326,7 +326,7 @@ impl Output {
 
 /// An operator with state or time, on a thread of its own.
 pub trait Stream: Send + Sized {
-    /// `state`: what `save` has made, and the version of the spec it was made under.
+    /// `state`: the bytes returned by `save`, and the version of the spec under which they were saved.
     fn open(parameters: Value, state: Option<(&[u8], u32)>) -> Result<Self, Refusal>;
     fn process<'a>(&mut self, scope: &'a Scope, input: Input<'a>, output: &mut Output);
     fn save(&self) -> Vec<u8>;
@@ -475,10 +475,10 @@ pub const fn plugin(components: &'static [Component], spec: &'static str) -> Plu
     }
 }
 
-/// What `rxd_plugin_init` does.
+/// Implements `rxd_plugin_init`.
 ///
 /// # Safety
-/// The pointers are those that rxd has passed.
+/// The pointers must be those that rxd has passed.
 pub unsafe fn init(
     plugin: &'static Plugin, contract: u32, offered: *const RawHost, result: *mut *const Plugin, problem: *mut RawText,
 ) -> i32 {

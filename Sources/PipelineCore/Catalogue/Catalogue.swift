@@ -301,7 +301,7 @@ private final class GivenArguments {
     return !known && primary.shape.acceptsMapping
   }
 
-  /// Decodes the parameters beside the component key.
+  /// Decodes the parameters that are written beside the component key.
   private func beside(_ context: inout DecodingContext) {
     for option in context.beside {
       let key = option.key.value

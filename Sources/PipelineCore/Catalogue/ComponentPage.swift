@@ -1,10 +1,10 @@
 /// The page of one component in Markdown, for the reference and for `rxd describe --format markdown`.
 package struct ComponentPage {
-  /// What a page's links can refer to.
+  /// The targets that a page's links can refer to.
   package struct Surroundings: Sendable {
     /// The lines at the head of the page.
     var note: String
-    /// The components that have pages in the same place; nil: the page stands alone, without links and pictures.
+    /// The components that have pages in the same directory; nil: the page is not part of a set and has no links or pictures.
     var catalogue: Catalogue?
 
     package init(note: String = "", catalogue: Catalogue? = nil) {

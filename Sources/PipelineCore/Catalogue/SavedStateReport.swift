@@ -15,7 +15,7 @@ package struct SavedStateReport {
 
   /// The wall-clock time of saving, in nanoseconds since 1970.
   package let savedAt: Int64
-  /// The size of all of it, in bytes.
+  /// The size of the whole state, in bytes.
   package let bytes: Int
   package let steps: [Step]
   /// The sinks, and whether their input has ended.
@@ -24,7 +24,7 @@ package struct SavedStateReport {
   /// The named sources, signals and commands.
   package let signals: Set<String>
 
-  /// Whether it is of a pipeline with such a sink, or with such a source, signal or command.
+  /// Whether the state belongs to a pipeline with such a sink, or with such a source, signal or command.
   package func has(_ name: String, isSink: Bool) -> Bool {
     isSink ? sinks.contains { $0.name == name } : signals.contains(name)
   }
@@ -81,7 +81,7 @@ package struct SavedStateReport {
 
   /// The state without that of the step, and the number of removed bytes; nil: the state has no such step.
   ///
-  /// - Throws: Not a saved state, a newer format, or damaged.
+  /// - Throws: The bytes are not a saved state, have a newer format, or are damaged.
   package static func removing(
     _ step: String, from bytes: [UInt8], clock: any Clock
   ) throws(StateFault) -> (state: [UInt8], removed: Int)? {

@@ -180,7 +180,7 @@ package struct SchemaWriter {
       ("title", .string("rxd pipeline")),
       ("type", .string("object")), ("properties", .object(properties)),
       ("patternProperties", .object([("^x-", .bool(true))])),
-      ("additionalProperties", .bool(false)), ("$defs", .object(scalars() + places() + components())),
+      ("additionalProperties", .bool(false)), ("$defs", .object(scalars() + signalsAndChains() + components())),
     ])
   }
 
@@ -255,7 +255,7 @@ package struct SchemaWriter {
     ("maxRows", described(reference("integer"), "The largest number of rows.", .int(1_000_000))),
   ]
 
-  private func places() -> Members {
+  private func signalsAndChains() -> Members {
     let sources = catalogue.names(.source)
     let combinations = catalogue.names(.combination)
     let chain: JSONText = .object([

@@ -43,7 +43,7 @@ package final class BlockDecoding: @unchecked Sendable {
     return endEvent()
   }
 
-  /// Ends the incomplete event and returns what has been read of it; nil if there is none.
+  /// Ends the incomplete event and returns its lines so far; nil if there is none.
   package func endEvent() -> (rows: DecodedBlock, position: DecodingPosition)? {
     guard pendingOffset != nil else { return nil }
     let rows = free.withLock { $0.popLast() } ?? Rows()

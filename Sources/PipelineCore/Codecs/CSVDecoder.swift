@@ -17,7 +17,7 @@ package struct CSVDecoding: Sendable, Equatable {
   package var header: Header = .firstRow
   /// One ASCII character.
   package var delimiter: UInt8 = UInt8(ascii: ",")
-  /// One ASCII character; doubled in a quoted field it stands for itself. Nil: no character quotes.
+  /// One ASCII character; doubled in a quoted field it means the character itself. Nil: no character quotes.
   package var quote: UInt8? = UInt8(ascii: "\"")
   /// `string` or `infer`, for unquoted fields; quoted ones are always strings.
   package var types: FieldType = .string

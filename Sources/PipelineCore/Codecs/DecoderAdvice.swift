@@ -59,7 +59,7 @@ enum DecoderAdvice {
     while index < sample.count {
       let end = min(index + 8, sample.count)
       if end - index == 8 {
-        // Of most parts of a text no byte counts: none is below 0x20.
+        // Most parts of a text have no control characters: no byte is below 0x20.
         let part = sample.loadUnaligned(fromByteOffset: index, as: UInt64.self)
         if (part &- 0x2020_2020_2020_2020) & ~part & 0x8080_8080_8080_8080 == 0 {
           index = end
@@ -105,7 +105,7 @@ enum DecoderAdvice {
     while start < text.count, text.part(start, start + 1).isBlank { start += 1 }
     let body = text.part(start, text.count)
     guard body.first == UInt8(ascii: "{") || body.first == UInt8(ascii: "[") else { return nil }
-    // What follows the bracket must be JSON as well.
+    // After the bracket, the text must be JSON as well.
     var next = 1
     while next < body.count, body.part(next, next + 1).isBlank { next += 1 }
     guard next < body.count else { return .several }

@@ -121,7 +121,7 @@ final class JSONBodyDecoder: EventDecoder {
   }
 }
 
-/// What the JSON decoders share.
+/// The common part of the JSON decoders.
 final class JSONOpener {
   let parser: JSONParser
   let check: JSONParser.Check

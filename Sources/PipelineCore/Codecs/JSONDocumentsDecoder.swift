@@ -31,7 +31,7 @@ final class JSONDocumentsDecoder: EventDecoder {
 
   /// The input offset of the start of the document, or of the skipped bytes.
   private var start: Int64 = 0
-  /// The offset of the first fault in the document; -1 if there is none.
+  /// The offset of the first error in the document; -1 if there is none.
   private var fault = -1
   /// The bytes of the document from earlier ranges; for a document that is too long, only its start.
   private var held: [UInt8] = []

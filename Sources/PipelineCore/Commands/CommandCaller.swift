@@ -1,4 +1,4 @@
-/// A step that executes a command, as the command sees it: what it waits for, and its end.
+/// A step that executes a command: the interface through which the command notifies it.
 class CommandCaller: MultiInletNode {
   /// The number that identifies it to the command.
   final var serial: UInt64 = 0

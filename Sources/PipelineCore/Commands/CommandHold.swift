@@ -30,7 +30,7 @@ struct CommandHold: OperatorComponent {
 
     override func restored() { attach() }
 
-    /// A command that has ended is released; another run of it is not held.
+    /// After the command has ended, the hold is released; a later run of it is not held.
     private func attach() {
       guard !isClosed else { return }
       running = commands.enumerated().compactMap { isOpen($0 + 1) ? execution.command($1) : nil }

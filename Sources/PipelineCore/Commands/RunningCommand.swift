@@ -102,7 +102,7 @@ extension Command {
       if !isClosed { endIfIdle() }
     }
 
-    /// How many executions of an `execute` step are waiting or under way.
+    /// The number of waiting and running executions of an `execute` step.
     func pending(of caller: CommandCaller) -> Int {
       executions.values.count { $0.caller == caller.serial }
         + waiting.count { $0.caller == caller.serial }
@@ -144,7 +144,7 @@ extension Command {
       guard parameters.replay > 0 else { return }
       lastValue += 1
       if kept.count == parameters.replay { keptSize.add(bytes: -kept.removeFirst().byteCount) }
-      // A waiting HTTP request gets an error as soon as no answer can come any more.
+      // A waiting HTTP request gets an error as soon as an answer has become impossible.
       let origin = event.origin.takeUnretainedValue().withoutReply
       withExtendedLifetime(origin) {
         var event = event

@@ -1,8 +1,8 @@
 /// A minimal error and its correction, for `rxd explain CODE`. Every code has one; tests check those that are texts of
 /// a file.
 package struct CodeExample: Sendable {
-  /// What the texts stand for in a file.
-  package enum Place: Sendable {
+  /// The part of a file that the texts of an example are.
+  package enum Context: Sendable {
     /// The whole file.
     case file
     /// The value of `NAME:` under `sources:`.
@@ -13,7 +13,7 @@ package struct CodeExample: Sendable {
     case situation
   }
 
-  package var place: Place
+  package var context: Context
   package var wrong: String
   package var right: String
   /// JSON events of the source `s`, one millisecond apart, that cause the error at run time.
@@ -28,7 +28,7 @@ package struct CodeExample: Sendable {
       text.split(separator: "\n", omittingEmptySubsequences: false).map { String(repeating: " ", count: spaces) + $0 }
         .joined(separator: "\n")
     }
-    switch place {
+    switch context {
     case .file, .situation: return text
     case .source: return "sources:\n  s:\n\(indented(text, by: 4))\nsinks:\n  out: { from: s, stdout: {} }\n"
     case .step:
@@ -49,23 +49,23 @@ package struct CodeExample: Sendable {
   }
 
   private static func file(_ wrong: String, _ right: String) -> CodeExample {
-    CodeExample(place: .file, wrong: wrong, right: right)
+    CodeExample(context: .file, wrong: wrong, right: right)
   }
   private static func source(_ wrong: String, _ right: String) -> CodeExample {
-    CodeExample(place: .source, wrong: wrong, right: right)
+    CodeExample(context: .source, wrong: wrong, right: right)
   }
   private static func step(_ wrong: String, _ right: String) -> CodeExample {
-    CodeExample(place: .step, wrong: wrong, right: right)
+    CodeExample(context: .step, wrong: wrong, right: right)
   }
 
   private static func running(_ wrong: String, _ right: String, _ events: String...) -> CodeExample {
-    CodeExample(place: .step, wrong: wrong, right: right, events: events)
+    CodeExample(context: .step, wrong: wrong, right: right, events: events)
   }
   private static func running(file wrong: String, _ right: String, _ events: String...) -> CodeExample {
-    CodeExample(place: .file, wrong: wrong, right: right, events: events)
+    CodeExample(context: .file, wrong: wrong, right: right, events: events)
   }
   private static func when(_ situation: String, do remedy: String) -> CodeExample {
-    CodeExample(place: .situation, wrong: situation, right: remedy)
+    CodeExample(context: .situation, wrong: situation, right: remedy)
   }
   /// A file with a command and a sink that executes it.
   private static func command(_ command: String, _ more: String = "") -> String {
@@ -95,7 +95,7 @@ package struct CodeExample: Sendable {
     """
   private static let sound = "sources: { s: { stdin: {} } }\nsinks: { out: { from: s, stdout: {} } }"
 
-  /// Each line stands for ten times the previous line.
+  /// Each line expands to ten times the previous line.
   private static let bomb: String = {
     var lines: [String] = ["a: &a [1, 1, 1, 1, 1, 1, 1, 1, 1, 1]"]
     for (name, before) in [("b", "a"), ("c", "b"), ("d", "c"), ("e", "d"), ("f", "e")] {

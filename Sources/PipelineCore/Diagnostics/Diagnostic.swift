@@ -48,7 +48,7 @@ public struct Diagnostic: Error, Sendable, Equatable {
   /// Replacements that correct the error; empty unless the correction is certain.
   public var fixIts: [FixIt]
 
-  /// A diagnostic; without a severity, it has that of the code.
+  /// A diagnostic; the default for the severity is that of the code.
   public init(
     _ code: Code, _ message: String, at location: SourceLocation?, severity: Severity? = nil,
     notes: [Note] = [], help: String? = nil, fixIts: [FixIt] = []

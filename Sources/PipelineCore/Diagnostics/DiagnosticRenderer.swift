@@ -59,13 +59,13 @@ public struct DiagnosticRenderer: Sendable {
     if counts.isEmpty { counts = ["no errors"] }
     // Locations in an included file count for the file that includes it.
     let files = Set(diagnostics.compactMap { $0.location?.text.outermost.name })
-    let place =
+    let suffix =
       files.isEmpty
       ? ""
       : files.count == 1
         ? " in " + Printable.cut(files.first ?? "", limit: 200)
         : " in \(files.count) files"
-    return counts.joined(separator: ", ") + place
+    return counts.joined(separator: ", ") + suffix
   }
 
   /// Sorted by file name and offset, after those without a location; otherwise the order is kept.
@@ -144,11 +144,11 @@ public struct DiagnosticRenderer: Sendable {
   private func excerpt(
     _ location: SourceLocation, _ margin: String, mark: Character, _ style: Style
   ) -> String {
-    let place = location.text.position(at: location.offset)
+    let position = location.text.position(at: location.offset)
     let name = Printable.cut(location.text.name, limit: 200)
-    var block = margin + paint("-->", .gutter) + " \(name):\(place.line):\(place.column)\n"
+    var block = margin + paint("-->", .gutter) + " \(name):\(position.line):\(position.column)\n"
     // After the last line there is nothing to show.
-    if location.text.lineRange(place.line).isEmpty, location.offset >= location.text.bytes.count {
+    if location.text.lineRange(position.line).isEmpty, location.offset >= location.text.bytes.count {
       return block
     }
     let excerpt = SourceExcerpt(location)
@@ -163,9 +163,9 @@ public struct DiagnosticRenderer: Sendable {
     return block + paint(marks, style) + "\n"
   }
 
-  /// `place`: the location that is marked; a fix at another location says what it replaces.
-  static func words(_ fix: Diagnostic.FixIt, _ place: SourceLocation? = nil) -> String {
-    let isElsewhere = place.map { $0 != fix.location } ?? false
+  /// `marked`: the marked location; a fix at another location names the text that it replaces.
+  static func words(_ fix: Diagnostic.FixIt, _ marked: SourceLocation? = nil) -> String {
+    let isElsewhere = marked.map { $0 != fix.location } ?? false
     let old = Printable.cut(
       String(
         decoding: fix.location.text.bytes.dropFirst(fix.location.offset).prefix(fix.location.length), as: UTF8.self),

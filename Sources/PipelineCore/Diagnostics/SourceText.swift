@@ -216,9 +216,9 @@ package struct LocatedText: Sendable, Equatable {
       }
     }
     let isAbout = secrets.contains { secret in
-      guard let place = diagnostic.location, place.text === source else { return false }
+      guard let location = diagnostic.location, location.text === source else { return false }
       let offset = Int(offsets[secret.lowerBound])
-      return place.offset <= offset && offset < place.offset + max(place.length, 1)
+      return location.offset <= offset && offset < location.offset + max(location.length, 1)
     }
     guard quotes || isAbout else { return diagnostic }
     return Diagnostic(
@@ -247,18 +247,18 @@ package struct LocatedText: Sendable, Equatable {
   /// A fix that replaces the whole text, including its quotes in the file, by `replacement` in double quotes: for a
   /// text that contains quotes.
   package func rewritten(_ replacement: String) -> Diagnostic.FixIt {
-    var place = location
+    var replaced = location
     let mark: UInt8? = quoting == .single ? 0x27 : quoting == .double ? 0x22 : nil
-    let end = place.offset + place.length
-    if let mark, place.offset > 0, end < source.bytes.count, source.bytes[place.offset - 1] == mark,
+    let end = replaced.offset + replaced.length
+    if let mark, replaced.offset > 0, end < source.bytes.count, source.bytes[replaced.offset - 1] == mark,
       source.bytes[end] == mark
     {
-      place.offset -= 1
-      place.length += 2
+      replaced.offset -= 1
+      replaced.length += 2
     }
-    guard quoting != .none else { return Diagnostic.FixIt(place, replacement) }
+    guard quoting != .none else { return Diagnostic.FixIt(replaced, replacement) }
     let escaped = Self.escaped(Self.escaped(replacement, "\\", with: "\\"), "\"", with: "\\")
-    return Diagnostic.FixIt(place, "\"\(escaped)\"")
+    return Diagnostic.FixIt(replaced, "\"\(escaped)\"")
   }
 
   /// Whether YAML would read a text without quotes as something else.

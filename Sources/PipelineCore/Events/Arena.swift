@@ -83,7 +83,7 @@ public final class Arena {
     deinit { for chunk in memory { free(chunk) } }
   }
 
-  /// Takes out everything allocated since the last reset, which then survives the next one.
+  /// Removes everything allocated since the last reset, which then survives the next one.
   func detach() -> DetachedMemory {
     let detached = DetachedMemory(used > 0 || !retired.isEmpty ? retired + [chunk] : [], kept)
     if used > 0 || !retired.isEmpty {

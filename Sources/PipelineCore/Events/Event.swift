@@ -14,7 +14,7 @@ public final class Origin: Sendable {
   package let reply: (any ReplyTarget)?
   /// Names the events; nil if the pipeline does not use names or the events have none.
   package let identity: EventIdentity?
-  /// The part of the source's input that has the events in an order of its own; nil: the input is one.
+  /// The part of the source's input to which the event belongs, with an order of its own; nil: the input has no parts.
   package let part: InputPart?
 
   package init(
@@ -47,18 +47,18 @@ public final class Origin: Sendable {
   package static let none = Origin(source: "")
 }
 
-/// A part of a source's input that has its events in an order of its own: a file, a connection, a container.
+/// A part of a source's input whose events have an order of their own: a file, a connection, a container.
 package final class InputPart: Sendable {
   /// Unique in the source, and the same when the part is read on after a restart.
   package let name: String
-  /// What users call it.
+  /// The name of the part, as users know it.
   package let title: String
 
   package init(_ name: String, title: String? = nil) { (self.name, self.title) = (name, title ?? name) }
 
-  /// What a source says of a part, apart from the events that come of it.
+  /// Changes of a part of the input, apart from its events.
   package enum Change {
-    /// The part is there and will be read. `isBehind`: it has events that have not been read.
+    /// The part exists and will be read. `isBehind`: it has events that have not been read.
     case opened(isBehind: Bool)
     /// All of its events have been sent.
     case ended
@@ -68,9 +68,9 @@ package final class InputPart: Sendable {
 /// Identifies the events of an origin: they have the same names when they are read or delivered again. Unique within
 /// its pipeline.
 package enum EventIdentity: Sendable, Equatable {
-  /// The name of a source, a file or a request. Together with its position, each event of it has a unique name.
+  /// The name of a source, a file or a request. With its position, each of its events has a unique name.
   case origin(String)
-  /// An origin with a single event, whose whole name this is.
+  /// An origin with a single event, whose full name this is.
   case event(String)
 }
 

@@ -1,10 +1,10 @@
 /// Points in the event time of a stream, in nanoseconds since 1970.
 package enum EventTime {
-  /// No time is known: of an event, that it has none; of a stream, that nothing has come yet.
+  /// No time is known: for an event, it has none; for a stream, nothing has come yet.
   package static let unknown = Int64.min
-  /// Everything so far is complete, because no event is expected before the next one comes.
+  /// Everything so far is complete, because no event is expected before the next one arrives.
   package static let idle = Int64.max - 1
-  /// Everything is complete: no event comes any more.
+  /// Everything is complete: no more events come.
   package static let end = Int64.max
   /// Times outside this range are rejected, so that sums of times and spans cannot overflow.
   package static let range = -(Int64(1) << 62)...(Int64(1) << 62)

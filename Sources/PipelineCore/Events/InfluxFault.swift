@@ -1,4 +1,4 @@
-/// Why an event is not a valid InfluxDB point.
+/// The reason why an event is not a valid InfluxDB point.
 package enum InfluxFault: UInt8, Sendable {
   case noMap, noMeasurement, comment, noField, emptyKey, tagKind, fieldKind, notFinite, backslash, lineBreak, time,
     tooLarge

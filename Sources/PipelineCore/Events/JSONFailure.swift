@@ -1,6 +1,6 @@
 import CJSON
 
-/// Why, and where, a text is not a JSON document or exceeds the limits.
+/// The reason why a text is not a JSON document or exceeds the limits, and the offset.
 package struct JSONFailure: Error, Sendable, Equatable {
   /// The kind of the fault.
   package enum Reason: UInt32, Sendable, CaseIterable {

@@ -39,8 +39,8 @@ package final class JSONParser {
     indexed.deallocate()
   }
 
-  /// Parses a whole document, with maps and lists in `arena`, and checks all of it. An `.error` value says why the text
-  /// is not a document (``JSONFailure/init(_:)-(Value)``).
+  /// Parses a whole document, with maps and lists in `arena`, and checks all of it. An `.error` value gives the reason
+  /// if the text is not a document (``JSONFailure/init(_:)-(Value)``).
   package func parse(_ text: UnsafeRawBufferPointer, into arena: Arena) -> Value {
     parse(text, shimLimits, into: arena)
   }

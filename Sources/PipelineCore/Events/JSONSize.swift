@@ -6,7 +6,7 @@ final class JSONSize {
   private static let mostValues = 256
   private static let mostBytes = 4 << 10
   private let buffer = OutputBuffer()
-  /// How many values may still be visited.
+  /// The number of values that may still be visited.
   private var left = 0
 
   func size(of value: Value) -> Int {

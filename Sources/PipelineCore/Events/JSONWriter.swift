@@ -26,7 +26,7 @@ import CJSON
 package enum JSONWriter {
   /// The layout of the text.
   package enum Layout: Sendable, Equatable {
-    /// One line, without added white space.
+    /// One line, without white space between tokens.
     case compact
     /// One member or element per line, `indent` spaces per level.
     case pretty(indent: Int)
@@ -58,8 +58,7 @@ package enum JSONWriter {
     return appendSlow(value, to: output, layout: layout)
   }
 
-  /// Why a value cannot be written unchanged; nil if it can. Parts of a list or a map are checked when they are
-  /// written.
+  /// The reason why a value cannot be written unchanged; nil if it can. Parts of a list or a map are checked when they are written.
   @inline(__always)
   private static func fault(of value: Value, _ output: OutputBuffer) -> EncodingFailure? {
     guard value.is(.jsonMap) || value.is(.jsonList), !value.isChecked else { return nil }
@@ -433,7 +432,7 @@ package enum JSONWriter {
   }
 }
 
-/// Why a value cannot be written in a format.
+/// The reason why a value cannot be written in a format.
 package enum EncodingFailure: Error, Sendable, Equatable {
   /// Lists and maps nested deeper than the limit of 512.
   case tooDeep

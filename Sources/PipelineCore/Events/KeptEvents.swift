@@ -11,7 +11,7 @@ import CJSON
 final class KeptEvents {
   /// One event, with data of the queue's owner.
   struct Record {
-    /// When the event is to be removed.
+    /// When the event must be removed.
     var due: Instant
     /// The number of its key.
     var number: Int32

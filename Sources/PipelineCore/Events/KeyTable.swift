@@ -123,9 +123,9 @@ final class KeyTable {
     UnsafeRawBufferPointer(start: bytes(number), count: entries[number].length)
   }
 
-  /// Inserts a text that must be new, such as one of a saved state; nil: it was there.
+  /// Inserts a text that must be new, such as one of a saved state; nil: it is already in the table.
   ///
-  /// - Parameter number: The number that it gets, higher than that of any other text so far; nil: any.
+  /// - Parameter number: The number for the text, higher than that of any other text so far; nil: any.
   func insertNew(_ text: ArraySlice<UInt8>, at number: Int?) -> Int? {
     text.withUnsafeBytes { insertNew($0, at: number) }
   }

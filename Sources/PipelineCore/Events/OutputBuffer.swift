@@ -14,7 +14,7 @@ package final class OutputBuffer: @unchecked Sendable {
   /// Whether JSON text that becomes part of a larger document is checked.
   @exclusivity(unchecked) var checksParts = true
   @exclusivity(unchecked) private var madeChecker: JSONParser?
-  /// Checks such text; created for the first one.
+  /// Checks JSON text that is marked as unchecked; created on first use.
   var checker: JSONParser {
     if let madeChecker { return madeChecker }
     let checker = JSONParser()

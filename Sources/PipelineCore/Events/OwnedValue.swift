@@ -256,7 +256,7 @@ struct HeldValue {
 }
 
 extension Value {
-  /// The kinds, as bits, whose values point to no memory; doubles do if they have a text.
+  /// The kinds, as bits, whose values point to no memory; a double with a text points to it.
   private static var scalars: UInt32 {
     1 << UInt32(Kind.absent.rawValue) | 1 << UInt32(Kind.null.rawValue) | 1 << UInt32(Kind.bool.rawValue)
       | 1 << UInt32(Kind.int.rawValue) | 1 << UInt32(Kind.uint.rawValue) | 1 << UInt32(Kind.double.rawValue)

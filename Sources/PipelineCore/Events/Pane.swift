@@ -1,4 +1,4 @@
-/// Which of the results of a window, an aggregate or a key a row is, in Beam's words: `meta.pane`.
+/// Which result of a window, an aggregate or a key a row is, in Beam's words: `meta.pane`.
 package enum Pane: Int, CaseIterable {
   /// More may follow: the window is open.
   case early
@@ -16,18 +16,18 @@ package enum Pane: Int, CaseIterable {
   }
 }
 
-/// What a row does to the rows that were sent before it.
+/// How a row changes the rows that were sent before it.
 package enum RowChange: Int, CaseIterable {
-  /// It is one more.
+  /// The row is added to them.
   case adds
-  /// It takes the place of the row with the same key: `meta.replaces`.
+  /// The row replaces the one with the same key: `meta.replaces`.
   case replaces
-  /// It takes back a row: it is that row again, and `meta.retracts` is true.
+  /// The row retracts an earlier row, which it repeats: `meta.retracts` is true.
   case retracts
 }
 
 extension Origin {
-  /// The origin of rows that say which result they are. One for each kind of row: an event needs no field for it.
+  /// The origin of rows with these metadata. One for each combination, so that an event needs no field for it.
   static func row(_ pane: Pane, _ change: RowChange) -> Unmanaged<Origin> {
     .passUnretained(rows[pane.rawValue * RowChange.allCases.count + change.rawValue])
   }
@@ -59,6 +59,6 @@ extension Origin {
 }
 
 extension Event {
-  /// Whether it takes back a row that was sent before: `meta.retracts`.
+  /// Whether the row retracts one that was sent before: `meta.retracts`.
   package var retracts: Bool { origin._withUnsafeGuaranteedRef { $0.retracts } }
 }

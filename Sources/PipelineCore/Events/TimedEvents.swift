@@ -9,26 +9,26 @@ final class TimedEvents {
     /// The number of its key.
     let key: Int
     var isMatched: Bool
-    /// What holds the owner's watermark back at it.
+    /// The hold on the owner's watermark for this entry.
     var hold = Wake.none
-    /// Of equal times the lower one came first.
+    /// Among equal times the entry with the lower serial came first.
     fileprivate(set) var serial: UInt64 = 0
-    fileprivate var place = Wake.none
+    fileprivate var wake = Wake.none
   }
 
-  /// Stands for all entries in the queue, none of which comes due by itself.
+  /// The timer target of all entries in the queue, none of which becomes due by itself.
   private final class Target: TimerTarget {
     func woke(_ token: Int) {}
   }
 
-  /// Called with each slot whose entry has come, changed or gone.
+  /// Called with each slot whose entry was added, changed or removed.
   var changed: (Int) -> Void = { _ in }
   private var slots: [Entry?] = []
   private var free: [Int] = []
   private var order = TimerQueue()
   private let target = Target()
   private var serial: UInt64 = 0
-  /// Where the next event goes that is inserted.
+  /// The slot and serial of the next inserted event.
   private var reserved: (slot: Int, serial: UInt64)?
   /// The slots of each key in the order of times.
   private var chains: [Deque<Int>] = []
@@ -46,12 +46,12 @@ final class TimedEvents {
     }
   }
 
-  /// How many slots there are, in use or not.
+  /// The number of slots, in use or not.
   var slotCount: Int { slots.count }
-  /// What is in a slot; nil: nothing.
+  /// The entry of a slot; nil: it is empty.
   func entry(_ slot: Int) -> Entry? { slots[slot] }
 
-  /// Adds an event behind all of its time; returns its slot.
+  /// Adds an event after all others of its time; returns its slot.
   @discardableResult
   func insert(_ event: OwnedEvent, at time: Int64, key: Int, isMatched: Bool, hold: Wake = .none) -> Int {
     let slot = reserved?.slot ?? free.popLast() ?? slots.count
@@ -60,7 +60,7 @@ final class TimedEvents {
     reserved = nil
     serial = max(serial, ownSerial)
     var entry = Entry(event: event, time: time, key: key, isMatched: isMatched, hold: hold, serial: ownSerial)
-    entry.place = order.schedule(at: Instant(nanoseconds: time), target, slot)
+    entry.wake = order.schedule(at: Instant(nanoseconds: time), target, slot)
     slots[slot] = entry
     changed(slot)
     while chains.count <= key { chains.append(Deque()) }
@@ -70,7 +70,7 @@ final class TimedEvents {
     return slot
   }
 
-  /// The next event that is inserted goes into this slot and has this serial, as in a saved state; no other may have the slot.
+  /// The next inserted event gets this slot and this serial, as in a saved state; no other may have the slot.
   /// ``endReserving()`` must follow the last of them.
   func reserve(_ slot: Int, _ serial: UInt64) { reserved = (slot, serial) }
 
@@ -88,14 +88,14 @@ final class TimedEvents {
 
   @discardableResult
   func remove(_ slot: Int) -> Entry {
-    order.cancel(self[slot].place)
+    order.cancel(self[slot].wake)
     return take(slot)
   }
 
   /// Removes all events without a partner; returns them in the order of times.
   func removeUnmatched() -> [Entry] {
     let removed = all.filter { !self[$0].isMatched }.map { slot in
-      order.cancel(self[slot].place)
+      order.cancel(self[slot].wake)
       return clear(slot)
     }
     for key in Set(removed.map(\.key)) { chains[key].removeAll { slots[$0] == nil } }
@@ -166,9 +166,9 @@ final class TimedEvents {
     bytes = 0
   }
 
-  /// The index behind all that are not later than `time`.
+  /// The index after all entries that are not later than `time`.
   private func position(behind time: Int64, in chain: Deque<Int>) -> Int {
-    // Most events come nearly in order.
+    // Most events arrive nearly in order.
     guard let last = chain.last, self[last].time > time else { return chain.count }
     var (low, high) = (0, chain.count)
     while low < high {

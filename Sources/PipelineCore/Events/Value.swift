@@ -167,7 +167,7 @@ extension Value {
     UnsafeRawBufferPointer(start: pointer, count: Int(length))
   }
   @inline(__always) package var isEscaped: Bool { flags & 1 != 0 }
-  /// Whether JSON text is known to be well formed: its whole grammar has been checked, or that of the text of which it is a part.
+  /// Whether JSON text is known to be well formed: its whole grammar, or that of the text that contains it, has been checked.
   @inline(__always) var isChecked: Bool { aux & UInt16(RX_CHECKED) != 0 }
 
   /// JSON text that is a part of `text`: checked if `text` is.

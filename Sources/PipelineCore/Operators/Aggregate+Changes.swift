@@ -4,9 +4,9 @@ extension Aggregate {
     let figures: Figures
     private let emission: Emission
     private let takesBack: Bool
-    /// What was sent last and not taken back; kept only where it may have to be taken back.
+    /// The last result that was sent and not retracted; stored only where it may have to be retracted.
     private var sent: OwnedValue?
-    /// Whether the figures differ from what was sent last.
+    /// Whether the figures differ from the last result that was sent.
     private var hasChanged = false
     private var sentAt: Instant?
     /// Set while a change waits for its time.
@@ -45,7 +45,7 @@ extension Aggregate {
       if hasChanged { send(.early) }
     }
 
-    /// Sends the figures in place of those that were sent.
+    /// Sends the figures as a replacement of the previous ones.
     private func send(_ pane: Pane) {
       hasChanged = false
       sentAt = now

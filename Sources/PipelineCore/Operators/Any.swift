@@ -1,6 +1,6 @@
 /// `any`: whether at least one event satisfies a condition.
 struct AnyMatch: OperatorComponent {
-  /// What an error of the signal means for the result.
+  /// The effect of an error of the signal on the result.
   enum OnFailure: String, ChoiceParameter {
     case answer, fail
     var help: String {

@@ -1,4 +1,4 @@
-/// What the tests of a pipeline should reach at a step, besides sending it an event.
+/// The branches of a step that the tests of a pipeline should reach, besides sending it an event.
 package enum CoveredBranches {
   /// The step subscribes to one of these inputs at a time, chosen by a condition or a case.
   case choices([(input: Int, name: String)])

@@ -43,7 +43,7 @@ struct Delay: OperatorComponent, TimedOperator {
 
   final class Node: OperatorNode {
     private let parameters: Delay
-    /// Events of the same instant share one timer, which the first of them has.
+    /// Events of the same instant share one timer, which is stored with the first of them.
     private var waiting = Deque<Waiting>()
 
     private struct Waiting {
@@ -52,7 +52,7 @@ struct Delay: OperatorComponent, TimedOperator {
       var timer: Wake
       /// The event time.
       var time = EventTime.unknown
-      /// The watermark that came behind the event, and follows it.
+      /// The watermark that came after the event, and is sent after it.
       var mark = EventTime.unknown
     }
     private var endTimer = Wake.none

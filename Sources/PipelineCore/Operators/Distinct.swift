@@ -56,8 +56,8 @@ struct Distinct: FusableOperator {
     /// The numbers of the texts in `known`, oldest first.
     private var order = Deque<(number: Int, since: Instant)>()
     /// For each number, one more than how many texts came before it; 0: it has no text.
-    private var places: [Int] = []
-    /// The place of the oldest.
+    private var positions: [Int] = []
+    /// The position of the oldest.
     private var first = 1
     private let pages = StatePages()
     private let buffer = OutputBuffer()
@@ -87,8 +87,8 @@ struct Distinct: FusableOperator {
     }
 
     private func append(_ number: Int, _ since: Instant) {
-      while places.count <= number { places.append(0) }
-      places[number] = first + order.count
+      while positions.count <= number { positions.append(0) }
+      positions[number] = first + order.count
       order.append((number, since))
       pages.mark(number)
     }
@@ -98,7 +98,7 @@ struct Distinct: FusableOperator {
     private func forgetOldest() {
       if let oldest = order.popFirst() {
         known.remove(oldest.number)
-        places[oldest.number] = 0
+        positions[oldest.number] = 0
         first += 1
         pages.mark(oldest.number)
       }
@@ -106,28 +106,28 @@ struct Distinct: FusableOperator {
     }
 
     override func save(_ state: inout StateWriter) {
-      state.write(pages, keys: places.count) { state, numbers in
-        for number in numbers where places[number] > 0 {
-          state.write(places[number])
+      state.write(pages, keys: positions.count) { state, numbers in
+        for number in numbers where positions[number] > 0 {
+          state.write(positions[number])
           state.append(counted: known.text(number))
-          state.write(order[places[number] - first].since)
+          state.write(order[positions[number] - first].since)
         }
       }
     }
 
     override func restore(_ state: inout StateReader) throws(StateFault) {
-      var found: [(place: Int, number: Int, since: Instant)] = []
-      func read(_ place: Int, _ state: inout StateReader, _ number: Int?) throws(StateFault) {
+      var found: [(position: Int, number: Int, since: Instant)] = []
+      func read(_ position: Int, _ state: inout StateReader, _ number: Int?) throws(StateFault) {
         guard let number = known.insertNew(try state.counted(), at: number) else {
           throw StateFault("a value is there twice")
         }
-        found.append((place, number, try state.read()))
+        found.append((position, number, try state.read()))
       }
       func appendAll() throws(StateFault) {
-        found.sort { $0.place < $1.place }
-        first = found.first?.place ?? 1
+        found.sort { $0.position < $1.position }
+        first = found.first?.position ?? 1
         for entry in found {
-          guard entry.place == first + order.count else { throw StateFault("its values have no order") }
+          guard entry.position == first + order.count else { throw StateFault("its values have no order") }
           append(entry.number, entry.since)
         }
         countKept()
@@ -138,7 +138,7 @@ struct Distinct: FusableOperator {
           { (state, number) throws(StateFault) in try read(try state.read(in: 1...Int.max / 2), &state, number) },
           then: appendAll)
       }
-      for place in 0..<(try state.count()) { try read(place + 1, &state, nil) }
+      for position in 0..<(try state.count()) { try read(position + 1, &state, nil) }
       try appendAll()
     }
   }

@@ -1,8 +1,8 @@
 /// When the results of a step are sent, and how earlier ones are replaced.
 struct Emission {
-  /// How long after a change the result is sent before the end; nil: it is not.
+  /// How long after a change the result is sent before the end; nil: never.
   let early: TimeSpan?
-  /// At most once in this time each change is sent; nil: only at the end, or with `early`.
+  /// Changes are sent at most once in this time; nil: only at the end, or with `early`.
   let update: TimeSpan?
   let pairs: Bool
 
@@ -12,7 +12,7 @@ struct Emission {
     pairs = parameter?.pairs ?? false
   }
 
-  /// When a change of now is to be sent that must not wait for the end.
+  /// The time at which a change made now must be sent, if before the end.
   @inline(__always)
   func due(_ now: Instant, sentAt: Instant?, isLate: Bool) -> Instant {
     if let update { return sentAt.map { max(now, $0 + update) } ?? now }
@@ -22,7 +22,7 @@ struct Emission {
 }
 
 extension LateStep {
-  /// Sends a row that says which result it is.
+  /// Sends a row with the metadata of its result.
   final func send(_ value: Value, _ pane: Pane, _ change: RowChange) {
     if !isStopped { run.send(value, as: Origin.row(pane, change), from: self, at: position, chain) }
   }

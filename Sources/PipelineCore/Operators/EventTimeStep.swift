@@ -1,4 +1,4 @@
-/// `eventTime`: gives events their time; `time` beside a source or a signal is this step at its start.
+/// `eventTime`: assigns event times to events; `time` beside a source or a signal is this step at its start.
 struct EventTimeStep: OperatorComponent, TimedOperator {
   var time = ExpressionParameter()
   var lateness = TimeSpan.zero
@@ -9,7 +9,7 @@ struct EventTimeStep: OperatorComponent, TimedOperator {
 
   /// The options of a source or signal that are parameters of this step.
   static let options = ReservedKeys.eventTime
-  /// How far ahead of the clock events of live sources may be by default.
+  /// The default for how far ahead of the clock events of live sources may be.
   private static let standardMaxAhead = TimeSpan.seconds(86_400)
   /// After how long without events a file or connection of a live source holds nothing up by default.
   private static let standardPartIdle = TimeSpan.seconds(60)
@@ -92,10 +92,10 @@ struct EventTimeStep: OperatorComponent, TimedOperator {
     private let parts = PartMarks()
     /// The time of the newest event.
     @exclusivity(unchecked) private var newest = EventTime.unknown
-    /// What has been sent of it: less where a part of the input is behind.
+    /// The watermark that has been sent: less where a part of the input is behind.
     @exclusivity(unchecked) private var sent = EventTime.unknown
     @exclusivity(unchecked) private var isIdle = false
-    /// When the last event came; before any, the subscription. Without pauses, as ``unpaused``.
+    /// When the last event came; before any, the time of the subscription. Excludes pauses, as ``unpaused`` does.
     @exclusivity(unchecked) private var last: Instant
     /// Set only with `idle` or parts, while something may become idle.
     @exclusivity(unchecked) private var timer = Wake.none
@@ -114,7 +114,7 @@ struct EventTimeStep: OperatorComponent, TimedOperator {
       last = unpaused
     }
 
-    /// The time without that in which the input was paused: what was not read is no silence.
+    /// The time without pauses of the input: silence while the input is paused does not count.
     private var unpaused: Instant { now + TimeSpan(nanoseconds: -executor.timePaused(until: now).nanoseconds) }
 
     /// No event earlier than this is waited for.
@@ -154,7 +154,7 @@ struct EventTimeStep: OperatorComponent, TimedOperator {
       sendAdvance(to: watermark)
     }
 
-    /// The watermark of the input gives way to the one of this step.
+    /// The watermark of this step replaces that of the input.
     override func advance(to time: Int64) {}
 
     override func note(_ change: InputPart.Change, of part: InputPart) {

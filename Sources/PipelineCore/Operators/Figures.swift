@@ -68,7 +68,7 @@ final class FiguresForm {
     next.deallocate()
   }
 
-  /// Why an event cannot be counted.
+  /// The reason why an event cannot be counted.
   enum Refusal {
     case failed(Value, Program)
     case refused(Diagnostic.Code, String)
@@ -171,7 +171,7 @@ final class Figures {
     return nil
   }
 
-  /// Counts the event that the form has evaluated: either all figures count it, or none does. `at`: its position in the
+  /// Adds the event that the form has evaluated: either all figures count it, or none does. `at`: its position in the
   /// order of `first` and `last`.
   func add(_ frame: EventFrame, at: Int64) -> FiguresForm.Refusal? {
     if let refusal = refusal(frame) { return refusal }
@@ -212,7 +212,7 @@ final class Figures {
     return nil
   }
 
-  /// Takes back an event that was counted, and that the form has evaluated again.
+  /// Subtracts an event that was counted, and that the form has evaluated again.
   func takeBack(_ frame: EventFrame) -> FiguresForm.Refusal? {
     let context = Context(state: frame.evaluation)
     for (index, call) in form.calls.enumerated() where form.counts(call) {
@@ -234,7 +234,7 @@ final class Figures {
     for (index, call) in form.calls.enumerated() where form.counts(call) {
       if call.argument >= 0, call.function != .count {
         if form.values[call.argument].is(.null) { continue }
-        // Without a value, nothing is left of the rounding of doubles.
+        // Without values, no rounding error of doubles may remain.
         cells[index].value.assign(cells[index].count == 1 ? .null : form.next[index])
       }
       cells[index].count &-= 1
@@ -250,7 +250,7 @@ final class Figures {
     bytes &+= cells[index].value.byteCount &- before
   }
 
-  /// Changes a set, and updates the counts of what it stores.
+  /// Changes a set, and updates the counts of its contents.
   private func changing(_ index: Int, _ body: (DistinctValues) -> Void) {
     let before = (keys: sets[index].count, bytes: sets[index].bytes)
     body(sets[index])
@@ -379,7 +379,7 @@ final class DistinctValues {
   private var textBits: [UInt32] = []
   /// The number of values that each figure has counted, by its bit.
   private var counts: [Int64] = []
-  /// Random, so that whoever sends the values cannot predict collisions.
+  /// Random, so that senders of values cannot predict collisions.
   private static let seed = UInt64.random(in: 0...UInt64.max) | 1
 
   deinit {

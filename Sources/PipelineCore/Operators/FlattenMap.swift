@@ -148,7 +148,7 @@ struct FlattenMap: OperatorComponent, NamingOperator, TimedOperator {
     /// The number of immediate signals that are on the stack and not cancelled; one that sends an event may be entered
     /// again.
     private var running = 0
-    /// How many immediate signals have started.
+    /// The number of immediate signals that have been started so far.
     private var begun = 0
 
     init(_ parameters: FlattenMap, _ nodeContext: NodeContext, _ downstream: Downstream) {
@@ -165,7 +165,7 @@ struct FlattenMap: OperatorComponent, NamingOperator, TimedOperator {
       guard !isClosed else { return }
       switch parameters.policy {
       case .latest:
-        // The resources of the old signal, such as a connection, are freed before the new one needs them.
+        // The resources of the old signal, such as a connection, are freed before the new one may need them.
         if let old = inlets.first {
           countSuperseded(old.scope.outerEvent)
           drop(old)

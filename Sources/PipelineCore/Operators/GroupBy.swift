@@ -59,7 +59,7 @@ struct GroupBy: OperatorComponent, TimedOperator, ChangingOperator {
   func outputType(_ inputs: [EventType]) -> EventType { chain.plan?.type ?? inputs.first ?? .dyn }
 
   func changes(_ input: Changes) -> Changes { chain.plan.map(\.type.changes) ?? input }
-  /// The steps of the chain say it.
+  /// The steps of the chain decide.
   func understands(_ input: Changes) -> Bool { true }
 
   /// The chains keep event time where they are fused, so that their steps can share one clock.
@@ -322,7 +322,7 @@ struct GroupBy: OperatorComponent, TimedOperator, ChangingOperator {
       }
     }
 
-    /// What is saved for the group may be another from now on. Nothing is saved for one whose key is forgotten.
+    /// Marks the group's saved state as changed. Nothing is saved for a group whose key has been removed.
     private func mark(_ group: Group) { if group.number >= 0 { pages.mark(group.number) } }
 
     /// Handles the completion of a chain in the shared run.
@@ -338,7 +338,7 @@ struct GroupBy: OperatorComponent, TimedOperator, ChangingOperator {
       (component as? any TimedOperator)?.followsStream ?? false
     }
 
-    /// Completes all groups. What waits for its time comes in the order of time, whichever group holds it.
+    /// Completes all groups. Timed outputs are sent in the order of their times, whichever group holds them.
     private func completeAll() {
       let groups = inOrder.filter { $0.number >= 0 }
       for step in plan?.endingSteps ?? [] {
@@ -348,7 +348,7 @@ struct GroupBy: OperatorComponent, TimedOperator, ChangingOperator {
             return group.runs.compactMap { $0._withUnsafeGuaranteedRef { $0.lateStep(step) } }
           })
       }
-      // Those that wait for no time come first.
+      // Groups without a timed output come first.
       let waiting = groups.map { ($0, $0.nextOutput ?? Due(Instant(nanoseconds: .min), 0)) }
       for (group, _) in waiting.sorted(by: { ($0.1, $0.0.token) < ($1.1, $1.0.token) }) { complete(group) }
     }

@@ -13,7 +13,7 @@ extension Join {
     private final class Side {
       let name: StaticString
       /// 0 for the first signal, 1 for the other: the index among the two chains of a key.
-      let place: Int
+      let index: Int
       /// How long an event is kept.
       let span: TimeSpan
       let sendsUnmatched: Bool
@@ -27,9 +27,9 @@ extension Join {
       var isWhole = false
       var losses = Losses()
 
-      init(_ name: StaticString, place: Int, span: TimeSpan, sendsUnmatched: Bool) {
+      init(_ name: StaticString, index: Int, span: TimeSpan, sendsUnmatched: Bool) {
         self.name = name
-        self.place = place
+        self.index = index
         self.span = span
         self.sendsUnmatched = sendsUnmatched
       }
@@ -57,8 +57,8 @@ extension Join {
 
     override init(_ parameters: Join, _ nodeContext: NodeContext, _ downstream: Downstream) {
       let within = parameters.within ?? Bounds()
-      left = Side("first", place: 0, span: within.after, sendsUnmatched: parameters.unmatched.sendsLeft)
-      right = Side("other", place: 1, span: within.before, sendsUnmatched: parameters.unmatched.sendsRight)
+      left = Side("first", index: 0, span: within.after, sendsUnmatched: parameters.unmatched.sendsLeft)
+      right = Side("other", index: 1, span: within.before, sendsUnmatched: parameters.unmatched.sendsRight)
       super.init(parameters, nodeContext, downstream)
     }
 
@@ -108,7 +108,7 @@ extension Join {
       if opposite.hasEnded, !side.sendsUnmatched {
         if case .none = partners { countDropped(event) }
       } else if side.span == .zero {
-        // No event comes that it could be paired with.
+        // No partner can arrive any more.
         if case .none = partners { giveUp(event, seen, side, opposite) }
       } else {
         keep(event, seen, known ?? keys.insert(buffer.bytes, hash), partners, side)
@@ -119,7 +119,7 @@ extension Join {
     /// The events with a key on one side, which then count as matched.
     @inline(__always)
     private func choose(_ key: Int?, _ side: Side) -> Partners {
-      guard let key, let first = chains[2 &* key &+ side.place].first else { return .none }
+      guard let key, let first = chains[2 &* key &+ side.index].first else { return .none }
       first.pointee.isMatched = true
       guard var next = first.pointee.sibling else { return .one(first) }
       var chosen = [first]
@@ -153,9 +153,9 @@ extension Join {
       let entry = side.events.append(event, seen: seen, due: due, number: key, isMatched: isMatched, arena)
       if isFirst { side.due = due }
       while chains.count <= 2 &* key &+ 1 { chains.append(Chain()) }
-      let place = 2 &* key &+ side.place
-      if let last = chains[place].last { last.pointee.sibling = entry } else { chains[place].first = entry }
-      chains[place].last = entry
+      let index = 2 &* key &+ side.index
+      if let last = chains[index].last { last.pointee.sibling = entry } else { chains[index].first = entry }
+      chains[index].last = entry
     }
 
     /// The removed event stays valid until the end of the turn.
@@ -165,10 +165,10 @@ extension Join {
       side.due = side.events.first?.pointee.due ?? .distantFuture
       // The oldest event is also the first of its key.
       let key = Int(oldest.pointee.number)
-      let place = 2 &* key &+ side.place
-      chains[place].first = oldest.pointee.sibling
+      let index = 2 &* key &+ side.index
+      chains[index].first = oldest.pointee.sibling
       if oldest.pointee.sibling == nil {
-        chains[place].last = nil
+        chains[index].last = nil
         if chains[2 &* key].first == nil, chains[2 &* key &+ 1].first == nil { keys.remove(key) }
       }
       countKept()
@@ -196,7 +196,7 @@ extension Join {
     @inline(__always)
     private func expire() {
       let now = now
-      // At the end of time nothing that is kept is due, and what is kept no more is not due either.
+      // At the end of time no stored event is due, and none that has been removed.
       while min(left.due, right.due) <= now, !isClosed, expireNext() {}
     }
 
@@ -316,7 +316,7 @@ extension Join {
     }
   }
 
-  /// What a saved state of a join goes by: after a change upstream, the same parameters may mean another form.
+  /// The form of a join's saved state, stored with it: after a change upstream, the same parameters may mean another form.
   enum SavedForm: Int {
     case clock, eventTime
 

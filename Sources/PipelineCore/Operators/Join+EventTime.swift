@@ -1,10 +1,10 @@
 extension Join {
-  /// A join by the event time of its signals: how far each of them has come, and what is kept of it.
+  /// A join by the event time of its signals: the watermark of each, and its stored events.
   class TimedNode: PairNode {
     /// One of the two signals.
     final class Side {
       let name: StaticString
-      let place: Int
+      let index: Int
       /// How much earlier, and later, than its event a partner may be.
       let before: Int64
       let after: Int64
@@ -12,7 +12,7 @@ extension Join {
       let events = TimedEvents()
       /// The slots of the events that have changed since the last commit.
       fileprivate let pages = StatePages()
-      /// Its watermark; as it came last, which may be one of the last two values of ``EventTime``.
+      /// Its watermark as received, which may be one of the last two values of ``EventTime``.
       @exclusivity(unchecked) fileprivate(set) var mark = EventTime.unknown
       /// An earlier event is late. Never moves backwards; while the signal is idle, it follows the other one.
       @exclusivity(unchecked) fileprivate(set) var reached = EventTime.unknown
@@ -21,9 +21,9 @@ extension Join {
       fileprivate(set) var isWhole = false
       var losses = Losses()
 
-      init(_ name: StaticString, place: Int, before: Int64, after: Int64, sendsUnmatched: Bool) {
+      init(_ name: StaticString, index: Int, before: Int64, after: Int64, sendsUnmatched: Bool) {
         self.name = name
-        self.place = place
+        self.index = index
         self.before = before
         self.after = after
         self.sendsUnmatched = sendsUnmatched
@@ -31,9 +31,9 @@ extension Join {
       }
 
       var isIdle: Bool { mark == EventTime.idle }
-      /// No event comes any more.
+      /// No more events come.
       var isOver: Bool { mark == EventTime.end }
-      /// No earlier event comes any more.
+      /// The lower bound of the times of later events.
       var bound: Int64 { isOver ? EventTime.end : reached }
     }
 
@@ -41,14 +41,14 @@ extension Join {
     final let right: Side
     /// The watermarks that decide that of the output, and the times of the events that hold it back.
     final let watermarks: InputMarks
-    /// How many of the two signals decide the watermark of the output.
+    /// The number of signals, one or two, that decide the watermark of the output.
     private let counting: Int
 
     init(_ parameters: Join, _ nodeContext: NodeContext, _ downstream: Downstream, counting: Int) {
       let (before, after) = (parameters.within?.before.nanoseconds ?? 0, parameters.within?.after.nanoseconds ?? 0)
       let unmatched = parameters.unmatched
-      left = Side("first", place: 0, before: before, after: after, sendsUnmatched: unmatched.sendsLeft)
-      right = Side("other", place: 1, before: after, after: before, sendsUnmatched: unmatched.sendsRight)
+      left = Side("first", index: 0, before: before, after: after, sendsUnmatched: unmatched.sendsLeft)
+      right = Side("other", index: 1, before: after, after: before, sendsUnmatched: unmatched.sendsRight)
       watermarks = InputMarks(inputs: 2, counting: counting)
       self.counting = counting
       super.init(parameters, nodeContext, downstream)
@@ -58,7 +58,7 @@ extension Join {
 
     /// Takes an event that is not late, whose key is in `buffer`.
     func take(_ event: Event, at time: Int64, _ side: Side) {}
-    /// Sends and removes what is certain because of the watermarks.
+    /// Sends and removes what the watermarks have made final.
     func settle() {}
     /// Whether nothing can be sent any more.
     var isOver: Bool { false }
@@ -122,7 +122,7 @@ extension Join {
         one.reached = max(one.reached, other.reached)
       }
       settle()
-      if side.place < counting { pass(watermarks.set(side.mark, of: side.place)) }
+      if side.index < counting { pass(watermarks.set(side.mark, of: side.index)) }
       followUp()
     }
 
@@ -234,8 +234,8 @@ extension Join {
     override final func restored() {
       execution.whenWired { [self] in
         guard !isClosed else { return }
-        for side in [left, right] where side.place < counting && side.mark != EventTime.unknown {
-          pass(watermarks.set(side.mark, of: side.place))
+        for side in [left, right] where side.index < counting && side.mark != EventTime.unknown {
+          pass(watermarks.set(side.mark, of: side.index))
         }
       }
     }
@@ -292,7 +292,7 @@ extension Join {
       return entry
     }
 
-    /// The side with the event that is given up first, if one is to be: partners lie before the other signal's bound.
+    /// The side whose first event is given up next, if any: its partners would be earlier than the other signal's bound.
     private var nextDue: Side? {
       func due(_ side: Side) -> Int64? {
         guard let first = side.events.firstTime, first &+ side.after < opposite(side).bound else { return nil }
@@ -311,7 +311,7 @@ extension Join {
       closeForNow()
     }
 
-    /// While no event is expected over either signal, what can be sent as unmatched is, the earliest first.
+    /// While neither signal is expected to send an event, sends all events that can be sent as unmatched, the earliest first.
     private func closeForNow() {
       var open: [(due: Int64, side: Side, entry: TimedEvents.Entry)] = []
       for side in [left, right] where side.sendsUnmatched && opposite(side).isIdle && (side.isIdle || side.isOver) {
@@ -321,7 +321,7 @@ extension Join {
         open += entries.map { (due: $0.time &+ side.after, side: side, entry: $0) }
       }
       // The sort is stable: of one side they are in the order of their times.
-      for (_, side, entry) in open.sorted(by: { ($0.due, $0.side.place) < ($1.due, $1.side.place) }) {
+      for (_, side, entry) in open.sorted(by: { ($0.due, $0.side.index) < ($1.due, $1.side.index) }) {
         if isClosed { countDropped(entry.event.event) } else { giveUp(entry, side) }
       }
     }

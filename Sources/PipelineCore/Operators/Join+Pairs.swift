@@ -1,5 +1,5 @@
 extension Join {
-  /// What all forms of a join share: keys, and what is sent for a pair.
+  /// The common part of all forms of a join: keys, and the output for a pair.
   class PairNode: TriggeredNode {
     final let parameters: Join
     private let builder: ValueBuilder?
@@ -41,7 +41,7 @@ extension Join {
       }
     }
 
-    /// Sends a pair. `seen` and `otherSeen`: what `reduce` reads of the two events, if known.
+    /// Sends a pair. `seen` and `otherSeen`: the fields of the two events that `reduce` reads, if known.
     final func send(_ event: Event, _ seen: Value?, _ other: Value, _ otherSeen: Value?) {
       guard let builder else {
         emit(event.with(arena.list([event.value, other])))
@@ -69,8 +69,8 @@ extension Join {
       var undecided = 0
     }
 
-    /// Rejects an event that exceeds `limit`. If nothing reads rejected events or keeps dead letters, the log has one line for the first such event, and
-    /// at the end their number.
+    /// Rejects an event that exceeds `limit`. If nothing reads rejected events or stores dead letters, the log has one
+    /// line for the first such event, and at the end their number.
     final func lose(_ event: Event, of name: StaticString, _ losses: inout Losses) {
       let text = "join keeps \(Printable.count(parameters.limit, "event")) of the \(name) signal, its limit `limit`"
       if execution.keepsRejections(of: nodeContext.step) {
@@ -83,7 +83,7 @@ extension Join {
       if losses.lost == 1 { say(text + ": older ones were dropped before their time was over; their number follows") }
     }
 
-    /// Logs what has been lost of a side until the end.
+    /// Logs the number of events that a side has lost so far.
     final func report(_ losses: Losses, of name: StaticString) {
       if losses.lost > 0 {
         say(

@@ -10,7 +10,7 @@ extension Join {
     private var entries: [Wake] = []
     private let target = Target()
 
-    /// Stands for all entries in the queue, none of which comes due by itself.
+    /// The timer target of all entries in the queue, none of which becomes due by itself.
     private final class Target: TimerTarget {
       func woke(_ token: Int) {}
     }

@@ -291,7 +291,7 @@ struct Join: OperatorComponent, TimedOperator {
 
   /// Warns if `limit` is too small for the rate of an input, as far as the plan determines that rate.
   private func limitRemarks(_ inputs: [EventPace?], _ location: SourceLocation) -> [Diagnostic] {
-    // By event time, the number of kept events depends on times that nobody knows.
+    // By event time, the number of stored events depends on times that are not known in advance.
     guard !followsTime, let within else { return [] }
     return zip([("first", within.after), ("other", within.before)], inputs).compactMap { side, pace in
       let (name, span) = side
@@ -317,7 +317,7 @@ struct Join: OperatorComponent, TimedOperator {
     }
   }
 
-  /// What is wrong with the event times of its signals, or goes by the clock against expectation.
+  /// Reports faults in the event times of the signals, and a join that unexpectedly uses the clock.
   private func timeRemark(_ location: SourceLocation) -> Diagnostic? {
     if byClock { return nil }
     if followsTime {

@@ -1,27 +1,28 @@
-/// How far the parts of a source's input have come in event time.
+/// The progress of the parts of a source's input in event time.
 ///
-/// A part counts from its first event on, or from when it is known to have events that have not been read, until its end. One that is silent for
-/// too long although it has been read does not count. The watermark of the whole is the smallest of those that count.
+/// A part counts from its first event on, or from when it is known to have unread events, until its end. A part that
+/// has been read and is silent for too long does not count. The watermark of the whole is the smallest of those that
+/// count.
 final class PartMarks {
   final class Mark {
     fileprivate(set) var part: InputPart
-    /// The time of the newest event; unknown: none has come.
+    /// The time of the newest event; unknown: there is none yet.
     fileprivate(set) var newest = EventTime.unknown
     /// When the last event came.
     fileprivate(set) var last: Instant
     fileprivate(set) var counts = false
-    /// It has events that have not been read, and is waited for however long that takes.
+    /// Whether the part has unread events, and is waited for however long that takes.
     fileprivate var isBehind = false
-    /// What comes after its end is no longer waited for.
+    /// Whether the part has ended, so that it is no longer waited for.
     fileprivate var isOver = false
-    /// It is known from a saved state only.
+    /// Whether the part is known from a saved state only.
     fileprivate var isUnseen = false
 
     fileprivate init(_ part: InputPart, _ now: Instant) { (self.part, last) = (part, now) }
   }
 
   private var marks: [String: Mark] = [:]
-  /// The part that is behind all others that count; nil: to be looked for.
+  /// The part with the smallest time of those that count; nil: not computed.
   private var slowest: Mark?
   /// The origin of the last event, and its part.
   private var origin = Origin.none
@@ -58,7 +59,7 @@ final class PartMarks {
     return mark
   }
 
-  /// An event of this time has come.
+  /// Records an event with this time.
   func came(_ time: Int64, of mark: Mark, at now: Instant) {
     mark.last = now
     if mark.isOver || mark.counts && time <= mark.newest { return }
@@ -82,7 +83,7 @@ final class PartMarks {
     slowest = nil
   }
 
-  /// Those that were silent for so long no longer count. Returns when the next may have been.
+  /// Excludes parts that have been silent for `span`. Returns when the next one may be excluded.
   func leaveOut(silentFor span: TimeSpan, at now: Instant) -> Instant? {
     var next: Instant?
     for mark in marks.values where mark.counts && !mark.isBehind {
@@ -93,13 +94,13 @@ final class PartMarks {
     return next
   }
 
-  /// Forgets the parts of a saved state that have not come back: connections that are over, files that are gone.
+  /// Removes the parts of a saved state that have not come back: connections that are over, files that are gone.
   func forgetUnseen() {
     marks = marks.filter { !$0.value.isUnseen }
     slowest = nil
   }
 
-  /// The part that is behind all others that count; nil: none counts.
+  /// The part with the smallest time of those that count; nil: none counts.
   func behind() -> Mark? {
     if let slowest { return slowest }
     for mark in marks.values where mark.counts {

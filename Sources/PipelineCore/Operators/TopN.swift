@@ -146,7 +146,7 @@ struct TopN: FusableOperator, ChangingOperator {
       groups[found]?.last = now
       pages.mark(found)
       if isTakenBack { return takeBack(event, value, found, frame, run) }
-      guard let at = place(value, time, found, context) else {
+      guard let at = insertionIndex(value, time, found, context) else {
         return refused(event, .unexpectedValue, "'by' of topN cannot compare \(value.kindName) with earlier ranks", run)
       }
       let count = parameters.count
@@ -195,8 +195,8 @@ struct TopN: FusableOperator, ChangingOperator {
       return rows[at]
     }
 
-    /// Where a row of this rank and time comes; nil: the ranks have no order.
-    private func place(_ rank: Value, _ time: Int64, _ number: Int, _ context: Context) -> Int? {
+    /// The index for a row of this rank and time; nil: the ranks cannot be compared.
+    private func insertionIndex(_ rank: Value, _ time: Int64, _ number: Int, _ context: Context) -> Int? {
       guard let rows = groups[number]?.rows else { return nil }
       let before: Relation = parameters.order == .descending ? .greater : .less
       var (low, high) = (0, rows.count)

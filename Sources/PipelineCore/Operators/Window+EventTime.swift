@@ -91,7 +91,7 @@ extension Window {
       if form.time == nil { clock?.advance(to: time) }
     }
 
-    /// Sends a window that ends at `end`, where the next one may begin. What is sent has the last time of the window.
+    /// Sends a window that ends at `end`, where the next one may begin. Its event time is the last time within the window.
     private func send(_ content: Content, from start: Int64, to last: Int64, endingAt end: Int64) {
       if form.time != nil { return send(content, from: start, to: last) }
       run.executor.withEventTime(end &- 1) { send(content, from: start, to: last) }
@@ -219,7 +219,7 @@ extension Window {
       closeDue()
     }
 
-    /// Closes what ends at `dueAt`. Later windows must wait: the windows of all groups are sent in the order of their ends.
+    /// Closes windows that end at `dueAt`. Later windows must wait: the windows of all groups are sent in the order of their ends.
     private func closeDue() {
       let time = dueAt
       dueAt = .max

@@ -3,7 +3,7 @@ extension Window {
   struct Grid {
     let every: Int64
     let length: Int64
-    /// What windows are composed of, if figures are kept.
+    /// The length of the slices that windows are composed of, if figures are kept.
     let slice: Int64
     /// Set: the windows are days of a time zone. Otherwise they begin at multiples of `every`.
     let days: ZonedDays?
@@ -16,7 +16,7 @@ extension Window {
       return (quotient &+ (rest < 0 ? 0 : 1)) &* every &+ offset
     }
 
-    /// The end of the last window that contains `time`; between windows, that of the one before.
+    /// The end of the last window that contains `time`; for a time between windows, that of the window before.
     func lastEnd(of time: Int64) -> Int64 {
       if let days { return days.span(of: time).end }
       return end(after: time &+ length) &- every
@@ -34,7 +34,7 @@ extension Window {
       return end &+ every
     }
 
-    /// What events of one slice have in common.
+    /// The number of the slice that contains this time.
     func slice(of time: Int64) -> Int64 {
       if let days { return days.span(of: time).start }
       let (quotient, rest) = time.quotientAndRemainder(dividingBy: slice)

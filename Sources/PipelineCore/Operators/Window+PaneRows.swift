@@ -1,24 +1,24 @@
 extension Window.PaneStep {
   /// A window, or a session.
   final class Open {
-    /// Of a session, the time of its first event.
+    /// For a session, the time of its first event.
     var start: Int64
-    /// Of a session, the time of its last event.
+    /// For a session, the time of its last event.
     var end: Int64
-    /// When it closes.
+    /// The time at which the window closes.
     var closing: Int64
     /// The time of day at `start`, less `start`; 0 by event time. Fixed when it opens, so that all its rows have one `start`.
     let wall: Int64
     /// Its events in the order of their times, equal ones in that of arrival.
     var items: [(at: Int64, event: OwnedValue)] = []
     var figures: Figures?
-    /// What was sent of it and not taken back: of sessions that have become one, several.
+    /// The rows sent for this window and not retracted: several, where sessions have been merged.
     var rows: [Row] = []
     var isClosed = false
-    /// When its change is sent; distant: it has none that would be sent before it closes.
+    /// When its change is sent; distant: no change is to be sent before the window closes.
     var due = Instant.distantFuture
     var sentAt: Instant?
-    /// What is counted of it.
+    /// The amounts of this window in the step's counters.
     var counted = (keys: 0, events: 0, bytes: 0)
 
     init(from start: Int64, to end: Int64, closing: Int64, wall: Int64) {
@@ -40,7 +40,7 @@ extension Window.PaneStep {
   struct Row {
     /// The `start` that it had: rows of one window replace each other by it.
     var start: Int64
-    /// Kept only where it may have to be taken back.
+    /// Stored only where it may have to be retracted.
     var value = OwnedValue()
   }
 }

@@ -1,8 +1,9 @@
 extension Window {
   /// Windows whose results are sent before they close, or corrected afterwards.
   ///
-  /// Each window has a content of its own, which is kept until nothing can change it any more: `allowedLateness` after it has closed. `panes` are
-  /// in the order of their ends. By event time all times are nanoseconds since 1970, otherwise those of the pipeline's clock.
+  /// Each window has a content of its own, which is stored until it can no longer change: `allowedLateness` after it
+  /// has closed. `panes` are in the order of their ends. By event time all times are nanoseconds since 1970, otherwise
+  /// those of the pipeline's clock.
   final class PaneStep: LateStep {
     let form: Form
     private let byClock: Bool
@@ -21,10 +22,10 @@ extension Window {
     /// Fires when the watermark has passed the earliest closed window by `allowedLateness`.
     private var forgetting = Wake.none
     private var forgettingAt = Int64.max
-    /// Fires when the earliest change is to be sent.
+    /// Fires when the earliest change must be sent.
     private var sending = Wake.none
     private var sendingAt = Instant.distantFuture
-    /// No change is to be sent before.
+    /// No change must be sent before this time.
     private var nextDue = Instant.distantFuture
     private var last = Instant(nanoseconds: 0)
     /// Set only with `idle`, while there are open windows.
@@ -41,7 +42,7 @@ extension Window {
     }
 
     private var emission: Emission { form.emission }
-    /// Whether rows must be kept, because they may have to be taken back.
+    /// Whether rows must be stored, because they may have to be retracted.
     private var keepsRows: Bool { emission.pairs || form.gap > 0 || form.takesBack }
     private var watermark: Int64 { byClock ? now.nanoseconds : max(lowerBound, ownClock?.watermark ?? .min) }
 
@@ -146,7 +147,7 @@ extension Window {
         if let pane = pane(endingAt: end) {
           touched.append(pane)
         } else if takesBack {
-          // Its window was never there: what is taken back was late, too.
+          // The window never existed: the row that is retracted was late, too.
           return tooLate(event, run)
         } else {
           new.append(
@@ -224,7 +225,7 @@ extension Window {
       return all
     }
 
-    /// Adds an event to a window, or takes it back.
+    /// Adds an event to a window, or subtracts it.
     private func add(
       _ event: Event, to pane: Open, _ time: Int64, _ frame: EventFrame, _ takesBack: Bool
     ) -> FiguresForm.Refusal? {
@@ -425,7 +426,7 @@ extension Window {
       ask()
     }
 
-    /// Closes what ends at `closingAt`. Later windows must wait: the windows of all groups are sent in the order of their ends.
+    /// Closes windows that end at `closingAt`. Later windows must wait: the windows of all groups are sent in the order of their ends.
     private func closeDue() {
       let time = closingAt
       closingAt = .max
@@ -437,7 +438,7 @@ extension Window {
         let index = firstOpen
         pane.isClosed = true
         if form.allowedLateness == 0 { forget(panes.remove(at: index)) }
-        // With `update`, a result that has not changed was sent.
+        // With `update`, an unchanged result has already been sent.
         if emission.update == nil || pane.due != .distantFuture || pane.rows.isEmpty {
           if pane.count > 0 || !pane.rows.isEmpty { send(pane, .onTime) }
         }

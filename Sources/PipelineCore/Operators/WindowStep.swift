@@ -1,7 +1,7 @@
 internal import DequeModule
 
 extension Window {
-  /// What all windows of one step of the plan share.
+  /// The settings shared by all windows of one step of the plan.
   final class Form {
     let every: Int64
     let length: Int64
@@ -127,7 +127,7 @@ extension Window {
       countKept(entry, 1)
     }
 
-    /// Updates the counts of what is kept, for one entry more (`sign` 1) or less (-1).
+    /// Updates the counts of stored entries, for one more (`sign` 1) or less (-1).
     @inline(__always)
     final func countKept(_ entry: Kept, _ sign: Int) {
       keptSize.add(

@@ -1,5 +1,5 @@
-/// An errors output or a command whose end something upstream of it waits for. It ends when nothing upstream can act any more, whatever goes on
-/// elsewhere.
+/// An errors output, or a command, for whose end something upstream of it waits. It ends when nothing upstream can act
+/// any more, even while other parts continue.
 struct CircularWait: Sendable {
   enum Waited: Hashable, Sendable {
     /// The errors output of a named source or signal, by its index in the plan.
@@ -9,14 +9,14 @@ struct CircularWait: Sendable {
   }
 
   var waited: Waited
-  /// By the numbers of the plan's steps: whether the step is upstream.
+  /// Indexed by the numbers of the plan's steps: whether the step is upstream.
   var isUpstream: [Bool]
-  /// The sinks upstream: those that may reject an event that comes there.
+  /// The sinks upstream: they may reject events.
   var sinks: [Int]
 }
 
 extension Plan {
-  /// What waits for itself, according to the plan.
+  /// The circular waits of the plan.
   var circularWaits: [CircularWait] {
     let causes = Causes(self)
     var found: [CircularWait] = []
@@ -40,9 +40,10 @@ extension Plan {
     return found
   }
 
-  /// Which named parts and sinks can cause something in which others. A part is an index in `named`, or `named.count` and the index of a sink.
+  /// Which named parts and sinks can cause events in which others. A part is an index in `named`, or `named.count` plus
+  /// the index of a sink.
   private struct Causes {
-    /// For each part, those that can cause something in it.
+    /// For each part, those that can cause events in it directly.
     private var direct: [Set<Int>]
     private(set) var steps: [[StepID]]
     /// The parts that read the errors output of a named part.
@@ -66,14 +67,14 @@ extension Plan {
       case .named(let other):
         direct[part].insert(other)
         if plan.named[other].kind == .command {
-          // Its outputs only listen; all others execute it.
+          // The command's outputs only listen; all other references execute it.
           if plan.named.indices.contains(part), plan.named[part].kind == .part {
             outputs[other, default: []].append(part)
           } else {
             direct[other].insert(part)
           }
         } else if isLate {
-          // It may run again whenever this part subscribes it.
+          // The other part may run again whenever this one subscribes to it.
           direct[other].insert(part)
         }
       case .errors(.named(let owner)):

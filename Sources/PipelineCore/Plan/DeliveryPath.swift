@@ -48,8 +48,8 @@ package struct DeliveryPath: Sendable, Equatable {
   /// `events -> out: at least once: after a crash ... (shop.yaml:9: ...)`.
   package var line: String {
     let reasons = limits.prefix { $0.level == level }.map { limit -> String in
-      let place = limit.location.map { "\($0.text.name):\($0.line): " } ?? ""
-      return limit.effect + (limit.cause.map { " (\(place)\($0))" } ?? "")
+      let prefix = limit.location.map { "\($0.text.name):\($0.line): " } ?? ""
+      return limit.effect + (limit.cause.map { " (\(prefix)\($0))" } ?? "")
     }
     let words =
       reasons.isEmpty
@@ -204,15 +204,15 @@ extension Plan {
 }
 
 extension SourceRecovery {
-  /// Whether the source of an inner signal answers to the event that the signal is made for, and has no events of its own.
+  /// Whether the source of an inner signal acknowledges with the event that created the signal, and has no input of its own.
   fileprivate var belongsToOuter: Bool { self == .made || self == .request }
 }
 
 extension Plan {
-  /// For each sink: whether all its events come from sources that read the same input again after a crash, over steps whose state is saved.
-  /// Then all output of what followed a checkpoint is written again.
+  /// For each sink: whether all its events come from sources that read the same input again after a crash, over steps
+  /// whose state is saved. Then all output after a checkpoint is written again.
   ///
-  /// Polls and timers are no such sources: they send something again, and not the same.
+  /// Polls and timers are not such sources: after a restart they send other events.
   var sinksWhoseInputComesAgain: [Bool] {
     var comesAgain = sinks.map { _ in true }
     DeliveryMap(self, true).visit { path in

@@ -21,24 +21,23 @@ extension Plan {
   }
 
   private var modeLine: String {
-    func place(_ location: SourceLocation) -> String { "\(location.text.name):\(location.line)" }
+    func fileAndLine(_ location: SourceLocation) -> String { "\(location.text.name):\(location.line)" }
     let mode = delivery(hasStateDirectory: true)
     let name = "delivery: \(mode.rawValue)"
-    if let requestedDelivery { return "\(name), as the file says (\(place(requestedDelivery.location)))" }
+    if let requestedDelivery { return "\(name), as the file says (\(fileAndLine(requestedDelivery.location)))" }
     guard mode == .durable else { return "\(name), because every source can repeat its events" }
     if let requirement, requirement.value == .durable {
-      return "\(name), because the file requires it (\(place(requirement.location)))"
+      return "\(name), because the file requires it (\(fileAndLine(requirement.location)))"
     }
     if let limit = sinks.lazy.compactMap(\.outboxLimit.location).first {
-      return "\(name), because a sink limits what waits for it (\(place(limit)))"
+      return "\(name), because a sink limits what waits for it (\(fileAndLine(limit)))"
     }
     let first = sources.first { !isBestEffort($0.step) && !$0.component.recovery.canRepeat }
     guard let step = first.map({ steps[$0.step.number] }) else { return name }
-    return "\(name), because '\(step.keyword)' cannot repeat its events (\(place(step.location)))"
+    return "\(name), because '\(step.keyword)' cannot repeat its events (\(fileAndLine(step.location)))"
   }
 
-  /// The guarantee of a run, one sentence without a full stop; without a state directory, also what it would promise with
-  /// one.
+  /// The guarantee of a run, one sentence without a full stop; without a state directory, also the guarantee with one.
   package func deliveryNote(hasStateDirectory: Bool) -> String {
     let weakest = deliveryPaths(hasStateDirectory: true, atMost: 0).weakest
     let mode = delivery(hasStateDirectory: true)

@@ -3,7 +3,7 @@ struct OutsideInlet: Sendable {
   enum Kind: Sendable {
     /// A file, or the files of a pattern; `pattern`: its absolute form.
     case files(FilePathParameter, pattern: String)
-    /// The data sent to this address; `rules`: those of an HTTP server.
+    /// The data sent to this address; `rules`: the rules, if an HTTP server listens there.
     case address(ListenAddress, ServingRules?)
     /// The feed of the server at this address.
     case feed(TargetAddress)
@@ -33,11 +33,11 @@ struct OutsideWay: Sendable {
     /// The feed for all clients of this address.
     case feed(ListenAddress)
   }
-  /// Its name; of a request, that of the signal or command that makes it.
+  /// The name of the sink; for a request, that of the signal or command that makes it.
   var sink: String
   var outlet: Outlet
   var location: SourceLocation
-  /// The inlets of the sources of its events, which come directly, through signals and commands, or as errors of other sinks.
+  /// The inlets of the sources of its events, which arrive directly, through signals and commands, or as errors of other sinks.
   var inlets: [OutsideInlet]
 
   /// Whether the target is certain: no expression gives the name, and no step decides which requests are made.

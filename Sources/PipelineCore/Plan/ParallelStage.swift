@@ -1,11 +1,11 @@
-/// The work of a source's decoding threads beyond decoding: they run the pure steps downstream of the source and encode for the
-/// sinks downstream of those steps. The turn then only hands over bytes.
+/// The work of a source's decoding threads beyond decoding: they run the pure steps downstream of the source and encode
+/// for the sinks downstream of those steps. The turn then only hands over bytes.
 ///
-/// A source has a stage if all its events go through pure steps, and nowhere else, to sinks that write a stream
+/// A source has a stage if all its events pass through pure steps only, to sinks that write a stream
 /// (``Plan/stage(of:)``). ``StagePlacement`` decides at run time on which threads the stage runs.
 ///
-/// A block that needs a turn (a line is not an event, an expression fails, an event cannot be encoded) is left to its turn
-/// unchanged; the turn processes the whole block itself.
+/// A block that needs a turn (a line is not an event, an expression fails, an event cannot be encoded) is left to its
+/// turn unchanged; the turn processes the whole block itself.
 package struct ParallelStage: Sendable {
   /// The way from the source to one sink.
   package struct Branch: Sendable {
@@ -44,11 +44,11 @@ extension Plan {
     let references = SignalReach.references(named, sinks)
     return ways.compactMapValues { ways in
       let through = Set(ways.flatMap(\.through))
-      let places = Set(ways.map(\.branch.sink))
+      let sinkSteps = Set(ways.map(\.branch.sink))
       let isAll = through.allSatisfy { signal in
         references[signal].allSatisfy { reference in
           switch reference {
-          case .sink(let index): places.contains(sinks[index].step)
+          case .sink(let index): sinkSteps.contains(sinks[index].step)
           case .named(let index): through.contains(index)
           }
         }

@@ -8,7 +8,7 @@ package final class Plan: Sendable {
   package let sinks: [SinkPlan]
   /// Indexes in `named` of the signals that run without a reader, because they execute commands or because only their errors outputs are read.
   package let rootSubscribers: [Int]
-  /// Those of ``rootSubscribers`` that run because only their errors outputs are read.
+  /// The ``rootSubscribers`` that run only because their errors outputs are read.
   package let readOnlyForErrors: Set<Int>
   /// The tables, in the order of the file.
   package let tables: [TablePlan]
@@ -41,10 +41,10 @@ package final class Plan: Sendable {
   /// Sources and operators, by the numbers of their steps.
   package let components: [Int: any Component]
 
-  /// The sources that send to inner signals, beside whatever else reads them.
+  /// The sources that send to inner signals, whatever else reads them.
   let sourcesOfInnerSignals: Set<StepID>
 
-  /// The outputs of the sinks that sources, also those of other pipelines, may read.
+  /// The outputs of the sinks that may be the inputs of sources, also in other pipelines.
   let outsideWays: [OutsideWay]
 
   /// The steps of the tables that are loaded from sources of their own.
@@ -213,8 +213,9 @@ package struct StepPlan: Sendable {
   package var keyword: String
   /// The named source, signal or sink that contains it.
   package var owner: String
-  /// The name of the step wherever one is shown: the signal or sink, the steps in whose inner chains it is, and its keyword or the name that the file
-  /// gives it: `books/filter`, `books/groupBy/filter`, `out/http`. It stays the same when another step is inserted, and no two steps have the same.
+  /// The step's name for display: the signal or sink, the steps in whose inner chains it is, and its keyword or the
+  /// name that the file gives it: `books/filter`, `books/groupBy/filter`, `out/http`. It stays the same when another
+  /// step is inserted, and no two steps have the same.
   package var label: String {
     // The names of sinks and signals differ, and have no dots.
     key.hasPrefix("sinks.") ? String(key.dropFirst("sinks.".count)) : key
@@ -229,11 +230,11 @@ package struct StepPlan: Sendable {
   var formerKeys: [String] = []
   /// Hash of the parameters; state saved under another hash is refused.
   var fingerprint: UInt64
-  /// The `delivery` beside a source or a sink, always ``Delivery/bestEffort``; nil: that of the pipeline holds.
+  /// The `delivery` beside a source or a sink, always ``Delivery/bestEffort``; nil: that of the pipeline applies.
   package var delivery: Located<Delivery>?
   /// The rule for time that passed while the pipeline was down.
   package var whenLate = WhenLate.fire
-  /// Whether the file gives the rule beside the step.
+  /// Whether the file sets `whenLate` at this step.
   var ownsWhenLate = false
   /// The settings in the file, for drawings.
   package var settings = StepSettings()

@@ -29,14 +29,13 @@ extension Plan {
       }
   }
 
-  /// Whether the two listen on one address, which only one of them can have.
+  /// Whether both listen on one address, which only one of them can have.
   package func excludesAddress(of other: Plan) -> Bool {
     let others = other.listeners
     return listeners.contains { own in others.contains { own.address.conflict($0.address) != nil } }
   }
 
-  /// Warns of servers whose clients wait for an answer that nothing gives: no sink answers, and no command's execution
-  /// does.
+  /// Warns of servers whose clients wait for an answer that never comes: no sink answers, and no command's execution does.
   func reportUnansweredRequests(into diagnostics: inout Diagnostics) {
     guard !sinks.contains(where: { $0.component.answersEvents }), !named.contains(where: { $0.kind == .command })
     else { return }
@@ -48,9 +47,9 @@ extension Plan {
     }
   }
 
-  /// Reports sources and sinks that listen where another one does, unless they can share the address.
+  /// Reports sources and sinks that listen on the address of another one, unless they can share it.
   ///
-  /// - Parameter seen: Those of earlier plans that the same process runs; this plan's are added.
+  /// - Parameter seen: The listeners of earlier plans that the same process runs; this plan's are added.
   func reportSharedAddresses(beside seen: inout [Listener], into diagnostics: inout Diagnostics) {
     for listener in listeners {
       defer { seen.append(listener) }

@@ -7,11 +7,11 @@ package struct PlannedSource {
 }
 
 extension Plan {
-  /// The mode that the pipeline runs in.
+  /// The mode in which the pipeline runs.
   ///
-  /// Without a state directory there is nowhere to keep anything. With one it is the mode that the file asks for, by
-  /// default the lightest that gives what the file requires and loses no event: checkpoints where every source can repeat
-  /// what came after one, and no sink limits what waits for it on disk.
+  /// Without a state directory nothing can be stored. With one it is the mode that the file asks for, by default the
+  /// lightest that meets the file's requirements and loses no event: checkpoints where every source can repeat its
+  /// input after one, and no sink limits the events that wait for it on disk.
   package func delivery(hasStateDirectory: Bool) -> Delivery {
     guard hasStateDirectory else { return .bestEffort }
     if let requestedDelivery { return requestedDelivery.value }

@@ -76,7 +76,7 @@ package struct PlanExplanation {
     say(0, "")
     say(0, "functions")
     for function in plan.functions.all {
-      say(1, "\(function.signature) (\(plan.place(function.location)))")
+      say(1, "\(function.signature) (\(plan.fileAndLine(function.location)))")
       if let summary = function.summary { say(2, Printable.cut(summary, limit: 200)) }
       say(2, "is \(Printable.cut(function.text.shown, limit: 200))")
       let uses = plan.expressions.count { report in
@@ -148,7 +148,7 @@ package struct PlanExplanation {
     }
   }
 
-  /// What becomes of event time at a step.
+  /// Explains how a step treats event time.
   private mutating func time(_ entry: SignalPlan.Step, _ signal: SignalPlan, _ depth: Int) {
     if let note = (entry.component as? any TimedOperator)?.timeNote { say(depth, note) }
     guard signal.steps.count == 1, signal.inputs.contains(where: \.type.isTimed) else { return }
@@ -166,11 +166,11 @@ package struct PlanExplanation {
     let info = plan.steps[id.number]
     var policy = info.onError.map { ", onError: \($0.rawValue)" } ?? ""
     if info.ownsWhenLate || info.whenLate != .fire { policy += ", whenLate: \(info.whenLate.rawValue)" }
-    say(depth, "\(info.keyword) (\(plan.place(info.location))\(policy))")
+    say(depth, "\(info.keyword) (\(plan.fileAndLine(info.location))\(policy))")
     for report in plan.expressions where report.step == id {
       let checked = report.checked
       let canFail = checked.canFail ? "" : ", cannot fail"
-      say(depth + 1, "\(Printable.cut(checked.text.shown, limit: 80)) (\(plan.place(checked.text.location)))")
+      say(depth + 1, "\(Printable.cut(checked.text.shown, limit: 80)) (\(plan.fileAndLine(checked.text.location)))")
       // The types and paths of an expression with a secret could reveal its literals.
       if checked.isSecret {
         say(depth + 2, "it contains a secret, so its fields and result are not shown")

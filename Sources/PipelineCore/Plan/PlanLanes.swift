@@ -11,7 +11,7 @@ extension Plan {
         for (number, edge) in edges.enumerated() where edge.from == end { found.insert(number) }
       }
       switch end {
-      // The events that a step feeds into its chain are those that come to it.
+      // The events that a step feeds into its chain are those that it receives.
       case .feed(let step): open.append(.step(step))
       // Rejected events come from the steps of their owner.
       case .errors(.named(let index)): open.append(.named(index))

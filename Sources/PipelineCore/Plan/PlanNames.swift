@@ -41,12 +41,12 @@ extension Component {
   }
 }
 
-/// A combination that relays the events of its inputs, or a step that names the events it makes of one.
+/// A combination that relays the events of its inputs, or a step that names the events it derives from one.
 protocol NamingOperator: OperatorDeclaration {}
 
 extension Plan {
   /// A location as text: its line, and its file if that is not the pipeline's.
-  func place(_ location: SourceLocation) -> String {
+  func fileAndLine(_ location: SourceLocation) -> String {
     location.text.name == source.name
       ? "line \(location.line)" : "line \(location.line) of \(Printable.cut(location.text.name))"
   }

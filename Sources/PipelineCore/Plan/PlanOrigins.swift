@@ -7,7 +7,7 @@ private enum Beginning: Hashable {
 }
 
 extension Plan {
-  /// Whether one event of a source may come over several of the signals.
+  /// Whether one event of a source may arrive over several of the signals.
   func meet(_ signals: [SignalPlan]) -> Bool {
     var seen: Set<Beginning> = []
     for signal in signals {

@@ -78,7 +78,7 @@ struct SignalReach {
 
   /// The current state of the graph.
   struct State {
-    /// Whether a sink still takes events.
+    /// Whether a sink still accepts events.
     var isOpen: (Int) -> Bool
     /// Whether a named signal is running; unknown for cold signals.
     var isRunning: (Int) -> Bool
@@ -103,7 +103,7 @@ struct SignalReach {
     return isCold[signal] ? isWanted(signal, state, &seen) : mayBegin(signal, state, &seen)
   }
 
-  /// Whether a referrer may subscribe it that has not yet.
+  /// Whether a referrer may still begin to subscribe to it.
   private func mayBegin(_ signal: Int, _ state: State, _ seen: inout Set<Int>) -> Bool {
     guard seen.insert(signal).inserted else { return false }
     for reference in references[signal] {
@@ -200,7 +200,8 @@ extension Plan {
 
   /// Visits signals upstream, through names and errors outputs. There may be thousands of signals in a row, so it is not recursive.
   ///
-  /// - Parameter visit: Returns the signals within this one to go on with; nil: not even to the signal that it refers to, which is visited once.
+  /// - Parameter visit: Returns the signals within this one to visit next; nil: not even the signal that it refers to.
+  ///   Each signal is visited once.
   static func walk(
     from signals: [SignalPlan], _ named: [NamedPlan], _ visit: (SignalPlan) -> [SignalPlan]?
   ) {

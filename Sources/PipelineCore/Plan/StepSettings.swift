@@ -12,7 +12,7 @@ package struct StepSettings: Sendable, Equatable {
 
   /// The entries of a mapping, or one entry without a name.
   package private(set) var entries: [Entry] = []
-  /// How many the file has; only the first ``limit`` are kept.
+  /// The number of settings in the file; only the first ``limit`` are stored.
   package private(set) var count = 0
   /// The names of a combination's inputs; empty where the file gives none.
   package var inputs: [String] = []

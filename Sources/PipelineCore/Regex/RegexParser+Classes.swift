@@ -40,16 +40,16 @@ extension RegexParser {
       let low = try bound(start)
       var high = low
       if peek("-"), at + 1 < bytes.count, bytes[at + 1] != UInt8(ascii: "]") {
-        let place = at
+        let start = at
         at += 1
         if dialect == .grok, bytes[at] == UInt8(ascii: "\\"), at + 1 < bytes.count,
           "dDwWsShHpP".utf8.contains(bytes[at + 1])
         {
           // `[a-\d]`: the hyphen is literal.
-          at = place
+          at = start
         } else {
           high = try bound(start)
-          guard low <= high else { throw fault("a range of characters is in the wrong order", at: place) }
+          guard low <= high else { throw fault("a range of characters is in the wrong order", at: start) }
         }
       }
       set.parts.append(.init(ranges: [low...high], isFolded: flags.foldsCase))
@@ -71,24 +71,24 @@ extension RegexParser {
   /// Reads a class within a class, as in `[[[:alnum:]]_%]`; nil if the bracket is literal.
   private mutating func nested() throws(RegexFault) -> [RegexSet.Part]? {
     guard peek("[[:") else { return nil }
-    let place = at
+    let start = at
     let set = try bracket()
     if set.isNegated {
       throw fault(
-        "a negated class inside a class is not supported", help: "Write the characters themselves.", at: place)
+        "a negated class inside a class is not supported", help: "Write the characters themselves.", at: start)
     }
     return set.parts
   }
 
   private mutating func posixClass() throws(RegexFault) -> RegexSet.Part? {
     let start = at
-    var place = at + 2
-    let isNegated = place < bytes.count && bytes[place] == UInt8(ascii: "^")
-    if isNegated { place += 1 }
-    guard let colon = bytes[min(place, bytes.count)...].firstIndex(of: UInt8(ascii: ":")), colon + 1 < bytes.count,
+    var next = at + 2
+    let isNegated = next < bytes.count && bytes[next] == UInt8(ascii: "^")
+    if isNegated { next += 1 }
+    guard let colon = bytes[min(next, bytes.count)...].firstIndex(of: UInt8(ascii: ":")), colon + 1 < bytes.count,
       bytes[colon + 1] == UInt8(ascii: "]")
     else { return nil }
-    let name = String(decoding: bytes[place..<colon], as: UTF8.self)
+    let name = String(decoding: bytes[next..<colon], as: UTF8.self)
     guard var part = posix(name) else { throw fault("there is no class of characters '[:\(name):]'", at: start) }
     part.isNegated = isNegated
     at = colon + 2

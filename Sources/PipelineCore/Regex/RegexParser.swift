@@ -124,29 +124,29 @@ struct RegexParser {
 
   /// Parses `{2}`, `{2,}`, `{2,3}`, in grok also `{,3}`; nil if the brace is literal.
   private mutating func bounds() -> (Int, Int?)? {
-    var place = at + 1
+    var next = at + 1
     func number() -> Int? {
-      let start = place
+      let start = next
       var value = 0
-      while place < bytes.count, ASCII.isDigit(bytes[place]) {
-        value = min(value &* 10 &+ Int(bytes[place] - 0x30), 1_000_000)
-        place += 1
+      while next < bytes.count, ASCII.isDigit(bytes[next]) {
+        value = min(value &* 10 &+ Int(bytes[next] - 0x30), 1_000_000)
+        next += 1
       }
-      return place > start ? value : nil
+      return next > start ? value : nil
     }
     let first = number()
-    guard place < bytes.count else { return nil }
-    if bytes[place] == UInt8(ascii: "}") {
+    guard next < bytes.count else { return nil }
+    if bytes[next] == UInt8(ascii: "}") {
       guard let first else { return nil }
-      at = place + 1
+      at = next + 1
       return (first, first)
     }
-    guard bytes[place] == UInt8(ascii: ",") else { return nil }
-    place += 1
+    guard bytes[next] == UInt8(ascii: ",") else { return nil }
+    next += 1
     let second = number()
-    guard place < bytes.count, bytes[place] == UInt8(ascii: "}") else { return nil }
+    guard next < bytes.count, bytes[next] == UInt8(ascii: "}") else { return nil }
     guard first != nil || (dialect == .grok && second != nil) else { return nil }
-    at = place + 1
+    at = next + 1
     return (first ?? 0, second)
   }
 

@@ -40,8 +40,7 @@ final class RegexProgram: Sendable {
   let slotCount: Int
   /// The sets that must be known for the code point before an offset; see ``BeforeMask``.
   let setsBehind: [Int]
-  /// For each instruction, the bits of the preceding code point that decide the assertions reachable without matching
-  /// one.
+  /// For each instruction, the bits of the preceding code point that decide the assertions reachable without matching one.
   let asksBefore: [UInt64]
   let wordSet: Int
   let newlineSet: Int

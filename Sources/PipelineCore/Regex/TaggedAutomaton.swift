@@ -14,7 +14,7 @@ final class TaggedAutomaton {
     var before: UInt64
   }
 
-  /// What a step does besides changing the state; ``store(_:)`` defines the stored form.
+  /// The changes of a step apart from the state; ``store(_:)`` defines the stored form.
   private struct Action {
     struct Move {
       /// The row of the old state, copied if another new row also comes from it.
@@ -73,9 +73,9 @@ final class TaggedAutomaton {
   private var rows: UnsafeMutablePointer<Int>
   private var rowCapacity: Int
   /// The index in ``rows`` of each row of a state; large enough for any state.
-  private var placeOfRow: UnsafeMutablePointer<Int32>
-  private var newPlaces: UnsafeMutablePointer<Int32>
-  private var freePlaces: UnsafeMutablePointer<Int32>
+  private var indexOfRow: UnsafeMutablePointer<Int32>
+  private var newIndexes: UnsafeMutablePointer<Int32>
+  private var freeIndexes: UnsafeMutablePointer<Int32>
   private var freeCount = 0
   private var best: UnsafeMutablePointer<Int>
 
@@ -107,9 +107,9 @@ final class TaggedAutomaton {
     rowCapacity = 4
     rows = .allocate(capacity: rowCapacity * slotCount)
     rows.initialize(repeating: -1, count: rowCapacity * slotCount)
-    placeOfRow = .allocate(capacity: rowCapacity)
-    newPlaces = .allocate(capacity: rowCapacity)
-    freePlaces = .allocate(capacity: rowCapacity)
+    indexOfRow = .allocate(capacity: rowCapacity)
+    newIndexes = .allocate(capacity: rowCapacity)
+    freeIndexes = .allocate(capacity: rowCapacity)
     best = .allocate(capacity: slotCount)
     best.initialize(repeating: -1, count: slotCount)
     memberships = [[], []]
@@ -127,9 +127,9 @@ final class TaggedAutomaton {
     table.deallocate()
     actions.deallocate()
     rows.deallocate()
-    placeOfRow.deallocate()
-    newPlaces.deallocate()
-    freePlaces.deallocate()
+    indexOfRow.deallocate()
+    newIndexes.deallocate()
+    freeIndexes.deallocate()
     best.deallocate()
   }
 
@@ -388,9 +388,9 @@ final class TaggedAutomaton {
     if bytes > limit { clear() }
     guard let first = startState(text, start, instruction) else { return mayGiveUp ? nil : false }
     // Row 0 starts without offsets.
-    placeOfRow[0] = 0
+    indexOfRow[0] = 0
     freeCount = rowCapacity - 1
-    for index in 0..<freeCount { freePlaces[index] = Int32(index + 1) }
+    for index in 0..<freeCount { freeIndexes[index] = Int32(index + 1) }
     rows.update(repeating: -1, count: slotCount)
     var found = false
     /// The action with the latest match, whose row has not been copied yet, and the match's end.
@@ -482,7 +482,7 @@ final class TaggedAutomaton {
   /// Stores the match that an action found.
   private func take(_ action: Int, _ at: Int) {
     let words = actions + action + 2
-    best.update(from: rows + Int(placeOfRow[Int(words[0])]) * slotCount, count: slotCount)
+    best.update(from: rows + Int(indexOfRow[Int(words[0])]) * slotCount, count: slotCount)
     for index in 0..<Int(words[1]) { best[Int(words[2 + index])] = at }
   }
 
@@ -494,32 +494,32 @@ final class TaggedAutomaton {
     let moves = Int(word[1 + dropped])
     if moves == 1, dropped == 0 {
       word += 2
-      let row = rows + Int(placeOfRow[Int(word[0])]) * slotCount
+      let row = rows + Int(indexOfRow[Int(word[0])]) * slotCount
       for index in 0..<Int(word[2]) { row[Int(word[3 + index])] = at }
       return
     }
     for index in 0..<dropped {
-      freePlaces[freeCount] = placeOfRow[Int(word[1 + index])]
+      freeIndexes[freeCount] = indexOfRow[Int(word[1 + index])]
       freeCount += 1
     }
     word += dropped + 2
     var row = 0
     while row < moves {
-      var place = placeOfRow[Int(word[0])]
+      var rowIndex = indexOfRow[Int(word[0])]
       if word[1] == 1 {
-        let source = Int(place)
+        let source = Int(rowIndex)
         freeCount -= 1
-        place = freePlaces[freeCount]
-        (rows + Int(place) * slotCount).update(from: rows + source * slotCount, count: slotCount)
+        rowIndex = freeIndexes[freeCount]
+        (rows + Int(rowIndex) * slotCount).update(from: rows + source * slotCount, count: slotCount)
       }
-      let slots = rows + Int(place) * slotCount
+      let slots = rows + Int(rowIndex) * slotCount
       let kept = Int(word[2])
       for index in 0..<kept { slots[Int(word[3 + index])] = at }
-      newPlaces[row] = place
+      newIndexes[row] = rowIndex
       word += 3 + kept
       row += 1
     }
-    swap(&placeOfRow, &newPlaces)
+    swap(&indexOfRow, &newIndexes)
   }
 
   /// Makes room for `count` rows. Rows in use keep their index.
@@ -533,11 +533,11 @@ final class TaggedAutomaton {
       return new
     }
     rows = larger(rows, slotCount)
-    placeOfRow = larger(placeOfRow, 1)
-    newPlaces = larger(newPlaces, 1)
-    freePlaces = larger(freePlaces, 1)
-    for place in rowCapacity..<capacity {
-      freePlaces[freeCount] = Int32(place)
+    indexOfRow = larger(indexOfRow, 1)
+    newIndexes = larger(newIndexes, 1)
+    freeIndexes = larger(freeIndexes, 1)
+    for rowIndex in rowCapacity..<capacity {
+      freeIndexes[freeCount] = Int32(rowIndex)
       freeCount += 1
     }
     rowCapacity = capacity

@@ -152,7 +152,7 @@ package struct HTTPResponse: Sendable, Equatable {
   package var status: Int
   package var headers: [HTTPHeader]
   package var body: [UInt8]
-  /// Counts the body in the memory of the process as long as the answer lives; nil: it does not count.
+  /// Charges the body to the memory of the process as long as the answer lives; nil: it is not charged.
   package var charge: MemoryCharge?
   package init(status: Int, headers: [HTTPHeader] = [], body: [UInt8] = [], charge: MemoryCharge? = nil) {
     self.status = status

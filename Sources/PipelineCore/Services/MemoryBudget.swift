@@ -31,27 +31,26 @@ package final class MemoryBudget: Sendable, Equatable {
   /// The usual limit of all queues of one pipeline's steps together.
   package var usualOfSteps: Int { limit / 2 }
 
-  /// Counts memory that belongs to no queue: what arrives, and responses that clients read. A negative number frees it.
+  /// Adds memory that belongs to no queue: received data, and responses that clients read. A negative number subtracts.
   package func add(_ bytes: Int) { used.add(bytes, ordering: .relaxed) }
 
-  /// Whether nothing is free, so that whoever may wait waits.
+  /// Whether the budget is used up, so that senders that can wait must wait.
   package var isFull: Bool { held >= limit }
 
   // MARK: Beyond the limit
 
-  /// What comes in by itself and has no queue yet (requests, messages, answers) may have so much for each server or connection, however full the
-  /// budget is.
+  /// The minimum of each server or connection for input that has no queue yet (requests, messages, answers), however full the budget is.
   package static let leastOfInput = 16 << 10
 
-  /// Of each server, with its part of the reserve.
+  /// The maximum of each server, with its part of the reserve.
   package static let mostOfServer = 256 << 10
 
-  /// What all servers and readers may have together while the budget is full, beside the least of each: a budget that is full for long refuses no
-  /// usual request.
+  /// The amount that all servers and readers share while the budget is full, in addition to their minimums: even a
+  /// budget that stays full refuses no usual request.
   package var reserve: Int { max(64 << 10, limit / 16) }
   private let reserved = Atomic<Int>(0)
 
-  /// Takes bytes of the reserve; false: it has no room.
+  /// Takes bytes from the reserve; false: it has no room.
   package func takeReserve(_ bytes: Int) -> Bool {
     if reserved.add(bytes, ordering: .relaxed).newValue <= reserve { return true }
     giveReserve(bytes)
@@ -61,7 +60,7 @@ package final class MemoryBudget: Sendable, Equatable {
   package func giveReserve(_ bytes: Int) { reserved.subtract(bytes, ordering: .relaxed) }
 }
 
-/// Memory that counts in a budget as long as this lives. Used by one thread at a time.
+/// Memory that is charged to a budget during the lifetime of this object. Used by one thread at a time.
 package final class MemoryCharge: @unchecked Sendable, Equatable {
   private let budget: MemoryBudget
   private var bytes: Int
@@ -79,7 +78,7 @@ package final class MemoryCharge: @unchecked Sendable, Equatable {
     bytes = now
   }
 
-  /// Always true: what differs only in where it counts is equal.
+  /// Always true: where memory is counted does not matter for equality.
   package static func == (a: MemoryCharge, b: MemoryCharge) -> Bool { true }
 }
 

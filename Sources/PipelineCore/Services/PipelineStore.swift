@@ -24,7 +24,7 @@ package protocol PipelineStore: AnyObject, Sendable {
   /// failure may find pages of the run before, which its own must not be mixed with.
   var lastOwner: Int64 { get }
 
-  /// Whose pages it has as they were when it was opened; empty once a commit changes the state.
+  /// The owners of the pages that the store had when it was opened; empty once a commit changes the state.
   var owners: Set<Int64> { get }
 
   /// A number that is unique to this store; part of the identity of rows.
@@ -61,7 +61,7 @@ package struct StoreTransaction: Sendable {
   /// Rows that have been delivered or dropped.
   package var removed: [RemovedRow] = []
   package var deadLetters: [StoredDeadLetter] = []
-  /// Sinks that have another name from now on: all rows of `former`, those of this transaction not included, are rows of `name`.
+  /// Sinks that are renamed: all rows of `former`, except those of this transaction, become rows of `name`.
   package var renamed: [(former: String, name: String)] = []
 
   package init() {}
@@ -78,9 +78,9 @@ package struct SavedState: Sendable, Equatable {
   /// The ends of the parts, ascending; the last is `bytes.count`.
   package var ends: [Int]
 
-  /// What has changed of the state beside the parts; an empty page is removed.
+  /// Changes of the state in pages, beside the parts; an empty page is removed.
   package var pages: [StatePage] = []
-  /// Whose pages belong to the state; those of all others are removed.
+  /// The owners whose pages belong to the state; those of all others are removed.
   package var owners: Set<Int64> = []
 
   package init(_ bytes: [UInt8], ends: [Int] = []) {
@@ -89,9 +89,9 @@ package struct SavedState: Sendable, Equatable {
   }
 }
 
-/// A part of what a step keeps for many keys. A state consists of its bytes, followed by those of all pages.
+/// A part of the state that a step keeps for many keys. A state consists of its bytes, followed by those of all pages.
 package struct StatePage: Sendable, Equatable {
-  /// The step, in one run of the pipeline; not used again while the store has pages of it. Fits into 31 bits.
+  /// The step, in one run of the pipeline; not used again while the store has its pages. Fits into 31 bits.
   package var owner: Int64
   /// Counts from 0; fits into 32 bits.
   package var number: Int64
@@ -152,7 +152,7 @@ package struct OutboxBacklog: Sendable, Equatable {
     last = row.number
   }
 
-  /// The rows of both.
+  /// The sum of both.
   package func adding(_ other: OutboxBacklog) -> OutboxBacklog {
     guard rows > 0, other.rows > 0 else { return rows > 0 ? self : other }
     var sum = self

@@ -22,7 +22,7 @@ package struct PluginReply: Sendable {
   }
 }
 
-/// Why a plugin refuses an event.
+/// The reason why a plugin refuses an event.
 package struct PluginRefusal: Error, Sendable {
   package var message: String
   package init(_ message: String) { self.message = message }

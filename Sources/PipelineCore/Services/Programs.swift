@@ -66,7 +66,7 @@ package struct ProgramResult: Sendable, Equatable {
   package var output: [UInt8]
   /// The last 4 KiB of its standard error.
   package var errors: [UInt8]
-  /// Counts the output in the memory of the process as long as the result lives; nil: it does not count.
+  /// Charges the output to the memory of the process as long as the result lives; nil: it is not charged.
   package var charge: MemoryCharge?
   package init(exit: Int? = 0, signal: Int? = nil, output: [UInt8] = [], errors: [UInt8] = []) {
     self.exit = exit

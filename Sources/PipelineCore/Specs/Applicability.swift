@@ -9,7 +9,7 @@ public indirect enum Applicability: Sendable, Equatable {
   case with(String)
   /// The file does not give the parameter.
   case without(String)
-  /// The parameter, or its default, is one of these words; of a list, any element; of a mapping, any key.
+  /// The parameter, or its default, is one of these words; in a list, any element; in a mapping, any key.
   case word(String, [String])
   /// The parameter, or its default, is none of these words.
   case notWord(String, [String])
@@ -61,7 +61,7 @@ public indirect enum Applicability: Sendable, Equatable {
     }
   }
 
-  /// What the condition requires: "`mode: a` or `b`"; nil: the condition is of another kind.
+  /// The phrase for what the condition requires: "`mode: a` or `b`"; nil: the condition is of another kind.
   private func asked(_ quote: String) -> String? {
     switch self {
     case .with(let name): Self.quoted(Self.plain(name), quote)
@@ -73,7 +73,7 @@ public indirect enum Applicability: Sendable, Equatable {
     }
   }
 
-  /// What the condition excludes; nil: the condition is of another kind.
+  /// The phrase for what the condition excludes; nil: the condition is of another kind.
   private func excluded(_ quote: String) -> String? {
     switch self {
     case .word(let name, ["false"]): Self.settings(name, ["true"], quote)
@@ -267,7 +267,7 @@ extension Applicability {
     }
   }
 
-  /// How to give the parameter an effect.
+  /// Advice on how to give the parameter an effect.
   func remedy(_ parameter: String, _ setting: (String) -> ParameterSetting) -> String {
     func plain(_ name: String) -> String { Self.plain(name) }
     switch self {

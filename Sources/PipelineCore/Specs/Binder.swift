@@ -195,10 +195,10 @@ struct SignalContext {
 extension Diagnostic {
   /// A component goes by the clock, although events of one of its signals had a time once; nil: they had none.
   static func lostTime(_ what: String, _ time: EventType.Time, at location: SourceLocation) -> Diagnostic? {
-    guard case .ended(let step, let place) = time else { return nil }
+    guard case .ended(let step, let end) = time else { return nil }
     return Diagnostic(
       .eventTimeEnded, "this '\(what)' goes by the clock: what '\(step)' sends has no event time", at: location,
-      notes: [.init("event time ends here", at: place)],
+      notes: [.init("event time ends here", at: end)],
       help: "Give the events a time after that step ('eventTime: EXPRESSION'), or write 'clock: true'")
   }
 }

@@ -1,10 +1,10 @@
-/// What becomes of the rows that a step sends.
+/// How the rows that a step sends change earlier ones.
 package enum Changes: Int, Sendable, Equatable, Comparable {
-  /// Nothing: each is one more.
+  /// No row changes another: each is added.
   case none
-  /// A later row may take the place of an earlier one with the same key.
+  /// A later row may replace an earlier one with the same key.
   case rows
-  /// A row may be taken back; each is taken back before another takes its place.
+  /// A row may be retracted; each is retracted before another replaces it.
   case pairs
 
   package static func < (one: Changes, other: Changes) -> Bool { one.rawValue < other.rawValue }
@@ -12,7 +12,7 @@ package enum Changes: Int, Sendable, Equatable, Comparable {
 
 /// An operator that sends rows which may change later, or understands those that it gets.
 package protocol ChangingOperator: OperatorDeclaration {
-  /// What becomes of its rows, given what becomes of those that it gets.
+  /// How its rows change earlier ones, given how those that it receives do.
   func changes(_ input: Changes) -> Changes
   /// Whether its result is right where the rows that it gets change so.
   func understands(_ input: Changes) -> Bool

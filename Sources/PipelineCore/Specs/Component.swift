@@ -38,7 +38,7 @@ extension Component {
   public mutating func bind(_ binder: inout Binder) {}
 }
 
-/// What a component that starts a signal says of itself; what makes it run is its ``SourceComponent``.
+/// The declaration of a component that starts a signal; its running side is ``SourceComponent``.
 public protocol SourceDeclaration: Component {
   /// The type of its events.
   var outputType: EventType { get }
@@ -54,7 +54,7 @@ public protocol SourceDeclaration: Component {
   var serving: ServingRules? { get }
   /// The address on which it listens; only HTTP servers of one process can share an address. Nil: it does not listen.
   var listens: ListenAddress? { get }
-  /// The server whose feed it follows: its events are what that server sends to clients. Nil: none, or unknown.
+  /// The server whose feed it follows: its events are those that the server sends to clients. Nil: none, or unknown.
   var follows: TargetAddress? { get }
   /// The target of its requests; nil: it sends none, or the target is unknown.
   var asks: TargetAddress? { get }
@@ -99,7 +99,7 @@ extension SourceDeclaration {
   public var immediateValues: OwnedValue? { nil }
 }
 
-/// What a step of a chain, or a combination of signals, says of itself; what makes it run is its ``OperatorComponent``.
+/// The declaration of a step of a chain, or of a combination of signals; its running side is ``OperatorComponent``.
 public protocol OperatorDeclaration: Component {
   /// Whether each event that its steps send came over an input: each input event is sent once, held, counted as left
   /// out (``OperatorNode/countDropped(_:)``), or given up.
@@ -132,7 +132,7 @@ extension OperatorDeclaration {
   public func outputType(_ inputs: [EventType]) -> EventType { inputs.first ?? .dyn }
 }
 
-/// What a step that is fused with its neighbours says of itself; what makes it run is its ``FusableOperator``.
+/// The declaration of a step that is fused with its neighbours; its running side is ``FusableOperator``.
 public protocol FusableDeclaration: OperatorDeclaration {
   /// Whether later steps see a different value than this one.
   static var changesValue: Bool { get }
@@ -152,7 +152,7 @@ extension FusableDeclaration {
   public var sendsLater: Bool { false }
 }
 
-/// What a combination says of itself; what makes it run is its ``CombiningOperator``.
+/// The declaration of a combination; its running side is ``CombiningOperator``.
 package protocol CombiningDeclaration: OperatorDeclaration {
   /// The minimum number of inputs.
   static var minimumInputs: Int { get }
@@ -168,7 +168,7 @@ extension CombiningDeclaration {
   package mutating func take(_ inputs: [InputNode]) {}
 }
 
-/// What a component that ends a signal says of itself; what makes it run is its ``SinkComponent``.
+/// The declaration of a component that ends a signal; its running side is ``SinkComponent``.
 public protocol SinkDeclaration: Component {
   /// Whether it only answers the request that an event came from; tests run such a sink.
   var answersEvents: Bool { get }
@@ -176,7 +176,7 @@ public protocol SinkDeclaration: Component {
   var threads: String? { get }
   /// The file that it writes, for the checker.
   var writesFile: FilePathParameter? { get }
-  /// The database that it creates if there is none, for the checker.
+  /// The database that it creates if it does not exist, for the checker.
   var writesDatabase: FilePathParameter? { get }
   /// The known addresses that it sends to, for the checker.
   var sendsTo: [TargetAddress] { get }
@@ -186,8 +186,7 @@ public protocol SinkDeclaration: Component {
   var servesEvents: Bool { get }
   /// Whether it sends HTTP requests, so that tests may answer them.
   var sendsRequests: Bool { get }
-  /// The encoding, by which tests, which do not run the sink, reject what the sink would reject; nil: it accepts every
-  /// event.
+  /// The encoding, with which tests, which do not run the sink, reject what the sink would reject; nil: the sink accepts every event.
   var encoding: EncodeParameter? { get }
   /// The value that it encodes for an event; nil: the event.
   var sentValue: MappingParameter? { get }

@@ -230,9 +230,9 @@ public indirect enum ParameterShape: Sendable, Equatable {
       for entry in node.entries ?? [] { if let found = element.misplacedSecret(in: entry.value) { return found } }
       return nil
     case .oneOf(let shapes):
-      let places = shapes.compactMap { $0.misplacedSecret(in: node) }
-      let isTaken = places.count < shapes.count && (node.scalar == nil || shapes.contains(where: \.takesSecretText))
-      return isTaken ? nil : places.first
+      let misplaced = shapes.compactMap { $0.misplacedSecret(in: node) }
+      let isTaken = misplaced.count < shapes.count && (node.scalar == nil || shapes.contains(where: \.takesSecretText))
+      return isTaken ? nil : misplaced.first
     default: return node.firstSecret
     }
   }

@@ -11,12 +11,12 @@ package struct CronSchedule: Sendable, Equatable {
   private var daysOfWeek: UInt64 = 0
   private var anyDayOfMonth = false
   private var anyDayOfWeek = false
-  /// Whether the minute or the hour starts with `*`: such a schedule follows the clock through all of its changes. Any
-  /// other schedule names times of day, each of which runs once a day, even if the clock skips or repeats it.
+  /// Whether the minute or the hour starts with `*`: such a schedule follows every change of the clock. Any other
+  /// schedule names times of day, each of which runs once a day, even if the clock skips or repeats it.
   package private(set) var followsClock = false
   package let text: String
 
-  /// Why a text is not a schedule.
+  /// The reason why a text is not a schedule.
   package struct Mistake: Error, Sendable, Equatable {
     package var message: String
   }

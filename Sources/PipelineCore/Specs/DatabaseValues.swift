@@ -50,13 +50,13 @@ package final class DatabaseDecoder: EventDecoder {
     let names = kinds.map { arena.string($0.name) }
     next: for (number, row) in rows.rows.enumerated() {
       let members = arena.entries(kinds.count)
-      for (place, column) in kinds.enumerated() {
+      for (index, column) in kinds.enumerated() {
         guard let value = Self.value(row[column.index], column.kind, arena) else {
           batch.reject(
             text(row, arena), offset: Int64(number), .column(column.kind.rawValue, name: column.name))
           continue next
         }
-        members[place] = Entry(key: names[place], value: value)
+        members[index] = Entry(key: names[index], value: value)
       }
       batch.append(
         Value(kind: .map, pointer: members.baseAddress, length: members.count), offset: Int64(number))

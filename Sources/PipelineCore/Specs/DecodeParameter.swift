@@ -137,9 +137,9 @@ package struct DecodeParameter: ParameterValue {
       return parameter
     } catch {
       // In the short form, the option is the value itself.
-      let place = node[error.option] ?? node
-      let scalar = place.scalar
-      let location = error.offset.flatMap { at in scalar.map { $0.text.location(at, at + 1) } } ?? place.location
+      let optionNode = node[error.option] ?? node
+      let scalar = optionNode.scalar
+      let location = error.offset.flatMap { at in scalar.map { $0.text.location(at, at + 1) } } ?? optionNode.location
       context.diagnostics.report(
         Diagnostic(
           .outOfRange, error.message, at: location, help: error.replacement.map { "Write \($0)" } ?? error.help,
@@ -168,7 +168,7 @@ package struct DecodeParameter: ParameterValue {
       return nil
     }
 
-    /// What to write for formats that are parameters of a decoder.
+    /// The YAML to write for formats that are parameters of a decoder.
     private static let written = [
       "apache": combined, "nginx": combined, "combined": combined, "tsv": "{ csv: { delimiter: \"\\t\" } }",
       "cri": DecoderFormat.container.rawValue, "docker": DecoderFormat.container.rawValue,

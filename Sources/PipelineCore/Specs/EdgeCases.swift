@@ -21,7 +21,7 @@ public struct EdgeCases: Sendable {
   /// On disposal: unsubscribes.
   public static let leaves = "Unsubscribes from the input at once; nothing more is sent."
 
-  /// What a component does in each case, one sentence each; what is left out is what most operators do.
+  /// The component's behaviour in each case, one sentence each; nil: that of most operators.
   public init(
     empty: String = passesEmpty, error: String = passesError, completion: String = passesCompletion,
     disposal: String = leaves

@@ -41,7 +41,7 @@ package struct EmitParameter: RecordParameter {
 }
 
 extension EmitParameter? {
-  /// What becomes of rows that are sent so. `corrected`: also where they are sent at the end only.
+  /// How rows that are sent this way change earlier ones. `corrected`: also where they are sent at the end only.
   func changes(corrected: Bool = false) -> Changes {
     guard let self else { return corrected ? .rows : .none }
     if self.pairs { return .pairs }

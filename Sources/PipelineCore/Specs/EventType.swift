@@ -1,4 +1,4 @@
-/// What the compiler knows about the events of a signal.
+/// The compiler's knowledge about the events of a signal.
 public struct EventType: Sendable, Equatable {
   package var type: ExpressionType
   /// The names of the inputs, while the event is still the list of `combineLatest` or `zip`.
@@ -8,15 +8,15 @@ public struct EventType: Sendable, Equatable {
   package var text: TextOrigin?
   /// Whether the events have event time.
   package var time = Time.none
-  /// Whether later events change what earlier ones said.
+  /// Whether later events change earlier ones.
   package var changes = Changes.none
 
   /// Where the event time of a signal comes from.
   package enum Time: Sendable, Equatable {
-    /// No source or signal gives it.
+    /// No source or signal defines one.
     case none
     case given
-    /// The step with this keyword keeps no time: its events have none.
+    /// The step with this keyword does not keep event time: its events have none.
     case ended(at: String, SourceLocation)
   }
 
@@ -32,7 +32,7 @@ public struct EventType: Sendable, Equatable {
   /// Events of any type.
   public static let dyn = EventType(.dyn)
 
-  /// Facts beside the type, for messages.
+  /// Facts besides the type, for messages.
   var form: ExpressionScope.EventForm {
     if let tuple { return .parts(tuple) }
     return text.map { .text($0) } ?? .any

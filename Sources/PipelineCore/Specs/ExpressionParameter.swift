@@ -114,9 +114,9 @@ public struct ExpressionParameter: ParameterValue {
         ? YAMLCoreSchema.kind(of: Array(value)) != .string
         : !value.contains { $0 < 0x20 || $0 == quote || $0 == UInt8(ascii: "\\") }
       if !isPlain, !scalar.isPlaceholder {
-        let place = scalar.text.location(insertion.lowerBound, insertion.upperBound)
+        let insertedLocation = scalar.text.location(insertion.lowerBound, insertion.upperBound)
         context.badValue(
-          at: place,
+          at: insertedLocation,
           "a value from the environment may be a number or a part of a quoted text in an expression, nothing else",
           help: "Read it as 'env.NAME' in the expression")
         return false

@@ -36,7 +36,7 @@ package struct FiguresParameter: ParameterValue {
   package var isGiven: Bool { around.isGiven }
   package var type: ExpressionType { around.type }
 
-  /// Reports aggregates that cannot take back a value, of a step whose input takes rows back.
+  /// Reports aggregates that cannot subtract a value, in a step whose input retracts rows.
   package func checkTakingBack(_ binder: inout Binder) {
     for call in calls where !call.function.takesBack {
       binder.diagnostics.report(
@@ -143,7 +143,7 @@ package struct FiguresParameter: ParameterValue {
           ExpressionSyntax(text: syntax.text, tree: part), at: syntax.text.location(start, end))
       )
     }
-    func place(
+    func indexOfPart(
       _ part: (text: [UInt8], expression: ExpressionParameter),
       _ list: inout [(text: [UInt8], expression: ExpressionParameter)]
     ) -> Int {
@@ -155,10 +155,10 @@ package struct FiguresParameter: ParameterValue {
       function: function,
       name: String(decoding: syntax.text.text[Int(node.start)..<Int(node.end)], as: UTF8.self))
     if function == .count {
-      call.condition = given.first.map { place(part($0), &conditions) }
+      call.condition = given.first.map { indexOfPart(part($0), &conditions) }
     } else {
-      call.argument = place(part(given[0]), &arguments)
-      call.condition = given.count > 1 ? place(part(given[1]), &conditions) : nil
+      call.argument = indexOfPart(part(given[0]), &arguments)
+      call.condition = given.count > 1 ? indexOfPart(part(given[1]), &conditions) : nil
     }
     if let known = calls.firstIndex(where: {
       $0.function == function && $0.argument == call.argument && $0.condition == call.condition

@@ -135,9 +135,9 @@ package enum URLConfinement {
         help: "Messages name the host; read it from the environment: \(scheme)://${NAME}/")
       return
     }
-    for place in template.encodedTwice {
+    for location in template.encodedTwice {
       context.badValue(
-        at: place, "what 'urlEncode' has encoded is encoded again, with the rest of the expression", .doubtfulValue,
+        at: location, "what 'urlEncode' has encoded is encoded again, with the rest of the expression", .doubtfulValue,
         help:
           "Leave 'urlEncode' out: what an expression inserts into a URL is encoded; raw(...) inserts a text as it is")
     }
@@ -163,8 +163,7 @@ package enum URLConfinement {
     }
   }
 
-  /// How to give the user name and password that a URL contains. The user of a preset cannot set the parameters of
-  /// `http`.
+  /// How to give the user name and password that a URL contains. The user of a preset cannot set the parameters of `http`.
   private static func accountHelp(_ location: SourceLocation) -> String {
     guard let preset = location.text.preset else {
       return "Give it as 'auth: { basic: { user: NAME, password: \"${secret:NAME}\" } }'"

@@ -2,7 +2,7 @@
 public struct LatenessRule<C: Component>: Sendable {
   /// The effect of `skip`, one sentence; nil: it has no meaning.
   package var skip: String?
-  /// Why `skip` has no meaning, a clause; empty if it has.
+  /// The reason why `skip` has no meaning, a clause; empty if it has one.
   let withoutSkip: String
   /// Why a value of `whenLate` has no meaning with these parameters, a clause; nil: it has one.
   let refusal: @Sendable (C, WhenLate) -> String?

@@ -63,7 +63,7 @@ public struct ListenAddress: Sendable, Equatable {
   }
 
   /// The address in a canonical spelling: two servers with the same spelling can share it.
-  package var place: String { kind == .socket ? FileProbe.normal(host) : "\(Self.canonical(host)):\(port)" }
+  package var canonicalAddress: String { kind == .socket ? FileProbe.normal(host) : "\(Self.canonical(host)):\(port)" }
 
   /// A key that is equal for all addresses that may denote the same socket: the hosts are not compared.
   struct Key: Hashable {
@@ -93,7 +93,7 @@ public struct ListenAddress: Sendable, Equatable {
   func conflict(_ other: ListenAddress) -> Conflict? {
     guard excludes(other) else { return nil }
     guard let site, let second = other.site else { return .address }
-    guard place == other.place else { return .spelling }
+    guard canonicalAddress == other.canonicalAddress else { return .spelling }
     if site.tls != second.tls { return .tls }
     return ServingRules.conflict((site.path, site.methods), (second.path, second.methods)).map { .site($0) }
   }

@@ -54,8 +54,8 @@ public struct DecodingContext {
     path = outer
   }
 
-  /// Decodes the value of a parameter, unless it contains a secret that it must not contain. Holds what is the same for
-  /// all types, so that it is compiled once.
+  /// Decodes the value of a parameter, unless it contains a secret that it must not contain. Contains the code that is
+  /// the same for all types, so that it is compiled once.
   mutating func parameter(
     _ name: String, at node: YAMLNode, _ range: ClosedRange<Int64>?, shape: (ClosedRange<Int64>?) -> ParameterShape,
     _ body: (inout DecodingContext) -> Void
@@ -113,11 +113,11 @@ public struct DecodingContext {
       return true
     }
     for entry in entries {
-      guard let place = fields.firstIndex(where: { $0.name == entry.name }) else {
+      guard let index = fields.firstIndex(where: { $0.name == entry.name }) else {
         unknownParameter(entry, "'\(parameter)' of '\(component)'", among: fields.map(\.name))
         continue
       }
-      decode(place, entry.value, &self)
+      decode(index, entry.value, &self)
     }
     for field in fields where field.isRequired && node[field.name] == nil {
       diagnostics.report(
@@ -184,10 +184,10 @@ extension DecodingContext {
 
   /// Reports a secret in a value of a shape that must not contain one; returns whether there is one.
   mutating func refusesSecret(in node: YAMLNode, _ shape: ParameterShape) -> Bool {
-    guard let place = shape.misplacedSecret(in: node) else { return false }
+    guard let found = shape.misplacedSecret(in: node) else { return false }
     diagnostics.report(
       Diagnostic(
-        .misplacedSecret, "'\(parameter)' of '\(component)' must not contain a secret", at: place.location,
+        .misplacedSecret, "'\(parameter)' of '\(component)' must not contain a secret", at: found.location,
         help: "It would be printed in messages and drawings; read it from the environment: ${NAME}"))
     return true
   }
@@ -486,8 +486,8 @@ extension RecordParameter {
   public static func decode(_ node: YAMLNode, _ context: inout DecodingContext) -> Self? {
     var record = Self()
     let fields = Self.fields
-    let isRecord = context.record(node, fields.map(\.info)) { place, node, context in
-      fields[place].decode(node, &record, &context)
+    let isRecord = context.record(node, fields.map(\.info)) { index, node, context in
+      fields[index].decode(node, &record, &context)
     }
     guard isRecord else { return nil }
     if node.entries != nil { record.validate(node, &context) }

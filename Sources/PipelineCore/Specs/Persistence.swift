@@ -9,7 +9,7 @@ public enum Persistence: Sendable, Equatable {
   /// the parameters have changed; ``StateReader/hasOtherParameters`` then says so.
   case position(version: Int)
 
-  /// A sentence for the reference; nil: there is nothing to say.
+  /// A sentence for the reference; nil: none is needed.
   package var meaning: String? {
     switch self {
     case .nothing: nil

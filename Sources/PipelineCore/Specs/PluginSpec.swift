@@ -21,7 +21,7 @@ package struct PluginComponentSpec: Sendable {
   package enum Form: Sendable {
     /// A pure function of one event, called in its turn.
     case row
-    /// A stream of events, whose answers come in later turns.
+    /// A stream of events, whose answers are emitted in later turns.
     case stream
   }
 

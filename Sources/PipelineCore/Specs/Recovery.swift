@@ -12,7 +12,7 @@ public enum SourceRecovery: Sendable, Equatable {
   /// rxd generates them from the time or from constants; the position in them is state.
   case made
 
-  /// Whether no event is lost if the source continues from a checkpoint that is older than what it has sent.
+  /// Whether no event is lost if the source continues from a checkpoint older than its last sent event.
   package var canRepeat: Bool {
     switch self {
     case .never, .sender: false
@@ -20,7 +20,7 @@ public enum SourceRecovery: Sendable, Equatable {
     }
   }
 
-  /// What happens to the source's events after a crash, for the reference.
+  /// The source's events after a crash, for the reference.
   var meaning: String {
     switch self {
     case .never:
@@ -52,7 +52,7 @@ public enum SinkConfirmation: Sendable, Equatable {
   /// The receiver has acknowledged the event.
   case receiver
 
-  /// What happens to the sink's events after a crash, for the reference.
+  /// The sink's events after a crash, for the reference.
   var meaning: String {
     switch self {
     case .nothing: "Events may be lost: the sink does not know what arrives."

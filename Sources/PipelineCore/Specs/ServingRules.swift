@@ -1,5 +1,4 @@
-/// What an HTTP server decides without the pipeline: the same for a listening server and for a test's input that
-/// replaces one.
+/// The decisions of an HTTP server that need no pipeline: the same for a listening server and for a test's input that replaces one.
 public struct ServingRules: Sendable {
   /// Which component answers an accepted request, and when.
   package enum Answer: String, ChoiceParameter {
@@ -64,12 +63,12 @@ public struct ServingRules: Sendable {
 
   static func conflict(_ one: Served, _ other: Served) -> String? {
     guard one.path == other.path else { return nil }
-    let place = one.path.map { Printable.cut($0) } ?? "all paths"
+    let pathText = one.path.map { Printable.cut($0) } ?? "all paths"
     guard let first = one.methods, let second = other.methods else {
-      return (one.methods ?? other.methods).map { "\($0.joined(separator: ", ")) \(place)" } ?? place
+      return (one.methods ?? other.methods).map { "\($0.joined(separator: ", ")) \(pathText)" } ?? pathText
     }
     let both = first.filter(second.contains)
-    return both.isEmpty ? nil : "\(both.joined(separator: ", ")) \(place)"
+    return both.isEmpty ? nil : "\(both.joined(separator: ", ")) \(pathText)"
   }
 
   /// Whether the other rules serve every request that these rules serve.
@@ -158,9 +157,9 @@ package struct ServerAnswer: Sendable {
   }
   /// The limit of connections is reached, or the server stops.
   package static let busy = ServerAnswer(503)
-  /// The source takes no more input.
+  /// The source accepts no more input.
   package static let stopped = ServerAnswer(503, [(name: "Retry-After", value: "1")])
-  /// The request was not taken: the pipeline is too slow, or there is no memory to queue it.
+  /// The request was not accepted: the pipeline is too slow, or there is no memory to queue it.
   package static let overloaded = ServerAnswer(503, [(name: "Retry-After", value: "1")])
   /// The content coding of the body is not supported.
   package static let unknownCoding = ServerAnswer(415, [(name: "Accept-Encoding", value: "gzip, deflate, zstd")])

@@ -1,4 +1,4 @@
-/// A signal inside a component: a name, or a whole inner signal, which is created anew for each use.
+/// A signal inside a component: a name, or a whole inner signal, which is created for each use.
 package struct SignalParameter: ParameterValue {
   private var node: SignalNode?
   package private(set) var plan: SignalPlan?

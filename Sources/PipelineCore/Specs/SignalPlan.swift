@@ -2,7 +2,7 @@
 ///
 /// Every walk over a plan sees signals this way, whatever their kind: the kind is how the steps run together (``SignalWork``).
 public final class SignalPlan: Sendable {
-  /// What a signal without steps refers to.
+  /// The target of a signal that is a reference.
   package enum Origin: Hashable, Sendable {
     /// The named source or signal with this index in `Plan.named`.
     case named(Int)
@@ -38,7 +38,7 @@ public final class SignalPlan: Sendable {
   package let inputs: [SignalPlan]
   /// The step, if it is a source.
   package let source: (any SourceDeclaration)?
-  /// Its first step; of a reference, that of the signal it names.
+  /// Its first step; for a reference, that of the signal it names.
   package let step: StepID
   package let type: EventType
   /// Whether its events have event time.
@@ -47,7 +47,7 @@ public final class SignalPlan: Sendable {
   nonisolated(unsafe) var edge = EdgeID.none
   /// The key of a reference in a saved state; unique in the plan.
   let reference: String
-  /// How many nodes with `settle` are in a row up to here.
+  /// The number of consecutive nodes with `settle` up to this one.
   let settling: Int
 
   /// A placeholder for a missing signal.
@@ -89,7 +89,7 @@ extension SignalPlan {
     steps.first.flatMap { Swift.type(of: $0.component) as? any OperatorDeclaration.Type }
   }
 
-  /// Whether no file names its step: drawings show its first input in its place.
+  /// Whether its step is not in any file: drawings show its first input instead.
   var isHidden: Bool { firstOperator?.isHidden ?? false }
   /// Whether its inputs run for others, not for it.
   var onlyListens: Bool { firstOperator?.onlyListens ?? false }
@@ -108,8 +108,8 @@ extension SignalPlan {
   /// The source itself, or the source that the signal starts with if it defines one in place.
   var ownSource: SignalPlan? { source != nil ? self : inputs.first?.ownSource }
 
-  /// Visits the references among the signal, its inputs and its inner signals; `isLate`: they may be subscribed after the start of what the
-  /// signal belongs to, or repeatedly.
+  /// Visits the references among the signal, its inputs and its inner signals; `isLate`: they may be subscribed after
+  /// the start of the part that the signal belongs to, or repeatedly.
   func forEachReference(isLate: Bool = false, _ body: (Origin, _ isLate: Bool) -> Void) {
     if let origin { return body(origin, isLate) }
     if onlyListens { return }
@@ -125,25 +125,25 @@ package enum ErrorsOwner: Hashable, Sendable {
   case sink(Int)
 }
 
-/// How the steps of a signal run. Each kind of signal is one type of the engine (``RunnableWork``); nothing else knows the kinds.
+/// How the steps of a signal run. Each kind of signal is one type of the engine (``RunnableWork``); no other code knows the kinds.
 protocol SignalWork: AnyObject, Sendable {
   /// At least one; `first`: the ID of the first one.
   func steps(from first: StepID) -> [SignalPlan.Step]
-  /// The step, if it is a source. Said here, since a cast of a component costs a start a quarter of a million instructions.
+  /// The step, if it is a source. Stored here because a cast of a component costs a quarter of a million instructions at the start.
   var source: (any SourceDeclaration)? { get }
   /// Whether a step waits until everything upstream has handled the event (`settle`).
   var settles: Bool { get }
-  /// What the expressions of its only step share; of several steps, nothing.
+  /// The environment shared by the expressions of its only step; empty for several steps.
   var segment: Segment { get }
-  /// What the node keeps beyond the process. Fused steps keep theirs themselves.
+  /// The state that the node saves beyond the process. Fused steps save theirs themselves.
   var persistence: Persistence { get }
   /// Whether its steps are fused into one pass.
   var isFused: Bool { get }
-  /// Whether what its steps send depends only on the event's value.
+  /// Whether the output of its steps depends only on the event's value.
   var isPure: Bool { get }
 }
 
-/// What runs of a sink, which only the engine knows (``RunnableSink``).
+/// The running side of a sink, known only to the engine (``RunnableSink``).
 protocol SinkWork: AnyObject, Sendable {
   var component: any SinkDeclaration { get }
 }

@@ -1,6 +1,6 @@
 /// The texts of a component's spec for help and reference pages.
 package enum SpecText {
-  /// The range of a parameter's values, one sentence; nil if the type says everything.
+  /// The range of a parameter's values, one sentence; nil if the type determines it.
   package static func range(_ info: ParameterInfo) -> String? {
     guard let range = info.range else { return nil }
     switch info.shape {

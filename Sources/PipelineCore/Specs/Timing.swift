@@ -1,6 +1,6 @@
-/// What becomes of event time at a step.
+/// How a step treats event time.
 package enum Timing: Sendable {
-  /// What the step sends has the time of the event of its first input that caused it, and it holds none back.
+  /// The step's output has the time of the event of its first input that caused it, and the step holds no event back.
   case passes
   /// The same, of any of its inputs, all of which must have event time.
   case all
@@ -8,16 +8,16 @@ package enum Timing: Sendable {
   case inTurn
   /// Event time begins here.
   case begins
-  /// What the step sends has no event time.
+  /// The step's output has no event time.
   case ends
 }
 
-/// An operator that says what becomes of event time at it. Of others, fused steps keep it, and it ends at the rest.
+/// An operator that declares how it treats event time. Of the others, fused steps keep it, and the rest end it.
 package protocol TimedOperator: OperatorDeclaration {
   var timing: Timing { get }
-  /// What its parameters say of event time, in words; nil: nothing.
+  /// How its parameters affect event time, in words; nil: not at all.
   var timeNote: String? { get }
-  /// Whether it is of fused steps that send at the end only what else time would make them send.
+  /// Whether its fused steps send at the end only outputs that time would otherwise make them send.
   var endsByTime: Bool { get }
   /// Whether its steps go by the event time of the stream.
   var followsStream: Bool { get }
@@ -30,7 +30,7 @@ extension TimedOperator {
 }
 
 extension Timing {
-  /// What becomes of event time at a component.
+  /// How a component treats event time.
   static func of(_ component: any Component) -> Timing {
     if let timed = component as? any TimedOperator { return timed.timing }
     return component is any FusableDeclaration ? .passes : .ends
@@ -38,7 +38,7 @@ extension Timing {
 }
 
 extension SignalPlan {
-  /// The signals whose watermarks decide that of what it sends: several, if its step waits for all of them.
+  /// The signals whose watermarks decide that of its output: several, if its step waits for all of them.
   package var watermarkInputs: [SignalPlan] {
     guard let component = steps.first?.component, Timing.of(component) == .all else { return Array(inputs) }
     return inputs + inner

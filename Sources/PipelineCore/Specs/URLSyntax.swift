@@ -1,6 +1,6 @@
 /// Checks the URL of a request by its text alone.
 enum URLSyntax {
-  /// Why no request can go to a URL.
+  /// The reason why no request can go to a URL.
   struct Problem {
     /// One sentence without a full stop. It quotes nothing that may be a password.
     var message: String
@@ -58,7 +58,7 @@ enum URLSyntax {
 
   /// The server of a URL.
   struct Target {
-    /// In small letters: http, https, ws or wss.
+    /// In lower case: http, https, ws or wss.
     var scheme: String
     /// Without brackets.
     var host: String
@@ -69,7 +69,7 @@ enum URLSyntax {
     static func isSecure(_ scheme: String) -> Bool { scheme == "https" || scheme == "wss" }
   }
 
-  /// The server of a URL of http or ws; nil: it is no such URL, or a part of it is not known yet.
+  /// The server of an http or ws URL; nil: it is no such URL, or a part of it is not known yet.
   static func target(_ url: [UInt8]) -> Target? {
     let scheme = String(decoding: url.prefix { $0 != UInt8(ascii: ":") }, as: UTF8.self).lowercased()
     guard ["http", "https", "ws", "wss"].contains(scheme), problem(url) == nil, let authority = authority(of: url)
@@ -109,7 +109,7 @@ enum URLSyntax {
     let labels = host.utf8.split(separator: UInt8(ascii: "."), omittingEmptySubsequences: false)
     // The name may end with a dot.
     let named = labels.last?.isEmpty == true ? labels.dropLast() : labels[...]
-    // A name whose last part is a number would be taken for an address (the URL standard of WHATWG, 3.5).
+    // A name whose last part is a number would be read as an address (the URL standard of WHATWG, 3.5).
     if let last = named.last, !last.isEmpty, last.allSatisfy({ (0x30...0x39).contains($0) }) {
       return Problem(message: "'\(shown)' is no IPv4 address")
     }

@@ -1,6 +1,6 @@
-/// Counts failed attempts in a row and computes the pauses between attempts. Each pause is twice as long as the
-/// previous one, up to a limit, and shortened by a random part of up to half, so that many clients do not retry at the
-/// same time.
+/// Counts consecutive failures and computes the pauses between attempts. Each pause is twice as long as the previous
+/// one, up to a limit, and shortened by a random part of up to half, so that many clients do not retry at the same
+/// time.
 public struct Attempts: Sendable {
   /// The pause after the first failure. `maxDelay`: the longest pause.
   package var delay: TimeSpan
@@ -29,14 +29,14 @@ public struct Attempts: Sendable {
     return changed
   }
 
-  /// Counts a failure. Returns whether it is the first in a row.
+  /// Counts a failure. Returns whether it is the first since a success.
   @discardableResult
   package mutating func fail() -> Bool {
     failures &+= 1
     return failures == 1
   }
 
-  /// Counts a success. Returns the number of failures before it.
+  /// Counts a success. Returns the number of consecutive failures before it.
   @discardableResult
   package mutating func succeed() -> Int {
     defer { failures = 0 }

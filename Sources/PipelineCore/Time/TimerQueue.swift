@@ -3,16 +3,16 @@ public protocol TimerTarget: AnyObject {
   /// `token` is the value passed to `schedule`; the target defines its meaning.
   func woke(_ token: Int)
   /// Called instead of ``woke(_:)`` for a restored timer that came due while the pipeline was down, if such timers are
-  /// to be skipped. The default calls ``woke(_:)`` nevertheless.
+  /// to be skipped. The default calls ``woke(_:)``.
   func skipped(_ token: Int, _ late: Lateness)
   /// Whether waking it may cause events or an end. False for a sink, which only writes. True by default.
   var mayGoOn: Bool { get }
-  /// What its timers wait for besides their time. The default is ``TimerKind/step``.
+  /// The condition, besides its time, under which a timer may fire. The default is ``TimerKind/step``.
   var timerKind: TimerKind { get }
 }
 
-/// What a timer waits for besides its time: nothing that sends events may continue while the receiver cannot accept
-/// them.
+/// The condition, besides its time, under which a timer may fire: components that send events must stop while the
+/// receiver cannot accept them.
 public enum TimerKind: Sendable {
   /// The timer reads or makes input that no inner signal reads: it waits while anything pauses the input.
   case input
@@ -61,7 +61,7 @@ public struct Wake: Equatable, Sendable {
   public var isSet: Bool { slot >= 0 }
 }
 
-/// When something is due, on the clock or by the times of events; of equal times the lower number comes first.
+/// When an output or a timer is due, by the clock or by event time; of equal times the lower number comes first.
 struct Due: Comparable {
   var time: Instant
   var number: UInt64

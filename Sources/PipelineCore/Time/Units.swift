@@ -103,7 +103,7 @@ package enum Units {
       var lastUnit = -1
       while index < bytes.count {
         let start = index
-        guard let (whole, fraction, places) = number() else {
+        guard let (whole, fraction, decimals) = number() else {
           return failure("'\(written)' is not a \(dimension.noun)")
         }
         let numberEnd = index
@@ -127,7 +127,7 @@ package enum Units {
           return failure("the units go from large to small, each once, as in 1h30m")
         }
         lastUnit = order
-        guard let part = value(whole, fraction, places, dimension.units[order].factor) else {
+        guard let part = value(whole, fraction, decimals, dimension.units[order].factor) else {
           return tooLarge()
         }
         guard let exact = part else {
@@ -146,7 +146,7 @@ package enum Units {
     }
 
     /// Reads digits with an optional fraction of at most 9 digits; nil if there are none or too many.
-    private mutating func number() -> (whole: Int64, fraction: Int64, places: Int)? {
+    private mutating func number() -> (whole: Int64, fraction: Int64, decimals: Int)? {
       var whole: Int64 = 0
       var digits = 0
       while index < bytes.count, bytes[index] >= 0x30, bytes[index] <= 0x39 {
@@ -158,29 +158,29 @@ package enum Units {
         index += 1
       }
       var fraction: Int64 = 0
-      var places = 0
+      var decimals = 0
       if digits > 0, index < bytes.count, bytes[index] == UInt8(ascii: ".") {
         index += 1
         while index < bytes.count, bytes[index] >= 0x30, bytes[index] <= 0x39 {
-          if places == 9 { return nil }
+          if decimals == 9 { return nil }
           fraction = fraction * 10 + Int64(bytes[index] - 0x30)
-          places += 1
+          decimals += 1
           index += 1
         }
-        if places == 0 { return nil }
+        if decimals == 0 { return nil }
       }
-      return digits > 0 ? (whole, fraction, places) : nil
+      return digits > 0 ? (whole, fraction, decimals) : nil
     }
 
     /// `.none` on overflow, `.some(nil)` if the value is not a whole number.
     private func value(
-      _ whole: Int64, _ fraction: Int64, _ places: Int, _ factor: Int64
+      _ whole: Int64, _ fraction: Int64, _ decimals: Int, _ factor: Int64
     ) -> Int64?? {
       let (scaled, overflow) = whole.multipliedReportingOverflow(by: factor)
       if overflow { return .none }
       if fraction == 0 { return .some(scaled) }
       var divisor: Int64 = 1
-      for _ in 0..<places { divisor *= 10 }
+      for _ in 0..<decimals { divisor *= 10 }
       let (high, low) = fraction.multipliedFullWidth(by: factor)
       // The fraction is less than the divisor, so the quotient is less than the factor.
       let (quotient, remainder) = divisor.dividingFullWidth((high, low))
@@ -204,13 +204,13 @@ package enum Units {
 
     /// `behind`: the end of the number; the spaces between it and the unit belong to the unit.
     private func unknownUnit(_ unit: String, _ start: Int, behind: Int) -> Result<Int64, Diagnostic> {
-      let place = text.location(start, start + unit.utf8.count)
+      let unitLocation = text.location(start, start + unit.utf8.count)
       let names = dimension.units.map(\.name)
       let meant = dimension.aliases[unit]
       return .failure(
         Diagnostic(
           dimension.code, "'\(Printable.cut(unit, limit: 20))' is not a unit of \(dimension.noun)s",
-          at: place,
+          at: unitLocation,
           help: meant.map { "Write '\($0)'\(start > behind ? ", without a space before it" : "")" }
             ?? "The units are \(names.joined(separator: ", "))",
           fixIts: meant.map { [.init(text.location(behind, start + unit.utf8.count), $0)] } ?? []))

@@ -13,8 +13,9 @@ struct PluginOperator: OperatorComponent, BoundComponent {
     Node(self, nodeContext, downstream)
   }
 
-  /// Keeps each input until it is answered and, where the plugin has state, until a later state covers it. So a new instance can always
-  /// go on: it is opened with the last state, and is given the inputs since then; answers that have been taken before are not taken again.
+  /// Keeps each input until it is answered and, where the plugin has state, until a later state covers it. So a new
+  /// instance can always continue: it is opened with the last state, and is given the inputs since then; answers that
+  /// have been received before are ignored.
   final class Node: OperatorNode, PluginReceiver {
     private let parameters: PluginOperator
     private let perEvent: PerEventArguments
@@ -32,9 +33,9 @@ struct PluginOperator: OperatorComponent, BoundComponent {
     }
     /// Inputs in order; those before `answered` are kept only to restore the state.
     private var entries = Deque<Entry>()
-    /// How many of the first entries are answered.
+    /// The number of entries at the start that are answered.
     private var answered = 0
-    /// How many of the first entries the instance has been given.
+    /// The number of entries at the start that have been given to the instance.
     private var submitted = 0
     /// The number of the first entry.
     private var first = 0
@@ -74,7 +75,7 @@ struct PluginOperator: OperatorComponent, BoundComponent {
       super.init(nodeContext, downstream: downstream)
     }
 
-    /// What the plugin would send at which of its timers only it knows.
+    /// Only the plugin knows the outputs of its timers.
     override var outputTimers: [Wake]? { timers.map(\.wake) }
 
     private var label: String { nodeContext.label }
@@ -122,7 +123,7 @@ struct PluginOperator: OperatorComponent, BoundComponent {
       isCrowded = all > Self.crowd * parameters.offered.credit
     }
 
-    /// How many events may wait. While the step is crowded, an instance gets no further event until it has answered.
+    /// The number of events that may wait. While the step is crowded, an instance gets no further event until it has answered.
     private var mostWaiting: Int { isCrowded ? 0 : 2 * parameters.offered.credit }
 
     private func updateBacklog() { backlog.update(entries.count - answered, mostWaiting, bytes: waitingBytes, self) }
@@ -175,11 +176,11 @@ struct PluginOperator: OperatorComponent, BoundComponent {
       flushLater()
     }
 
-    /// For the next entry.
+    /// Adds the acknowledgement of the next entry.
     private func hold(_ ack: Ack?) {
       guard let ack else { return }
       let last = entries.count - 1
-      // Answers come in order, so that the last of them waits for all.
+      // Answers arrive in order, so that the last of them waits for all.
       if last >= answered, entries[last].ack === ack { entries[last].holds = false } else { ack.hold() }
     }
 
@@ -327,7 +328,7 @@ struct PluginOperator: OperatorComponent, BoundComponent {
       guard !isClosed else { return }
       defer { updateCounts() }
       if end.isFinal {
-        let at = parameters.arguments.location(end.place, parameters.offered) ?? nodeContext.location
+        let at = parameters.arguments.location(end.path, parameters.offered) ?? nodeContext.location
         execution.unhandled(SignalFailure(.plugin, end.reason, at: at))
         return
       }

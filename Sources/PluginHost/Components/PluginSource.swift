@@ -21,7 +21,7 @@ struct PluginSource: SourceComponent, BoundComponent {
     /// Wakes for the next attempt.
     private var again = Wake.none
     private let restarts: RestartPause
-    /// The position behind the last event that a turn has taken.
+    /// The position after the last event that a turn has taken.
     private var position: [UInt8]?
     private let taken = PositionLedger<[UInt8]?>(nil)
     private var isDraining = false
@@ -101,8 +101,8 @@ struct PluginSource: SourceComponent, BoundComponent {
       case .complete where isSuspended, .died where isSuspended: break
       case .complete where isDraining: completeEarly()
       case .complete: finish()
-      case .failed(let reason, let place):
-        let at = parameters.arguments.location(place, parameters.offered) ?? nodeContext.location
+      case .failed(let reason, let path):
+        let at = parameters.arguments.location(path, parameters.offered) ?? nodeContext.location
         finish(failing: SignalFailure(.source, reason, at: at))
       case .died(let reason):
         if isDraining { return completeEarly() }
@@ -110,8 +110,8 @@ struct PluginSource: SourceComponent, BoundComponent {
         execution.services.log(.warning, label, "\(reason); starting again in \(pause)")
         nodeContext.pluginMeter?.update { $0.restarts += 1 }
         again = wake(after: pause)
-      case .refused(let reason, let place):
-        let at = parameters.arguments.location(place, parameters.offered) ?? nodeContext.location
+      case .refused(let reason, let path):
+        let at = parameters.arguments.location(path, parameters.offered) ?? nodeContext.location
         endPipeline(because: SignalFailure(.plugin, reason, at: at))
       }
     }

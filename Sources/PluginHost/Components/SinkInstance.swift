@@ -2,8 +2,8 @@ internal import DequeModule
 import PipelineCore
 import Transport
 
-/// The instance of a sink of a plugin, with the events that it has been given and has not answered: as many as its pace allows. In a reload it goes to
-/// the next version with them.
+/// The instance of a sink of a plugin, with the events that it has been given and has not answered: as many as its pace
+/// allows. In a reload it is passed to the next version with them.
 ///
 /// The events of a batch are those that it is given in one turn.
 final class SinkInstance: PluginReceiver, TimerTarget {
@@ -16,19 +16,19 @@ final class SinkInstance: PluginReceiver, TimerTarget {
 
   private let plugin: BoundPlugin
   private let step: String
-  /// That of the version that has the instance. Not to be used between two versions.
+  /// The node context of the version that has the instance. Not to be used between two versions.
   private var nodeContext: NodeContext
   private let route: PluginRoute
   private let services: PluginServices
   private var given = Deque<Given>()
   /// The number of the first element of `given`.
   private var first = 0
-  /// What goes to the instance at the end of the turn.
+  /// The inputs that are passed to the instance at the end of the turn.
   private var inputs: [PluginInput] = []
   /// With this answer the instance has requested all events from here on again.
   private var asking: DeliveryAnswer?
   private var isAgain = false
-  /// How many events the last instance had when it ended: the next one gets that many at once, one by one.
+  /// The number of unanswered events of the last instance when it ended: the next one gets that many at once, one by one.
   private var repeated = 0
   private var counted: PluginShare
 
@@ -73,7 +73,8 @@ final class SinkInstance: PluginReceiver, TimerTarget {
 
   // MARK: A reload
 
-  /// Whether a step of the next version, with the same parameters, can go on with it: as the plugin knows the step, and in the same program.
+  /// Whether a step of the next version, with the same parameters, can continue with this instance: the plugin sees the
+  /// same step, in the same program.
   func serves(_ other: BoundPlugin, _ nodeContext: NodeContext) -> Bool {
     step == nodeContext.label && plugin.maker?.file == other.maker?.file
   }
@@ -188,8 +189,8 @@ final class SinkInstance: PluginReceiver, TimerTarget {
     defer { updateCounts() }
     let log = nodeContext.execution.services.log
     if end.isFinal {
-      let place = plugin.arguments.location(end.place, plugin.offered) ?? nodeContext.location
-      connection?.put(.impossible(SignalFailure(.sink, end.reason, at: place)))
+      let location = plugin.arguments.location(end.path, plugin.offered) ?? nodeContext.location
+      connection?.put(.impossible(SignalFailure(.sink, end.reason, at: location)))
       return
     }
     if let completion { return completion.put(.answered()) }

@@ -66,7 +66,7 @@ final class BridgedSource: SourceDelivery, PluginSourceReceiver, @unchecked Send
 
   // MARK: On the thread of the source
 
-  /// Waits until another event may be sent; false: none may be sent any more.
+  /// Waits until another event may be sent; false: no more may be sent.
   private func awaitCredit() -> Bool {
     shared.wait(until: nil) { shared -> Bool? in
       if shared.isClosed { return false }
@@ -89,7 +89,7 @@ final class BridgedSource: SourceDelivery, PluginSourceReceiver, @unchecked Send
     sent.isTaken = true
     counts.report()
     let batch = sent.batch
-    // A token for each event and rejection, or as they come.
+    // A token for each event and rejection, or the tokens in the order of arrival.
     var tokens = batch.tokens[...]
     let isPaired = tokens.count == batch.events.count + batch.rejections.count
     var rejections = batch.rejections[...]
@@ -106,7 +106,7 @@ final class BridgedSource: SourceDelivery, PluginSourceReceiver, @unchecked Send
       reject(before: index)
       output.flush()
       guard awaitCredit() else {
-        // No receiver takes them, so their events count as failed.
+        // No receiver accepts them, so their events count as failed.
         instance.acknowledge(Array(tokens), problem: "the source has ended before")
         return
       }
@@ -130,14 +130,14 @@ final class BridgedSource: SourceDelivery, PluginSourceReceiver, @unchecked Send
     counts.report()
     switch end {
     case .complete: output.write("{\"from\":\(number),\"complete\":true}\n")
-    case .failed(let reason, let place):
-      let text = place.isEmpty ? reason : "\(reason) (at '\(place)')"
+    case .failed(let reason, let path):
+      let text = path.isEmpty ? reason : "\(reason) (at '\(path)')"
       output.write("{\"from\":\(number),\"error\":\(JSONText.string(text).text)}\n")
     case .died(let reason): output.write("{\"from\":\(number),\"error\":\(JSONText.string(reason).text)}\n")
-    case .refused(let reason, let place):
+    case .refused(let reason, let path):
       let prefix = "the plugin refuses: "
       let message = reason.hasPrefix(prefix) ? String(reason.dropFirst(prefix.count)) : reason
-      output.write(BridgeOutput.refusal(number, PluginFault(message, at: place)))
+      output.write(BridgeOutput.refusal(number, PluginFault(message, at: path)))
     }
     output.flush()
   }

@@ -188,7 +188,7 @@ extension Check {
       if program.unansweredCount >= most {
         if trial.spec.kind == .sink { program.flush(instance) }
         try program.awaitAnswers()
-        // Pauses of sinks are the subject of another check.
+        // Pauses of sinks are tested by another check.
         if instance.takesNoMore { break }
       }
       answers.append(program.input(instance, step, now: trial.time(1_767_225_600_000_000_000)))

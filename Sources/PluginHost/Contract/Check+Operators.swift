@@ -63,8 +63,8 @@ extension Check {
     let expected = try trial.reference()
     if expected.hasFinished, expected.steps.isEmpty { return .notApplicable("its output completes when it is opened") }
     let instants = instants(expected.openCount, most: 40)
-    // Most of the time is spent on starting processes. Each runs a few instances, one after the other; that they share nothing is the subject of
-    // 'instances', and 'kill' opens each saved state in a process of its own.
+    // Most of the time is spent on starting processes. Each runs a few instances, one after the other; the check
+    // 'instances' tests that they share nothing, and 'kill' opens each saved state in a process of its own.
     var (program, other) = (try trial.program(), try trial.program())
     defer {
       program.kill()

@@ -3,7 +3,7 @@ import PipelineTesting
 
 // Checks of sources.
 extension Check {
-  /// Waits until there is that number of events, or the source has ended or is silent. Returns whether it goes on.
+  /// Waits until there is that number of events, or the source has ended or is silent. Returns whether it still runs.
   static func collect(
     _ trial: ContractTrial, _ program: TestedProgram, _ instance: TestedInstance, _ most: Int
   ) throws(ContractBreach) -> Bool {
@@ -13,7 +13,7 @@ extension Check {
       let wait = count == 0 ? first : .milliseconds(300)
       let isNews = try program.run(for: wait, until: { instance.events.count != count || instance.end != nil })
       if !isNews {
-        // It may have died.
+        // The program may have died.
         program.ping()
         try program.awaitAnswers()
         return false
@@ -112,13 +112,13 @@ extension Check {
       events = instance.events
       if events.isEmpty { return nothing(instance) }
     }
-    let places = events.indices.filter { events[$0].position != nil }
-    guard !places.isEmpty else {
+    let indexes = events.indices.filter { events[$0].position != nil }
+    guard !indexes.isEmpty else {
       throw ContractBreach(
         expected: "positions: the spec says \"recovery\": \"position\"", came: "\(events.count) events without one",
         help: "Send {\"from\":N,\"event\":...,\"position\":P}; opened with P, continue after this event")
     }
-    for index in places {
+    for index in indexes {
       let program = try trial.program()
       defer { program.kill() }
       let instance = try trial.open(program, ",\"position\":\(events[index].position ?? "null")")
@@ -137,7 +137,7 @@ extension Check {
       }
       try finish(trial, program, instance)
     }
-    return .ok(Printable.count(places.count, "position"))
+    return .ok(Printable.count(indexes.count, "position"))
   }
 
   static func sourceStop(_ trial: ContractTrial) throws(ContractBreach) -> Verdict {

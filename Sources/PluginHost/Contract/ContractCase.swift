@@ -52,7 +52,7 @@ struct ContractCase: Sendable {
     }
   }
 
-  /// A pipeline file around a component.
+  /// The reason why it does not apply.
   private static func text(_ kind: ComponentKind, _ yaml: String) -> String {
     let body = yaml.split(separator: "\n", omittingEmptySubsequences: false)
     func indented(_ spaces: Int) -> String {

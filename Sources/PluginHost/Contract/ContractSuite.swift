@@ -20,7 +20,7 @@ package struct ContractSuite {
     package var verdict: Verdict
   }
 
-  /// A component with parameters as a pipeline file writes it, beside the examples of the spec.
+  /// A component with parameters as a pipeline file writes it, in addition to the examples of the spec.
   package struct Given: Sendable {
     package var kind: ComponentKind?
     package var yaml: String
@@ -42,11 +42,11 @@ package struct ContractSuite {
   /// The components to test, `name` or `kind:name`; empty: all.
   package var components: Set<String> = []
   package var given: [Given] = []
-  /// JSON texts of events that come first; nil: made from the spec.
+  /// JSON texts of events that are sent first; nil: generated from the spec.
   package var events: [String]?
   /// A directory whose files are copied into the working directory of each check.
   package var files: String?
-  /// The components that examples may name beside the plugin.
+  /// The components that examples may name besides the plugin's.
   package var catalogue: Catalogue
 
   /// - Parameter host: the program and the arguments that speak the protocol for a shared library, whose path follows.
@@ -62,7 +62,7 @@ package struct ContractSuite {
 
   var isNative: Bool { file.form == .native }
 
-  /// The identifiers of all checks, in order, with what they check.
+  /// The identifiers of all checks, in order, with their subjects.
   package static let checks: [(id: String, title: String)] =
     ContractSuite.ofPlugin.map { ($0.id, $0.title) } + Check.all.map { ($0.id, $0.title) }
 

@@ -39,7 +39,7 @@ final class ContractTrial {
     return instance
   }
 
-  /// Why nothing can be tested with these parameters; nil: the instance opens, or its refusal is a finding of its own.
+  /// The reason why nothing can be tested with these parameters; nil: the instance opens, or its refusal is a finding of its own.
   var whyNotOpen: String? {
     if let opened { return opened }
     var found: String?
@@ -75,7 +75,7 @@ final class ContractTrial {
 
   private static let start: Int64 = 1_767_225_600_000_000_000
 
-  /// A plain run: every input, the timers that come due in the middle and at the end, and the completion.
+  /// A plain run: every input, the timers that become due in the middle and at the end, and the completion.
   func reference() throws(ContractBreach) -> Timeline {
     if let known { return known }
     let program = try program()
@@ -124,7 +124,7 @@ final class ContractTrial {
     return outcomes
   }
 
-  /// Throws at the first difference. `what`: the change from the plain run.
+  /// Throws at the first difference. `what`: how the run differs from the plain run.
   func compare(
     _ expected: [TestedAnswer.Outcome], _ found: [TestedAnswer.Outcome], _ what: String, help: String
   ) throws(ContractBreach) {

@@ -76,9 +76,9 @@ struct MarbleTrial {
     return bytes.withUnsafeBytes { Glibc.write(file, $0.baseAddress, $0.count) } == bytes.count
   }
 
-  /// The exit status of `rxd test`, and what it has printed.
+  /// The exit status of `rxd test`, and its output.
   private func rxdTest(_ path: String, cache: String) -> (status: Int32, said: String) {
-    // Its own cache: nothing is left behind.
+    // A separate cache, so that nothing remains.
     let environment = PluginProcess.environment(suite.file.settings).merging(["XDG_CACHE_HOME": cache]) {
       $1
     }

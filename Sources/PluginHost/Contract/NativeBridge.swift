@@ -10,7 +10,7 @@ package final class NativeBridge {
   package struct Options {
     /// The contract that the library is offered; nil: that of `hello`.
     package var contract: Int?
-    /// How many threads call a pure function with each event at once; all must return the same.
+    /// The number of threads that call a pure function with each event at once; all must return the same.
     package var threads = 1
     /// Values without a JSON form are written as objects with one member, and read from them: `$timestamp`, `$duration` in nanoseconds,
     /// `$bytes` in base64.
@@ -59,7 +59,7 @@ package final class NativeBridge {
       return 0
     } catch let fault as PluginFault {
       output.flush()
-      say(fault.place.isEmpty ? fault.message : "failed at '\(fault.place)': \(fault.message)")
+      say(fault.path.isEmpty ? fault.message : "failed at '\(fault.path)': \(fault.message)")
     } catch {
       say("a frame has more than \(PluginProcess.frameLimit >> 20) MiB")
     }
@@ -162,7 +162,7 @@ package final class NativeBridge {
     output.flush()
   }
 
-  /// The output of the plugin is limited by whoever runs this program, and inspected by its test.
+  /// The caller of this program limits the output of the plugin, and its test inspects it.
   private static func unlimited(
     _ log: @escaping @Sendable (Services.Level, String) -> Void, _ meter: PluginMeter
   ) -> PluginLog { PluginLog(most: .max, log, meter) }
@@ -193,7 +193,7 @@ final class BridgedCounts: Sendable {
 
 /// Writes frames, from any thread.
 final class BridgeOutput: Sendable {
-  /// Standard output belongs to the frames: what the library prints goes to standard error.
+  /// Standard output carries only frames: output of the library goes to standard error.
   private let descriptor: Int32
   private let waiting = Mutex<[UInt8]>([])
   let isTyped: Bool
@@ -221,8 +221,8 @@ final class BridgeOutput: Sendable {
   }
 
   static func refusal(_ number: Int, _ fault: PluginFault) -> String {
-    let place = fault.place.isEmpty ? "" : ",\"at\":\(JSONText.string(fault.place).text)"
-    return "{\"opened\":\(number),\"error\":\(JSONText.string(fault.message).text)\(place)}\n"
+    let path = fault.path.isEmpty ? "" : ",\"at\":\(JSONText.string(fault.path).text)"
+    return "{\"opened\":\(number),\"error\":\(JSONText.string(fault.message).text)\(path)}\n"
   }
 
   /// The JSON of an event; nil: it has none.
@@ -305,7 +305,7 @@ final class BridgedInstance {
     if let row { return try work(row, inputs) }
     let (answers, fault) = handle.run(inputs, pausing: pause)
     write(answers)
-    if let fault { throw PluginFault("the plugin failed: \(fault.message)", at: fault.place) }
+    if let fault { throw PluginFault("the plugin failed: \(fault.message)", at: fault.path) }
   }
 
   private func write(_ answers: [PluginAnswer]) {
@@ -317,7 +317,7 @@ final class BridgedInstance {
       case .rejected(let reason): line += ",\"error\":\(JSONText.string(reason.isEmpty ? "no reason" : reason).text)"
       case .again(let reason): line += ",\"retry\":\(JSONText.string(reason).text)"
       }
-      // In the contract an error comes without events; events sent before it are dropped, as rxd does.
+      // By the contract, an error has no events; events sent before it are dropped, as rxd does.
       if !answer.events.isEmpty, case .done = answer.verdict {
         let events = answer.events.map { output.json($0) }
         if events.contains(nil) {

@@ -1,7 +1,7 @@
 import PipelineCore
 
 extension PluginServices {
-  /// For an instance outside of any pipeline.
+  /// The values of an instance outside of any pipeline.
   init(_ log: @escaping @Sendable (Services.Level, String) -> Void) {
     route = PluginRoute(to: Executor(clock: VirtualTime()))
     step = StepID(0)

@@ -60,10 +60,10 @@ enum TestEvents {
 }
 
 extension ExpressionType {
-  /// Why a value is not of the type, with its place, such as `.server.port is a text, not a number`; nil: it is, or only rxd can tell.
-  func problem(with value: TestValue, at place: String = "") -> String? {
+  /// Why a value is not of the type, with its path, such as `.server.port is a text, not a number`; nil: it is, or only rxd can tell.
+  func problem(with value: TestValue, at path: String = "") -> String? {
     func wrong(_ wanted: String) -> String {
-      "\(place.isEmpty ? "the event" : place) is \(Printable.cut(value.description, limit: 60)), not \(wanted)"
+      "\(path.isEmpty ? "the event" : path) is \(Printable.cut(value.description, limit: 60)), not \(wanted)"
     }
     switch (self, value) {
     case (.null, let value): return value == .null ? nil : wrong("null")
@@ -78,24 +78,24 @@ extension ExpressionType {
     case (.map, _): return wrong("an object")
     case (.list(let element), .list(let values)):
       for (index, value) in values.enumerated() {
-        if let problem = element.problem(with: value, at: "\(place)[\(index)]") { return problem }
+        if let problem = element.problem(with: value, at: "\(path)[\(index)]") { return problem }
       }
       return nil
     case (.list, _): return wrong("a list")
     case (.optional(let inner), let value), (.wrapper(let inner), let value):
-      return value == .null ? nil : inner.problem(with: value, at: place)
+      return value == .null ? nil : inner.problem(with: value, at: path)
     case (.object(let fields, let isOpen), .object(let members)):
       for field in fields {
         guard let member = members.first(where: { $0.key == Array(field.name.utf8) }) else {
           if field.mayBeAbsent { continue }
-          return "\(place.isEmpty ? "the event" : place) has no member '\(field.name)'"
+          return "\(path.isEmpty ? "the event" : path) has no member '\(field.name)'"
         }
-        if let problem = field.type.problem(with: member.value, at: "\(place).\(field.name)") { return problem }
+        if let problem = field.type.problem(with: member.value, at: "\(path).\(field.name)") { return problem }
       }
       guard !isOpen else { return nil }
       for member in members where !fields.contains(where: { Array($0.name.utf8) == member.key }) {
         return
-          "\(place.isEmpty ? "the event" : place) has the member '\(Printable.cut(member.key))', which the type has not"
+          "\(path.isEmpty ? "the event" : path) has the member '\(Printable.cut(member.key))', which the type has not"
       }
       return nil
     case (.object, _): return wrong("an object")

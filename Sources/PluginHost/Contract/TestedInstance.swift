@@ -6,11 +6,11 @@ final class TestedInstance {
   let number: Int
   let spec: PluginComponentSpec
   var isOpen = false
-  /// Why `open` was refused.
+  /// The reason why `open` was refused.
   var refusal: String?
 
   // For operators.
-  /// Its output has completed: it is given nothing more.
+  /// Whether the output has completed: the instance is given nothing more.
   var hasFinished = false
 
   // For sources.
@@ -27,7 +27,7 @@ final class TestedInstance {
 
   // For sinks.
   var skipsUntilAgain = false
-  /// Nothing answers further inputs.
+  /// Whether further inputs would get no answer.
   var takesNoMore: Bool { skipsUntilAgain || hasFinished }
 
   init(_ number: Int, _ spec: PluginComponentSpec) {
@@ -38,7 +38,7 @@ final class TestedInstance {
 
 /// One input of a plugin under test.
 enum TestedStep: Sendable, Equatable {
-  /// The members of the frame behind `to`, beginning with a comma.
+  /// The members of the frame after `to`, beginning with a comma.
   case event(String)
   case timer(String)
   case save

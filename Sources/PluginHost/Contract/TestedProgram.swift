@@ -15,8 +15,8 @@ struct TestedCommand: Sendable {
   var timeout: TimeSpan
 }
 
-/// One process of a plugin under test, and rxd's side of the protocol towards it, strictly: anything that the contract does not allow is a
-/// ``ContractBreach``. One thread uses it.
+/// One process of a plugin under test, and rxd's strict side of the protocol: anything that the contract does not allow
+/// is a ``ContractBreach``. One thread uses it.
 final class TestedProgram {
   private let command: TestedCommand
   private var child: ChildProgram?
@@ -28,7 +28,7 @@ final class TestedProgram {
   private var pieces: UInt64
   private var status: Int32?
 
-  /// The document of the spec, as it came.
+  /// The document of the spec, as received.
   private(set) var document: [UInt8]?
   private(set) var instances: [Int: TestedInstance] = [:]
   private var opening: [TestedInstance] = []
@@ -43,13 +43,13 @@ final class TestedProgram {
 
   /// The last bytes of its standard error.
   private var said: [UInt8] = []
-  /// Lines on standard error and `log` frames, by the second in which they came.
+  /// The number of lines on standard error and of `log` frames, by the second of their arrival.
   private var chatter: [Int64: Int] = [:]
 
   /// Starts the program and waits for its spec.
   ///
   /// - Parameters:
-  ///   - contract: the one that is offered.
+  ///   - contract: the version that is offered.
   ///   - pieces: not zero: frames are written in pieces of random length, of which this is the seed.
   ///   - environment: further variables.
   init(
@@ -114,10 +114,10 @@ final class TestedProgram {
     return instance
   }
 
-  /// Queues an input; its answer comes later.
+  /// Queues an input; its answer follows later.
   func input(_ instance: TestedInstance, _ step: TestedStep, now: Int64? = nil, more: String = "") -> TestedAnswer {
     let answer = TestedAnswer(nextID, instance, step)
-    // rxd closes what has finished.
+    // rxd closes an instance that has finished.
     guard !instance.hasFinished else { return answer }
     nextID += 1
     unanswered.append(answer)
@@ -222,13 +222,13 @@ final class TestedProgram {
     written = outgoing.count
   }
 
-  /// SIGKILL to it and to what it has started.
+  /// Sends SIGKILL to the process and its children.
   func kill() {
     guard let child = child.take() else { return }
     if status == nil { status = child.destroy() }
   }
 
-  /// Private memory in bytes; nil: the system does not say.
+  /// Private memory in bytes; nil: the system does not report it.
   var memory: Int? {
     guard let process = child?.process, let bytes = Self.contents("/proc/\(process)/smaps_rollup") else { return nil }
     for line in String(decoding: bytes, as: UTF8.self).split(separator: "\n") where line.hasPrefix("Private_Dirty:") {
@@ -237,7 +237,7 @@ final class TestedProgram {
     return nil
   }
 
-  /// All of a file of `/proc`, whose size is not known before.
+  /// The contents of a file of `/proc`, whose size is not known in advance.
   private static func contents(_ path: String) -> [UInt8]? {
     guard let file = try? FileDescriptor.openForReading(path) else { return nil }
     var bytes = [UInt8](repeating: 0, count: 16 << 10)
@@ -255,7 +255,7 @@ final class TestedProgram {
 
   // MARK: Waiting
 
-  /// Reads and writes until the condition holds. Throws what `late` makes when the time is over.
+  /// Reads and writes until the condition holds. After the time limit, throws the error that `late` returns.
   func wait(_ time: TimeSpan, _ condition: () -> Bool, _ late: () -> ContractBreach) throws(ContractBreach) {
     let deadline = monotonicNow() + time.nanoseconds
     while !condition() {
@@ -301,7 +301,7 @@ final class TestedProgram {
     if let end = child?.write(outgoing[written..<written + count]) {
       written = end
     } else {
-      // Its end says the rest.
+      // The exit status gives the details.
       closeInput()
     }
   }
@@ -395,8 +395,8 @@ final class TestedProgram {
     }
     guard error.is(.string), !error.text.isEmpty else { throw Self.wrong(shown, "'error' as a text that says why") }
     instance.refusal = error.text
-    let place = frame["at"].text
-    let name = String(place.prefix { $0 != "." && $0 != "[" })
+    let path = frame["at"].text
+    let name = String(path.prefix { $0 != "." && $0 != "[" })
     guard name.isEmpty || instance.spec.parameters.contains(where: { $0.name == name }) else {
       throw Self.wrong(shown, "'at' as the place of a parameter of '\(instance.spec.name)'")
     }
@@ -433,7 +433,7 @@ final class TestedProgram {
     return finish.isTrue
   }
 
-  /// Whether the frame answers what an instance was given before its output completed.
+  /// Whether the frame answers an input that an instance was given before its output completed.
   private func take(behindEnd frame: Value, _ shown: String) throws(ContractBreach) -> Bool {
     let id = frame["id"].is(.int) ? Int(frame["id"].asInt) : -1
     guard behindEnd.remove(id) != nil else { return false }
@@ -494,7 +494,7 @@ final class TestedProgram {
       firstUnanswered = 0
     }
     guard let retry = answer.retry else { return }
-    // It ignores what it has got meanwhile; that comes again.
+    // The sink ignores what it has received since; that is sent again.
     instance.skipsUntilAgain = true
     for later in unanswered[firstUnanswered...] where later.instance === instance {
       later.retry = retry

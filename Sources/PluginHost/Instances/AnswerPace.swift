@@ -1,10 +1,11 @@
 import PipelineCore
 import Transport
 
-/// Limits the inputs given to an instance at a time, so that it answers the last of them within a tenth of its time limit. A plugin that
-/// handles its inputs as one batch, and answers at its end, then stays far from the limit, however long each event takes.
+/// Limits the inputs given to an instance at a time, so that it answers the last of them within a tenth of its time
+/// limit. A plugin that handles its inputs as one batch, and answers at its end, then stays far from the limit, however
+/// long each event takes.
 ///
-/// Begins with one input, doubles while answers come early, and halves when they come late.
+/// Starts with one input, doubles while answers are early, and halves when they are late.
 struct AnswerPace {
   /// The most inputs that may be unanswered.
   private(set) var window = 1
@@ -22,7 +23,7 @@ struct AnswerPace {
     self.limit = limit
   }
 
-  /// The instance was given inputs up to this one.
+  /// Notes that the instance was given inputs up to this one.
   mutating func gave(_ number: Int, unanswered: Int) {
     if timed == nil { timed = (number, monotonicNow(), unanswered) }
   }

@@ -31,7 +31,7 @@ extension BoundComponent {
 }
 
 extension BoundComponent {
-  /// Checked for a dry run only; a real start reports what it finds.
+  /// Checked for a dry run only; a real start reports its own failure.
   func startFailure(isDryRun: Bool) -> SignalFailure? {
     guard isDryRun, let maker = plugin.maker else { return nil }
     do throws(PluginFault) {

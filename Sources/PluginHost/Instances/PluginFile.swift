@@ -34,7 +34,7 @@ package struct PluginFile: Sendable, Hashable {
       path: path, form: path.hasSuffix(".so") ? .native : .program(arguments: []), directory: directory)
   }
 
-  /// For messages: the last part of the path of the library, the program or, of an interpreter, its first argument that is a path.
+  /// For messages: the last part of the path of the library or the program or, for an interpreter, of its first argument that is a path.
   package var label: String {
     let path = ownFile
     return String(path.split(separator: "/").last ?? Substring(path))
@@ -42,10 +42,10 @@ package struct PluginFile: Sendable, Hashable {
 
   /// The first argument that names a file, as of an interpreter.
   private func script(_ arguments: [String]) -> String? {
-    arguments.first { !$0.hasPrefix("-") && access(place(of: $0), R_OK) == 0 }.map { place(of: $0) }
+    arguments.first { !$0.hasPrefix("-") && access(absolutePath(of: $0), R_OK) == 0 }.map { absolutePath(of: $0) }
   }
 
-  private func place(of path: String) -> String { path.hasPrefix("/") ? path : directory + path }
+  private func absolutePath(of path: String) -> String { path.hasPrefix("/") ? path : directory + path }
 
   /// The plugin's files, for trust and digest.
   var files: [String] { [path] + (script.map { [$0] } ?? []) + uses }
@@ -69,7 +69,7 @@ package struct PluginFile: Sendable, Hashable {
 
   // MARK: Trust
 
-  /// Why the plugin must not be used, as a clause; nil if it may. Each of its files must be a ``TrustedFile``.
+  /// The reason why the plugin must not be used, as a clause; nil if it may. Each of its files must be a ``TrustedFile``.
   package func refusal() -> String? {
     for file in files {
       do throws(TrustedFile.Refusal) { _ = try TrustedFile(file) } catch { return error.message }

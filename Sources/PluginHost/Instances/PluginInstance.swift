@@ -35,7 +35,7 @@ final class PluginInput: Sendable {
   let event: OwnedEvent
   /// The values of the parameters that are evaluated for an event, in the order of the spec; absent: the parameter is not given.
   let arguments: [OwnedValue]
-  /// When the input came, in nanoseconds since 1970, and on the monotonic clock.
+  /// When the input arrived, in nanoseconds since 1970, and on the monotonic clock.
   let wallTime: Int64
   let time: Int64
   /// Whether the instance must save its state after this input.
@@ -60,7 +60,7 @@ final class PluginInput: Sendable {
   /// The bytes of its event and of the values of its parameters.
   var byteCount: Int { arguments.reduce(event.byteCount) { $0 + $1.byteCount } }
 
-  /// The same with another number, for another instance or another attempt.
+  /// A copy with another number, for another instance or another attempt.
   func with(number: Int, isAgain: Bool = false) -> PluginInput {
     PluginInput(
       number: number, kind: kind, event: event, arguments: arguments, wallTime: wallTime, time: time,
@@ -73,7 +73,7 @@ struct PluginAnswer: @unchecked Sendable {
   enum Verdict: Sendable {
     /// The sink has delivered it.
     case done
-    /// It goes to the errors output.
+    /// The event is rejected to the errors output.
     case rejected(String)
     /// The sink asks for this input and all later ones again.
     case again(String)
@@ -94,8 +94,8 @@ struct PluginAnswer: @unchecked Sendable {
 /// Why an instance has ended unexpectedly.
 struct PluginEnd: Sendable {
   var reason: String
-  /// The place in the parameters, such as `server.port`; empty: none.
-  var place = ""
+  /// The path within the parameters, such as `server.port`; empty: none.
+  var path = ""
   /// Whether reopening it is pointless.
   var isFinal = false
   /// The number of the suspected input, the first unanswered one; nil if this instance had none.
@@ -112,7 +112,7 @@ protocol PluginReceiver: AnyObject {
   func take(_ answers: [PluginAnswer])
   /// The output of an operator completes before its first input.
   func finishedAtOnce()
-  /// The instance has ended; nothing more comes.
+  /// The instance has ended; no more calls follow.
   func ended(_ end: PluginEnd)
 }
 
@@ -128,7 +128,7 @@ protocol PluginInstance: AnyObject {
   func submit(_ inputs: [PluginInput])
   /// No further input follows for now.
   func flush()
-  /// Ends the instance; nothing more comes.
+  /// Ends the instance; no more calls follow.
   func close()
 }
 
@@ -150,9 +150,9 @@ protocol PluginMaker: AnyObject, Sendable {
   ) throws(PluginFault) -> any PluginRowFunction
 }
 
-/// How a source's own thread passes events to the pipeline, or to its stand-in.
+/// Passes events from a source's own thread to the pipeline, or to its stand-in.
 protocol SourceDelivery: Sendable {
-  /// Submits a batch that takes so many bytes. Blocks while there is no room. False: the source was stopped, and the batch was not taken.
+  /// Submits a batch of this size in bytes. Blocks while there is no room. False: the source was stopped, and the batch was not taken.
   func handOver(bytes: Int, _ body: @escaping @Sendable () -> Void) -> Bool
   func stop()
 }
@@ -161,13 +161,13 @@ extension InputQueue: SourceDelivery {
   func handOver(bytes: Int, _ body: @escaping @Sendable () -> Void) -> Bool { deliver(bytes: bytes, body) }
 }
 
-/// Why a plugin cannot be used.
+/// The reason why a plugin cannot be used.
 package struct PluginFault: Error, Sendable {
   package var message: String
-  var place = ""
-  init(_ message: String, at place: String = "") {
+  var path = ""
+  init(_ message: String, at path: String = "") {
     self.message = message
-    self.place = place
+    self.path = path
   }
 }
 
@@ -177,7 +177,7 @@ struct PluginServices: @unchecked Sendable {
   var route: PluginRoute
   /// The step that it belongs to.
   var step: StepID
-  /// Logs what rxd reports about the plugin.
+  /// Logs rxd's reports about the plugin.
   var log: @Sendable (Services.Level, String) -> Void
   /// The log lines of the plugin itself.
   var said: PluginLog
@@ -213,8 +213,8 @@ struct PluginShare {
 
   /// - Parameters:
   ///   - isOpen: The node has an instance.
-  ///   - inHand: How many events the instance has been given and has not answered.
-  /// - Returns: How many events all instances of the step have been given and have not answered; nil: as at the last call.
+  ///   - inHand: The number of events that the instance has been given and has not answered.
+  /// - Returns: The same number for all instances of the step; nil: it has not changed since the last call.
   @discardableResult
   mutating func set(isOpen: Bool, inHand: Int) -> Int? {
     guard isOpen != counted.isOpen || inHand != counted.inHand else { return nil }

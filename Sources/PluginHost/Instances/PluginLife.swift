@@ -11,9 +11,9 @@ final class PluginLife: Sendable {
     Self.count.notify()
   }
 
-  /// Waits until none is left, or the time is over. Returns how many are left.
+  /// Waits until all have ended, or the time is over. Returns how many are left.
   ///
-  /// - Parameter nanoseconds: How long, at most.
+  /// - Parameter nanoseconds: The maximum wait.
   static func wait(_ nanoseconds: Int64) -> Int {
     _ = count.wait(until: monotonicNow() &+ nanoseconds) { $0 == 0 ? true : nil }
     return count.withLock { $0 }

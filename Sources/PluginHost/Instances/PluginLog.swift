@@ -2,13 +2,14 @@ import PipelineCore
 import Synchronization
 import Transport
 
-/// Limits the lines that a plugin writes to rxd's log, over all instances of a step: at most 20 lines a second, each at most ``longest``
-/// characters. A log line reports how many were dropped, and each counts as a missed line of the step. Used on any thread.
+/// Limits the lines that a plugin writes to rxd's log, over all instances of a step: at most 20 lines a second, each at
+/// most ``longest`` characters. A log line reports how many were dropped, and each counts as a missed line of the step.
+/// Used on any thread.
 final class PluginLog: Sendable {
   private struct State {
     var second: Int64 = .min
     var lines = 0
-    /// Dropped and not reported yet.
+    /// The dropped lines that have not been reported yet.
     var dropped = 0
   }
   private let state = Mutex(State())
@@ -18,14 +19,14 @@ final class PluginLog: Sendable {
   static let longest = 2000
 
   /// - Parameters:
-  ///   - most: The lines of a second.
+  ///   - most: The maximum number of lines in a second.
   ///   - meter: Counts the dropped lines.
   init(
     most: Int = 20, _ write: @escaping @Sendable (Services.Level, String) -> Void, _ meter: PluginMeter
   ) {
     self.most = most
     self.write = write
-    // The meter keeps this object.
+    // Weak, because the meter retains this object.
     missed = { [weak meter] in meter?.update { $0.missedLines &+= 1 } }
   }
 

@@ -12,14 +12,14 @@ extension PluginArguments {
     return arena.map(members)
   }
 
-  /// Of each expression and template, in the order of the spec: 1 if the file gives it.
+  /// For each expression and template, in the order of the spec: 1 if the file gives it.
   func given(_ spec: PluginComponentSpec) -> [UInt8] {
     zip(spec.parameters, values).filter { $0.0.type.isPerEvent }.map { $0.1 == nil ? 0 : 1 }
   }
 
   /// The location in the file of the parameter at a path such as `server.port`.
-  func location(_ place: String, _ spec: PluginComponentSpec) -> SourceLocation? {
-    let name = place.prefix { $0 != "." && $0 != "[" }
+  func location(_ path: String, _ spec: PluginComponentSpec) -> SourceLocation? {
+    let name = path.prefix { $0 != "." && $0 != "[" }
     guard let index = spec.parameters.firstIndex(where: { $0.name == name }) else { return nil }
     return locations[index]
   }
@@ -44,7 +44,7 @@ extension PluginValue {
   }
 }
 
-/// Evaluates the parameters that come with each event.
+/// Evaluates the parameters that are sent with each event.
 struct PerEventArguments {
   private enum Part {
     case none
@@ -88,7 +88,7 @@ struct PerEventArguments {
     }
   }
 
-  /// Why there are no arguments for an event.
+  /// The reason why there are no arguments for an event.
   enum Failure: Error {
     case unreadable(String)
     case failed(String)
@@ -100,7 +100,7 @@ struct PerEventArguments {
     }
   }
 
-  /// Evaluates all for an event, to be kept. `frame`: loaded with it where there is something to evaluate.
+  /// Evaluates all for an event and copies them. `frame`: loaded with the event where there is something to evaluate.
   func values(_ event: Event, _ frame: @autoclosure () -> EventFrame) throws(Failure) -> [OwnedValue] {
     if isEmpty { return [] }
     let frame = frame()
@@ -111,22 +111,23 @@ struct PerEventArguments {
     return values
   }
 
-  /// Evaluates all for the event that is loaded into `frame`. Returns why it failed, or nil. `place`: of each result, valid in this turn.
-  func evaluate(_ frame: EventFrame, _ place: (Int, Value) -> Void) -> String? {
+  /// Evaluates all for the event that is loaded into `frame`. Returns why it failed, or nil. `store`: receives
+  /// each result, which is valid in this turn.
+  func evaluate(_ frame: EventFrame, _ store: (Int, Value) -> Void) -> String? {
     for (index, part) in parts.enumerated() {
       switch part {
-      case .none: place(index, .absent)
+      case .none: store(index, .absent)
       case .expression(let program, let name, let type):
         let value = program.evaluate(frame.frame)
         if value.isError { return program.failureMessage(value, frame.frame) }
         if let type, !Self.fits(value, type) { return "'\(name)' is \(value.kindName), but must be \(type.inWords)" }
-        place(index, value)
+        store(index, value)
       case .template(let template):
         buffer.clear()
         if let error = template.render(frame, into: buffer) {
           return template.program?.failureMessage(error, frame.frame) ?? "a template cannot be rendered"
         }
-        place(index, .string(frame.frame.arena.copy(buffer.bytes)))
+        store(index, .string(frame.frame.arena.copy(buffer.bytes)))
       }
     }
     return nil

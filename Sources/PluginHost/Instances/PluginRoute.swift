@@ -10,14 +10,14 @@ final class PluginRoute: Sendable {
   private struct State {
     /// Nil: the version before has ended, and the next one has not begun.
     var executor: Executor?
-    /// What was posted and not heard, if it is kept.
+    /// Posted calls that have not been run, if they are kept.
     var waiting = Deque<Executor.Work>()
-    /// How many pipelines the instance has been with.
+    /// The number of pipelines that the instance has belonged to.
     var number = 0
     var isOver = false
   }
   private let state: Mutex<State>
-  /// Whether what was not heard is kept for the next version.
+  /// Whether calls that have not been run are kept for the next version.
   private let isKept: Bool
 
   /// - Parameter isKept: The instance may go to the next version: then ``end()`` must be called.
@@ -50,7 +50,7 @@ final class PluginRoute: Sendable {
     work?()
   }
 
-  /// The pipeline is over: what comes from now on waits for the next version. In a turn.
+  /// The pipeline is over: later calls wait for the next version. In a turn.
   func leave() {
     state.withLock { state in
       state.executor = nil
@@ -58,7 +58,7 @@ final class PluginRoute: Sendable {
     }
   }
 
-  /// Leads everything that was not heard, and what comes from now on, to another pipeline. In a turn of that.
+  /// Redirects all calls that have not been run, and later ones, to another pipeline. In a turn of that pipeline.
   func lead(to executor: Executor) {
     let (waiting, number) = state.withLock { state -> (Int, Int) in
       state.executor = executor
@@ -68,7 +68,7 @@ final class PluginRoute: Sendable {
     for _ in 0..<waiting { executor.post { [self] in hear(number) } }
   }
 
-  /// Nothing is heard any more.
+  /// Drops all calls from now on.
   func end() {
     let left = state.withLock { state in
       defer { (state.waiting, state.isOver) = ([], true) }

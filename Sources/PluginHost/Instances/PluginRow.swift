@@ -29,7 +29,7 @@ struct PluginRow: FusableOperator, PluginComponent {
 
   func startFailure(isDryRun: Bool) -> SignalFailure? {
     guard case .failure(let fault) = function?.open(offered, arguments) else { return nil }
-    return SignalFailure(.plugin, "the plugin refuses: \(fault.message)", at: arguments.location(fault.place, offered))
+    return SignalFailure(.plugin, "the plugin refuses: \(fault.message)", at: arguments.location(fault.path, offered))
   }
 
   func makeStep() -> FusedStep { Step(call()) }
@@ -170,9 +170,9 @@ struct RowCall {
     if !isSettled { settle(frame) }
     guard let function else { return failed(.pluginRefusal, problem) }
     if perEvent.isEmpty { return noted(function.call(&value, nil, frame.frame.arena)) }
-    let places = frame.frame.arena.elements(perEvent.count)
-    if let message = perEvent.evaluate(frame, { places[$0] = $1 }) { return failed(.expressionFailed, message) }
-    return noted(function.call(&value, UnsafePointer(places.baseAddress), frame.frame.arena))
+    let values = frame.frame.arena.elements(perEvent.count)
+    if let message = perEvent.evaluate(frame, { values[$0] = $1 }) { return failed(.expressionFailed, message) }
+    return noted(function.call(&value, UnsafePointer(values.baseAddress), frame.frame.arena))
   }
 
   @inline(__always)
@@ -189,7 +189,7 @@ struct RowCall {
 
 /// An opened pure function. May be called on several threads at once.
 protocol PluginRowFunction: AnyObject, Sendable {
-  /// It ended its output when it was opened.
+  /// Whether it ended its output when it was opened.
   var endsAtOnce: Bool { get }
   func call(_ value: inout Value, _ arguments: UnsafePointer<Value>?, _ arena: Arena) -> RowVerdict
 }

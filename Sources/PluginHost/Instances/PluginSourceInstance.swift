@@ -1,7 +1,7 @@
 import PipelineCore
 
-/// A batch on its way to a turn. A batch that no turn takes, because the source or the pipeline has ended, is reported as failed, so its
-/// sender keeps it.
+/// A batch on its way to a turn. A batch that no turn takes, because the source or the pipeline has ended, is reported
+/// as failed, so its sender keeps it.
 final class SentBatch: @unchecked Sendable {
   let batch: PluginSourceBatch
   private let instance: any PluginSourceInstance
@@ -23,11 +23,11 @@ struct PluginSourceBatch: @unchecked Sendable {
   /// Valid while `owner` lives.
   var events: [Value] = []
   var owner: AnyObject?
-  /// The tokens of events whose acknowledgement the plugin wants.
+  /// The tokens of events whose acknowledgement the plugin requests.
   var tokens: [UInt64] = []
-  /// The position behind the last event; nil: unchanged.
+  /// The position after the last event; nil: unchanged.
   var position: [UInt8]?
-  /// Input that is not an event, and why; each comes before the event with its index.
+  /// Input that is not an event, with the reason; each precedes the event with its index.
   var rejections: [(index: Int, input: [UInt8], message: String)] = []
 
   var isEmpty: Bool { events.isEmpty && rejections.isEmpty && position == nil }
@@ -35,11 +35,11 @@ struct PluginSourceBatch: @unchecked Sendable {
 
 enum PluginSourceEnd: Sendable {
   case complete
-  case failed(String, place: String)
-  /// It ended without being asked to, and is started again.
+  case failed(String, path: String)
+  /// The process has ended without being asked to, and is started again.
   case died(String)
-  /// It cannot be opened with these parameters.
-  case refused(String, place: String)
+  /// The source cannot be opened with these parameters.
+  case refused(String, path: String)
 }
 
 /// A running instance of a source of a plugin.
@@ -51,7 +51,7 @@ protocol PluginSourceInstance: AnyObject, Sendable {
   func stop()
   /// Ends the instance, which has ended by itself, as soon as everything that it has sent is acknowledged, or when nothing has been for 5 s.
   func release()
-  /// Ends the instance; nothing more comes.
+  /// Ends the instance; no more calls follow.
   func close()
 }
 

@@ -1,18 +1,18 @@
 import PipelineCore
 import Synchronization
 
-/// When what has ended by itself may be started again: after pauses that double, until it works.
+/// Delays the restarts of a process that has ended by itself: pauses double until it works.
 final class RestartPause: Sendable {
   private struct State {
     var pause = RestartPause.shortest
-    /// When it is started again at the earliest.
+    /// The earliest time of the next start.
     var notBefore: Instant?
   }
   private let state = Mutex(State())
   private static let shortest = TimeSpan.milliseconds(100)
   private static let longest = TimeSpan.seconds(30)
 
-  /// How long it must not be started; zero: it may.
+  /// The remaining pause; zero: a start is allowed.
   func rest(at now: Instant) -> TimeSpan {
     state.withLock { state in
       guard let notBefore = state.notBefore, notBefore > now else { return .zero }
@@ -20,7 +20,7 @@ final class RestartPause: Sendable {
     }
   }
 
-  /// It has ended by itself. Returns after which pause it is started again.
+  /// Notes that the process has ended by itself. Returns the pause before the next start.
   func ended(at now: Instant) -> TimeSpan {
     state.withLock { state in
       defer { state.pause = min(TimeSpan(nanoseconds: state.pause.nanoseconds * 2), Self.longest) }

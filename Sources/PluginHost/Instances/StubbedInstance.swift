@@ -56,7 +56,7 @@ final class StubbedInstance: PluginInstance {
     handOnLater()
   }
 
-  /// In its own turn, like the answers of a plugin.
+  /// Passes answers on in a turn of their own, like the answers of a plugin.
   private func handOnLater() {
     let instance = Weak(self)
     executor.post { instance.object?.handOn() }

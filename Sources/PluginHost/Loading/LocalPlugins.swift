@@ -3,7 +3,8 @@ import PipelineCore
 
 /// The plugins of this machine: those that pipeline files name, and those of the plugin directories.
 package struct LocalPlugins: PluginProvider {
-  /// Whether plugins whose spec is unknown are loaded or started to get it, as running a pipeline needs; otherwise no plugin is started.
+  /// Whether plugins whose spec is unknown are loaded or started to get it, as running a pipeline requires; otherwise
+  /// no plugin is started.
   package var asks: Bool
   /// Every shared library and executable in them is a plugin.
   package var directories: [String]
@@ -87,7 +88,7 @@ package struct LocalPlugins: PluginProvider {
     }
   }
 
-  /// Why a plugin cannot be used.
+  /// The reason why a plugin cannot be used.
   package struct Fault: Error {
     package var message: String
     package var help: String?
@@ -198,7 +199,7 @@ package struct LoadedPlugin: Sendable {
     }
   }
 
-  /// Why its functions do not match its spec, one sentence for each mismatch; for native plugins.
+  /// Mismatches between the plugin's functions and its spec, one sentence each; for native plugins.
   package func problems() -> [String] {
     guard file.form == .native else { return [] }
     do throws(PluginFault) {
@@ -257,7 +258,7 @@ extension LoadedPlugin {
 }
 
 extension LocalPlugins {
-  /// Waits until every plugin has come to its end, as long as the contract allows: programs have 5 s before SIGTERM, and 5 s
-  /// before they are killed. Returns how many have not.
+  /// Waits until every plugin has ended, within the time that the contract allows: programs have 5 s before SIGTERM,
+  /// and 5 s before they are killed. Returns how many have not.
   package static func waitForEnds() -> Int { PluginLife.wait(11_000_000_000) }
 }

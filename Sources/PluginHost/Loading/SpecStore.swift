@@ -19,7 +19,7 @@ enum SpecStore {
   /// The document of the plugin for this digest; nil: unknown. A file that others may have written is not trusted.
   static func entry(_ file: PluginFile, _ digest: String) -> Entry? {
     if let known = known.withLock({ $0[digest] }) { return known }
-    for path in places(file, digest) {
+    for path in paths(file, digest) {
       guard let bytes = PluginFile.contents(path), let found = parse(bytes, digest) else { continue }
       known.withLock { $0[digest] = found }
       return found
@@ -69,7 +69,7 @@ enum SpecStore {
     return Entry(document: Array(spec.rawBytes), whole: whole.is(.string) ? whole.text : nil)
   }
 
-  private static func places(_ file: PluginFile, _ digest: String) -> [String] {
+  private static func paths(_ file: PluginFile, _ digest: String) -> [String] {
     [fileBeside(file)] + (directory.map { ["\($0)/\(digest).json"] } ?? [])
   }
 

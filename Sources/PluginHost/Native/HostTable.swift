@@ -220,10 +220,10 @@ enum HostTable {
   // MARK: Log and failures
 
   private static func speak(_ host: inout rxd_host) {
-    host.fail = { scope, message, place in
+    host.fail = { scope, message, path in
       guard let scope else { return }
       if let before = scope.pointee.failure { Unmanaged<NativeScope.Message>.fromOpaque(before).release() }
-      let said = NativeScope.Message(Printable.cut(message.string, limit: 500), place.string)
+      let said = NativeScope.Message(Printable.cut(message.string, limit: 500), path.string)
       scope.pointee.failure = Unmanaged.passRetained(said).toOpaque()
     }
     host.log = { instance, level, message in

@@ -52,10 +52,10 @@ extension NativeHandle {
         one.kind = RXD_EVENT.rawValue
         one.event = input.event.event.value.raw
         if !input.arguments.isEmpty {
-          let places = arena.elements(input.arguments.count)
-          for (place, argument) in input.arguments.enumerated() { places[place] = argument.value }
+          let values = arena.elements(input.arguments.count)
+          for (index, argument) in input.arguments.enumerated() { values[index] = argument.value }
           one.argument_count = UInt32(input.arguments.count)
-          one.arguments = UnsafeRawPointer(places.baseAddress)?.assumingMemoryBound(to: rxd_value.self)
+          one.arguments = UnsafeRawPointer(values.baseAddress)?.assumingMemoryBound(to: rxd_value.self)
         }
       case .timer(let name):
         one.kind = RXD_TIMER.rawValue

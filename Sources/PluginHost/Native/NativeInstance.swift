@@ -36,7 +36,7 @@ final class NativeInstance: PluginInstance, @unchecked Sendable {
           }
         }
       } catch {
-        end(PluginEnd(reason: "the plugin refuses: \(error.message)", place: error.place, isFinal: true))
+        end(PluginEnd(reason: "the plugin refuses: \(error.message)", path: error.path, isFinal: true))
       }
     }
   }
@@ -84,6 +84,6 @@ final class NativeInstance: PluginInstance, @unchecked Sendable {
     handle.context.flushLog()
     guard let fault else { return }
     self.handle = nil
-    end(PluginEnd(reason: "the plugin failed: \(fault.message)", place: fault.place, isFinal: true))
+    end(PluginEnd(reason: "the plugin failed: \(fault.message)", path: fault.path, isFinal: true))
   }
 }

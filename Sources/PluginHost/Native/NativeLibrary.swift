@@ -12,7 +12,7 @@ final class NativeLibrary: @unchecked Sendable {
   /// The libraries that have been loaded from one path.
   private struct Versions {
     var byDigest: [String: Result<NativeLibrary, PluginFault>] = [:]
-    /// The files that are mapped, and their digests without what they use.
+    /// The files that are mapped, and their digests without the files that they use.
     var mapped: [(device: dev_t, inode: ino_t, code: String?)] = []
   }
   private static let loaded = Mutex<[String: Versions]>([:])
@@ -148,7 +148,7 @@ final class NativeLibrary: @unchecked Sendable {
     throw PluginFault("its spec has the \(spec.kind.rawValue) '\(spec.name)', but its table of functions does not")
   }
 
-  /// Why the functions do not match the spec; nil if they do.
+  /// How the functions differ from the spec; nil if they match.
   func problem(_ spec: PluginComponentSpec) -> String? {
     do throws(PluginFault) {
       let component = try component(spec)

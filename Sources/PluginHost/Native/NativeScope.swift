@@ -19,7 +19,7 @@ struct NativeScope {
     guard let failure = raw.failure else { return PluginFault("it failed without saying why") }
     raw.failure = nil
     let said = Unmanaged<Message>.fromOpaque(failure).takeRetainedValue()
-    return PluginFault(said.message, at: said.place)
+    return PluginFault(said.message, at: said.path)
   }
 
   /// Frees the message of a plugin that called `fail` but then returned success.
@@ -27,10 +27,10 @@ struct NativeScope {
 
   final class Message {
     let message: String
-    let place: String
-    init(_ message: String, _ place: String) {
+    let path: String
+    init(_ message: String, _ path: String) {
       self.message = message
-      self.place = place
+      self.path = path
     }
   }
 }

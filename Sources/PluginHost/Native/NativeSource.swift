@@ -78,7 +78,7 @@ final class NativeSource: PluginSourceInstance, @unchecked Sendable {
     awake?.wake()
   }
 
-  /// Its thread has ended, and the instance with it.
+  /// The source's thread has ended, and the instance with it.
   func release() { queue.stop() }
 
   func close() {
@@ -104,7 +104,7 @@ final class NativeSource: PluginSourceInstance, @unchecked Sendable {
     do throws(PluginFault) {
       handle = try make(opening)
     } catch {
-      return end(.refused("the plugin refuses: \(error.message)", place: error.place))
+      return end(.refused("the plugin refuses: \(error.message)", path: error.path))
     }
     raw.initialize(to: rxd_source(target: Unmanaged.passUnretained(self).toOpaque()))
     rawScope.pointee.arena = Unmanaged.passUnretained(arena).toOpaque()
@@ -118,9 +118,9 @@ final class NativeSource: PluginSourceInstance, @unchecked Sendable {
       if let failure = rawScope.pointee.failure {
         rawScope.pointee.failure = nil
         let text = Unmanaged<NativeScope.Message>.fromOpaque(failure).takeRetainedValue()
-        said = PluginFault(text.message, at: text.place)
+        said = PluginFault(text.message, at: text.path)
       }
-      end(.failed("the plugin failed: \(said.message)", place: said.place))
+      end(.failed("the plugin failed: \(said.message)", path: said.path))
     }
   }
 
@@ -139,7 +139,7 @@ final class NativeSource: PluginSourceInstance, @unchecked Sendable {
   func add(_ value: Value, _ token: UInt64) -> Int32 {
     var value = value
     if batch.events.count >= Self.largestBatch {
-      // It points into memory that is released with the full batch.
+      // The value points into memory that is released with the full batch.
       let owned = OwnedValue(value)
       if flush() != 0 { return Int32(RXD_STOP.rawValue) }
       value = arena.copy(owned.value)

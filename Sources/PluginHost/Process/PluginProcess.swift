@@ -6,7 +6,7 @@ import Transport
 
 /// The receiver of a program's frames. Called on the thread of the program.
 protocol FrameHandler: AnyObject {
-  /// One frame, an object; it lives as long as `block`. Returns why the program broke the contract, or nil.
+  /// Handles one frame, an object; it lives as long as `block`. Returns how the program broke the contract, or nil.
   func take(_ frame: Value, _ block: LineBlock) -> String?
   /// All complete frames received so far have been handled.
   func tookAll()
@@ -52,7 +52,7 @@ final class PluginProcess: @unchecked Sendable {
   private var pings = 0
   private var lastFrame: Int64 = 0
   private let meter: PluginMeter
-  /// From the start of the program to its end.
+  /// Exists from the start of the program to its end.
   private var life: PluginLife?
 
   /// The most bytes of a frame, in both directions.
@@ -161,7 +161,7 @@ final class PluginProcess: @unchecked Sendable {
     if ready.contains(.output) { _ = read() }
     if ready.contains(.errors) { _ = child?.readErrors(&errors, log) }
     if ready.contains(.end), let status = child?.status() {
-      // It may have sent answers before it ended.
+      // The program may have sent answers before it ended.
       while read() {}
       over(describeEnd(status))
     } else {
@@ -206,7 +206,7 @@ final class PluginProcess: @unchecked Sendable {
     if let end = child?.write(writing, from: written) {
       written = end
     } else {
-      // It no longer reads; its exit status tells why.
+      // The program no longer reads; its exit status gives the reason.
       written = writing.count
       child?.closeInput()
     }
@@ -266,7 +266,7 @@ final class PluginProcess: @unchecked Sendable {
     spec = found
   }
 
-  /// Whether it has broken the contract and its end is not reported yet.
+  /// Whether the program has broken the contract and its end is not reported yet.
   var isEnding: Bool { fault != nil && !isDone }
 
   // MARK: The end

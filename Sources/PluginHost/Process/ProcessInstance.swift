@@ -9,16 +9,16 @@ final class ProcessInstance: PluginInstance, @unchecked Sendable {
   private weak var receiver: (any PluginReceiver)?
   private let closed = Atomic(false)
   private let finished = Atomic(false)
-  // In turns.
+  // Used in turns.
   private var program: SharedProgram?
-  /// Its first inputs were already given to a process that has ended.
+  /// Whether its first inputs were already given to a process that has ended.
   private var isRepeating = false
   let pause = RetryPause()
 
   /// Its number in frames; set when it joins a program.
   var number = 0
-  // On the thread of the program.
-  /// The plugin has opened it.
+  // Used on the thread of the program.
+  /// Whether the plugin has opened it.
   var isOpen = false
   /// The plugin has opened or refused it.
   var isOpeningAnswered = false
@@ -34,10 +34,10 @@ final class ProcessInstance: PluginInstance, @unchecked Sendable {
 
   // MARK: From the node
 
-  /// Its answers are no longer needed.
+  /// Whether its answers are no longer needed.
   var isOver: Bool { isClosed || hasFinished }
   var isClosed: Bool { closed.load(ordering: .acquiring) }
-  /// Its output has completed, so later answers are ignored.
+  /// Whether its output has completed, so that later answers are ignored.
   var hasFinished: Bool { finished.load(ordering: .acquiring) }
 
   func open(_ opening: PluginOpening) {
@@ -88,7 +88,7 @@ final class ProcessInstance: PluginInstance, @unchecked Sendable {
 
   // MARK: From the program
 
-  /// On its thread.
+  /// Called on the program's thread.
   func finish() { finished.store(true, ordering: .releasing) }
 
   // MARK: From the program, in turns

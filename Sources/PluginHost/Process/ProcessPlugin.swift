@@ -6,11 +6,11 @@ final class ProcessPlugin: PluginMaker {
   let file: PluginFile
   /// The document with its specs that the pipeline file was checked against.
   let document: [UInt8]
-  /// How many programs run, for one pipeline file.
+  /// The number of running programs, for one pipeline file.
   private let running = Atomic(0)
   static let mostPrograms = 64
 
-  /// Whether there may be one more program; it ends with ``left()``.
+  /// Whether another program may start; each start ends with ``left()``.
   func enter() -> Bool {
     if running.add(1, ordering: .relaxed).newValue <= Self.mostPrograms { return true }
     running.subtract(1, ordering: .relaxed)

@@ -10,17 +10,17 @@ final class ProcessSource: PluginSourceInstance, FrameHandler, @unchecked Sendab
   private weak var receiver: (any PluginSourceReceiver)?
 
   private struct Shared {
-    /// How many events the program may still send.
+    /// The number of events that the program may still send.
     var credit = 0
     var isClosed = false
-    /// It has ended by itself, and only acknowledgements may follow.
+    /// Whether it has ended by itself, so that only acknowledgements may follow.
     var isReleased = false
     var isStopping = false
-    /// How many events with a token are not acknowledged.
+    /// The number of events with a token that are not acknowledged.
     var unacknowledged = 0
   }
   private let shared = Mutex(Shared())
-  // On the thread of the program.
+  // Used on the thread of the program.
   private var batch = PluginSourceBatch()
   /// The memory of the batch.
   private var bytes = 0
@@ -46,7 +46,7 @@ final class ProcessSource: PluginSourceInstance, FrameHandler, @unchecked Sendab
         do throws(PluginFault) {
           try process.start()
           process.run()
-        } catch { end(.refused(error.message, place: "")) }
+        } catch { end(.refused(error.message, path: "")) }
       }
     } catch {
       end(.died("the plugin cannot get a thread: \(error.message)"))
@@ -124,7 +124,7 @@ final class ProcessSource: PluginSourceInstance, FrameHandler, @unchecked Sendab
   func take(_ frame: Value, _ block: LineBlock) -> String? {
     if !frame["opened"].isAbsent {
       if frame["error"].is(.string) {
-        end(.refused("the plugin refuses: \(frame["error"].text)", place: frame["at"].text))
+        end(.refused("the plugin refuses: \(frame["error"].text)", path: frame["at"].text))
         process.close()
       }
       return nil
@@ -178,7 +178,7 @@ final class ProcessSource: PluginSourceInstance, FrameHandler, @unchecked Sendab
     } else if frame["error"].is(.string) {
       flush()
       isComplete = true
-      end(.failed("the plugin failed: \(Printable.cut(frame["error"].text, limit: 500))", place: ""))
+      end(.failed("the plugin failed: \(Printable.cut(frame["error"].text, limit: 500))", path: ""))
     }
     return nil
   }
@@ -204,6 +204,6 @@ final class ProcessSource: PluginSourceInstance, FrameHandler, @unchecked Sendab
     flush()
     // A program that ends without `complete` has failed.
     guard !isComplete else { return }
-    end(isFinal ? .refused(reason, place: "") : .died(reason))
+    end(isFinal ? .refused(reason, path: "") : .died(reason))
   }
 }

@@ -29,22 +29,22 @@ final class SharedProgram: FrameHandler, @unchecked Sendable {
     var kind: Kind
   }
   private struct Shared {
-    /// By the numbers that they have in frames.
+    /// By their numbers in frames.
     var instances: [Int: ProcessInstance] = [:]
     var lastInstance = 0
     var lastID = 0
     var awaited = Deque<Awaited>()
-    /// Inputs held back while the one that ends the program is searched for.
+    /// Inputs held back during the search for the one that ends the program.
     var waiting = Deque<(instance: ProcessInstance, input: PluginInput)>()
     /// The number of next inputs that may have ended the last process: they are handed over one at a time.
     var suspects = 0
-    /// When the first unanswered input was submitted, or the last answer came.
+    /// When the first unanswered input was submitted, or the last answer arrived.
     var since: Int64 = 0
     var isOver = false
     var writer = FrameWriter()
   }
   private let shared = Mutex(Shared())
-  // On the thread of the program.
+  // Used on the thread of the program.
   /// Answers that are complete.
   private var complete = Deliveries()
   private var hasNotedLate = false
@@ -103,7 +103,7 @@ final class SharedProgram: FrameHandler, @unchecked Sendable {
     }
   }
 
-  /// - Parameter areSuspects: They were already given to a process that has ended.
+  /// - Parameter areSuspects: Whether the inputs were already given to a process that has ended.
   func submit(_ inputs: ArraySlice<PluginInput>, of instance: ProcessInstance, areSuspects: Bool) {
     let failed = shared.withLock { shared -> Deliveries in
       guard !shared.isOver, !instance.isOver else { return Deliveries() }
@@ -147,7 +147,7 @@ final class SharedProgram: FrameHandler, @unchecked Sendable {
     if services.isImmediate { pump() }
   }
 
-  /// Forgets the inputs of an instance, which are given again: a sink has asked for a pause.
+  /// Drops the inputs of an instance, which are given again: a sink has asked for a pause.
   func forget(_ instance: ProcessInstance) {
     shared.withLock { shared in
       shared.awaited.removeAll { $0.instance === instance }
@@ -299,7 +299,7 @@ final class SharedProgram: FrameHandler, @unchecked Sendable {
       return nil
     }
     let end = PluginEnd(
-      reason: "the plugin refuses: \(Printable.cut(frame["error"].text, limit: 500))", place: frame["at"].text,
+      reason: "the plugin refuses: \(Printable.cut(frame["error"].text, limit: 500))", path: frame["at"].text,
       isFinal: true)
     services.route.post { instance.hear(end) }
     return nil
@@ -313,7 +313,7 @@ final class SharedProgram: FrameHandler, @unchecked Sendable {
         shared.awaited.removeFirst()
         takeFailed(&shared, &complete)
       }
-      // It stays first in the queue until the frame has proved valid.
+      // The input stays first in the queue until the frame has proved valid.
       guard let first = shared.awaited.first, first.id == id else { return nil }
       return first
     }
@@ -354,7 +354,7 @@ final class SharedProgram: FrameHandler, @unchecked Sendable {
     drop(waitingFor: instance, &shared)
   }
 
-  /// An instance that has finished answers what it had been given before; events among that are a mistake.
+  /// An instance that has finished answers earlier inputs; events in these answers are a mistake.
   private func noteLate(_ frame: Value) {
     guard !hasNotedLate, !frame["events"].isAbsent else { return }
     hasNotedLate = true
@@ -449,7 +449,7 @@ final class ProgramSlot: Sendable {
 
   /// The process has ended by itself. Returns after which pause it is started again.
   func ended(at now: Instant) -> TimeSpan {
-    // In this order: nobody finds no program and no pause.
+    // In this order, so that no thread sees neither a program nor a pause.
     let pause = restarts.ended(at: now)
     program = nil
     return pause

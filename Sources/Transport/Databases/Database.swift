@@ -11,10 +11,10 @@ package struct DatabaseError: Error {
 
   /// SQLite is not installed.
   package let isMissing: Bool
-  /// Whether the system call behind the error failed for lack of room.
+  /// Whether the system call that caused the error failed for lack of room.
   private let isFullSystem: Bool
 
-  /// - Parameter errno: The errno of the system call behind the error; 0: none.
+  /// - Parameter errno: The errno of the system call that caused the error; 0: none.
   package init(code: Int32, message: String, isMissing: Bool = false, errno: Int32 = 0) {
     self.code = code
     self.message = message

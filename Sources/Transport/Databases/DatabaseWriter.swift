@@ -18,7 +18,7 @@ package final class DatabaseWriter: @unchecked Sendable {
 
   /// A row to be written, or one to be deleted.
   package struct Row: Sendable {
-    /// Of a deletion, those of its key.
+    /// The values of the row; for a deletion, those of its key.
     package var values: [DatabaseValue]
     package var isDeletion: Bool
     package init(_ values: [DatabaseValue], isDeletion: Bool = false) {

@@ -92,7 +92,7 @@ private final class DatabaseRun: Cancellable, Sendable {
   private var pagedSQL: String {
     // Keys are compared byte by byte, so that different keys are never equal.
     let keys = query.key.map { Database.quoted($0) + " COLLATE BINARY" }
-    // Rows with a NULL key are left out: NULL compares with nothing, so no query could go on after it.
+    // Rows with a NULL key are left out: NULL compares with nothing, so no query could continue after it.
     var conditions = query.key.map { Database.quoted($0) + " IS NOT NULL" }
     if query.after != nil {
       let last = query.key.indices.map { ":rxd_key_\($0)" }

@@ -1,7 +1,7 @@
 import Synchronization
 
-/// Where a connector reports the outcome of a batch, or of opening. The sink that waits for the outcome gets it: after a reload that may be
-/// another sink than the one that delivered the batch.
+/// Receives the outcome of a batch, or of opening, from a connector. The sink that waits for the outcome gets it: after
+/// a reload that may be another sink than the one that delivered the batch.
 public final class DeliveryAnswer: Sendable {
   private struct State {
     var outcomes: [DeliveryOutcome] = []
@@ -11,7 +11,7 @@ public final class DeliveryAnswer: Sendable {
 
   init() {}
 
-  /// Reports an outcome, from any thread. What comes after an outcome for the whole batch is ignored.
+  /// Reports an outcome, from any thread. Later outcomes are ignored after one for the whole batch.
   public func put(_ outcome: DeliveryOutcome) {
     let notify = state.withLock { state -> (@Sendable () -> Void)? in
       if case .passed(let more) = outcome, case .passed(let before)? = state.outcomes.last {
@@ -19,16 +19,16 @@ public final class DeliveryAnswer: Sendable {
         return nil
       }
       state.outcomes.append(outcome)
-      // One call is for all that come before it is followed.
+      // One notification covers all outcomes that arrive before they are taken.
       return state.outcomes.count == 1 ? state.notify : nil
     }
     notify?()
   }
 
-  /// Whether all that has come has been followed.
+  /// Whether all outcomes so far have been handled.
   package var isFollowed: Bool { state.withLock(\.outcomes.isEmpty) }
 
-  /// Calls `notify`, in place of an earlier closure, when outcomes come; at once if some have come and were not taken.
+  /// Calls `notify`, in place of an earlier closure, when outcomes arrive; at once if some have arrived and were not taken.
   func lead(_ notify: @escaping @Sendable () -> Void) {
     let haveCome = state.withLock { state in
       state.notify = notify
@@ -37,7 +37,7 @@ public final class DeliveryAnswer: Sendable {
     if haveCome { notify() }
   }
 
-  /// The outcomes that have come and were not taken.
+  /// Removes and returns the outcomes that have arrived.
   func take() -> [DeliveryOutcome] {
     state.withLock { state in
       defer { state.outcomes = [] }

@@ -1,12 +1,12 @@
 internal import DequeModule
 import PipelineCore
 
-/// The memory of a waiting event beside its bytes.
+/// The memory of a waiting event in addition to its bytes.
 let deliveryItemBytes = 320
 
 /// A waiting event: its encoded form, and the event in case it is rejected. Or a block of messages of a stream (``StreamConnector``).
 public struct DeliveryItem {
-  /// What ``DeliveryConnector/encode(_:)`` has made of it.
+  /// The result of ``DeliveryConnector/encode(_:)``.
   public var piece: DeliveryForm
   /// The event.
   public var event: OwnedEvent
@@ -23,10 +23,10 @@ public struct DeliveryItem {
   public var takenAt: Int64
   /// Its number among all events of the queue.
   var number = 0
-  /// In place of the piece and the event.
+  /// Replaces the piece and the event.
   var block: DeliveryBlock?
 
-  /// How many events are to be delivered.
+  /// The number of events to be delivered.
   var events: Int { block?.left ?? 1 }
 }
 
@@ -60,9 +60,9 @@ final class DeliveryBlock {
   let bytes: [UInt8]
   /// The end of each message, frame included.
   let ends: [Int]
-  /// How many messages have been answered for: they pass in order.
+  /// The number of messages at the start with an outcome: they are confirmed in order.
   var first = 0
-  /// Whose frames they have.
+  /// Builds the frames of the messages.
   let framer: any BlockFraming
 
   init(_ bytes: [UInt8], _ ends: [Int], framer: any BlockFraming) {
@@ -74,7 +74,7 @@ final class DeliveryBlock {
   var left: Int { ends.count - first }
   func start(_ message: Int) -> Int { message == 0 ? 0 : ends[message - 1] }
   var bytesLeft: Int { bytes.count - start(first) }
-  /// What waits in the queue beside the bytes.
+  /// The memory of the block in the queue, in addition to its bytes.
   var memory: Int { bytes.count + ends.count * MemoryLayout<Int>.stride + deliveryItemBytes }
 
   /// Calls `body` with each message that has not been answered for, without its frame.
@@ -91,13 +91,13 @@ final class DeliveryBlock {
 public final class DeliveryBatch {
   /// The events, in the order in which the sink took them; outcomes name them by their index here.
   public let items: [DeliveryItem]
-  /// Which of them have been answered for; empty: none has.
+  /// Which of them have an outcome; empty: none has.
   var decided: [Bool] = []
   /// 32 hexadecimal digits, the same in each attempt. Where its events have names, the same whenever the same events are delivered
   /// in one batch. Empty unless ``DeliveryTraits/namesBatches``.
   public let key: String
   let lane: DeliveryLane
-  /// How many attempts have failed that count for ``DeliveryTraits/mostAttempts``, and how many in all.
+  /// The number of failed attempts that count for ``DeliveryTraits/mostAttempts``, and of all failed attempts.
   public internal(set) var attempts = 0
   var tries: Attempts
   /// Why the last attempt failed; nil: none has failed.
@@ -106,13 +106,13 @@ public final class DeliveryBatch {
   public internal(set) var number = 0
   /// The time of day of its first attempt, in nanoseconds since 1970.
   public internal(set) var time: Int64 = 0
-  /// What the connector keeps from one attempt to the next.
+  /// The connector's data that is kept from one attempt to the next.
   public var memo: AnyObject?
-  /// Where the outcome comes from; nil: the batch is not under way.
+  /// The source of the outcome; nil: the batch is not under way.
   var answer: DeliveryAnswer?
-  /// It waits for ``DeliveryConnector/prepare(_:_:)``, and is not delivered yet.
+  /// Whether the batch waits for ``DeliveryConnector/prepare(_:_:)``, and is not delivered yet.
   var isPreparing = false
-  /// Of a stream: the first items, of which every message has passed.
+  /// For a stream: the number of items at the start whose messages are all confirmed.
   var passed = 0
   var deadline = Wake.none
 
@@ -123,19 +123,19 @@ public final class DeliveryBatch {
     tries = retry
   }
 
-  /// What its events have in common; nil: the common target.
+  /// The target of its events; nil: the common target.
   public var target: DeliveryTarget? { lane.target }
   /// The number of its first event: no two batches share an event.
   var id: Int { items.first?.number ?? 0 }
   var bytes: Int { rest.reduce(0) { $0 + $1.bytes } }
-  /// Whether there is such an event, and it has not been answered for.
+  /// Whether there is such an event without an outcome.
   func isOpen(_ index: Int) -> Bool { items.indices.contains(index) && (decided.isEmpty || !decided[index]) }
-  /// Those that have not been answered for.
+  /// The events without an outcome.
   var rest: [DeliveryItem] {
     if passed > 0 { return Array(items[passed...]) }
     return decided.isEmpty ? items : zip(items, decided).filter { !$1 }.map(\.0)
   }
-  /// Of a stream: the blocks that are to be sent.
+  /// For a stream: the blocks that are to be sent.
   var blocks: [SentBlock] {
     items[passed...].compactMap { item in
       item.block.map { SentBlock(bytes: $0.bytes, ends: $0.ends, first: $0.first) }
@@ -146,26 +146,26 @@ public final class DeliveryBatch {
 /// The events of one target, in order.
 final class DeliveryLane {
   let target: DeliveryTarget?
-  /// Those that no batch has.
+  /// The events that are in no batch.
   var events = Deque<DeliveryItem>()
   var bytes = 0
   /// Batches to be delivered again, and halves of refused ones, in order: before all `events`.
   var again = Deque<DeliveryBatch>()
   /// In the order in which they began.
   var underWay: [DeliveryBatch] = []
-  /// The attempts of the events that stand first, which come again.
+  /// The attempts of the events at the start, which are delivered again.
   var carried: (attempts: Int, tries: Attempts)?
-  /// Until then none of its batches begins; nil: there is no pause.
+  /// No batch of the lane begins before this time; nil: there is no pause.
   var resumesAt: Instant?
-  /// Its last batch failed, and its destination is not known to be down.
+  /// Whether its last batch failed although its destination is not known to be down.
   var isFailing = false
-  /// Its place among the lanes from which a batch may begin; nil: none may.
+  /// Its rank among the lanes from which a batch may begin; nil: none may.
   var rank: Rank?
 
   /// First those with a batch to be repeated, then those with enough events, then those with the oldest event.
   struct Rank: Comparable {
     var kind: UInt8
-    /// That of the first event.
+    /// The number of the first event.
     var number: Int
     static func < (a: Rank, b: Rank) -> Bool { (a.kind, a.number) < (b.kind, b.number) }
   }

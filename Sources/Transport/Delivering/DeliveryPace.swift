@@ -1,16 +1,17 @@
 import PipelineCore
 
-/// How many batches may begin. After a failure the destination is in *trouble*: no batch begins for a while, then one alone, the probe, until a
-/// probe succeeds. From then on each answer allows one more, up to all: a recovering destination is not overloaded.
+/// Limits the number of batches that may begin. After a failure the destination is in *trouble*: no batch begins for a
+/// while, then one alone, the probe, until a probe succeeds. From then on each answer allows one more, up to the
+/// maximum: a recovering destination is not overloaded.
 ///
-/// Batches that began before continue meanwhile. Their success says nothing about the current state of the destination; their failure makes the
-/// pause longer.
+/// Batches that began before continue meanwhile. Their success does not show the current state of the destination;
+/// their failure makes the pause longer.
 struct DeliveryPace {
   private let most: Int
-  /// How many batches may be under way; all of them, except for a while after trouble.
+  /// The number of batches that may be under way: the maximum, except for a while after trouble.
   private var allowed: Int
   private(set) var isInTrouble = false
-  /// Until then no batch begins; nil: there is no pause.
+  /// No batch begins before this time; nil: there is no pause.
   private(set) var resumesAt: Instant?
   /// The batch that probes whether the trouble is over.
   private var probe: Int?
@@ -20,7 +21,7 @@ struct DeliveryPace {
     allowed = most
   }
 
-  /// Whether another batch may begin beside `count` others.
+  /// Whether another batch may begin while `count` others are under way.
   func admits(beside count: Int) -> Bool {
     resumesAt == nil && (isInTrouble ? probe == nil && count < most : count < allowed)
   }
@@ -36,7 +37,7 @@ struct DeliveryPace {
     return false
   }
 
-  /// The batch is under way no more, and says nothing about the destination.
+  /// The batch is no longer under way, and tells nothing about the destination.
   mutating func withdrawn(_ batch: Int) {
     if probe == batch { probe = nil }
   }

@@ -1,6 +1,6 @@
 import PipelineCore
 
-/// The parameter `batch` of a sink: what is delivered together. A number is the most events.
+/// The parameter `batch` of a sink: which events are delivered together. A number is the maximum number of events.
 public struct DeliveryBatchParameter: RecordParameter {
   /// The most events of a batch.
   public var count = 1000

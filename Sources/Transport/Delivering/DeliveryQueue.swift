@@ -1,15 +1,15 @@
 internal import DequeModule
 import PipelineCore
 
-/// What a sink has taken and not delivered: lanes of events, batches to be repeated, and batches under way.
+/// The events that a sink has taken and not delivered: lanes of events, batches to be repeated, and batches under way.
 ///
-/// Each event is in one of them, so `total` is always the sum. A lane that may not begin a batch, because one is under way or it has a pause, stands
-/// beside the others and holds back none of them.
+/// Each event is in one of them, so `total` is always the sum. A lane that may not begin a batch, because one is under
+/// way or it has a pause, does not hold back the others.
 struct DeliveryQueue {
-  /// What may begin.
+  /// The next batch that may begin.
   enum Next {
     case batch(DeliveryBatch)
-    /// Nothing before that time: events wait for others.
+    /// None before that time: events wait for others.
     case at(Instant)
     case none
   }
@@ -61,7 +61,7 @@ struct DeliveryQueue {
     return DeliveryLane.Rank(kind: isFull(lane) ? 1 : 2, number: first.number)
   }
 
-  /// Where a lane of this rank stands, or would stand, in `ready`.
+  /// The index that a lane of this rank has, or would have, in `ready`.
   private func readyIndex(_ rank: DeliveryLane.Rank) -> Int {
     var (low, high) = (0, ready.count)
     while low < high {
@@ -71,7 +71,7 @@ struct DeliveryQueue {
     return low
   }
 
-  /// The lane has changed. It is forgotten when nothing of it is left, but for the common one.
+  /// Updates the indexes after a change of the lane. Removes it when it is empty, unless it is the common one.
   private mutating func update(_ lane: DeliveryLane) {
     let rank = rank(of: lane)
     if rank != lane.rank {
@@ -155,7 +155,7 @@ struct DeliveryQueue {
     batch.answer = nil
   }
 
-  /// The fate of a batch, which is under way or waits to be repeated, is known, but for `rest`, which comes again in its place.
+  /// Settles a batch, which is under way or waits to be repeated, except for `rest`, which is delivered again in its place.
   mutating func settle(_ batch: DeliveryBatch, rest: DeliveryBatch? = nil) {
     end(batch)
     total -= batch.rest.events - (rest?.items.events ?? 0)
@@ -164,7 +164,7 @@ struct DeliveryQueue {
     update(batch.lane)
   }
 
-  /// A batch under way comes again.
+  /// Returns a batch under way, which will be delivered again.
   mutating func putBack(_ batch: DeliveryBatch) {
     end(batch)
     insert(batch)
@@ -181,7 +181,7 @@ struct DeliveryQueue {
     }
   }
 
-  /// The batch of a stream whose messages are answered for next; nil: none is under way.
+  /// The batch of a stream whose messages get the next outcomes; nil: none is under way.
   var firstOfStream: DeliveryBatch? { lanes[nil]?.underWay.first }
 
   /// Messages of an item of a stream that were answered for.
@@ -191,7 +191,7 @@ struct DeliveryQueue {
     var bytes: Int
   }
 
-  /// Up to `count` further messages of a batch of a stream are answered for. The batch is to be settled when it has no more.
+  /// Confirms up to `count` further messages of a batch of a stream. The batch must be settled when it has no more.
   mutating func pass(_ count: Int, of batch: DeliveryBatch) -> [Passed] {
     var passed: [Passed] = []
     var left = count
@@ -211,7 +211,7 @@ struct DeliveryQueue {
     return passed
   }
 
-  /// Makes a batch that waits to be repeated of the events that are not answered for.
+  /// Makes a batch that waits to be repeated of the events without an outcome.
   mutating func undecided(_ batch: DeliveryBatch, key: ([DeliveryItem]) -> String) -> DeliveryBatch {
     let rest = self.batch(of: batch.rest, from: batch, key: key)
     settle(batch, rest: rest)
@@ -235,8 +235,8 @@ struct DeliveryQueue {
   /// Before all younger ones of its lane.
   private func insert(_ batch: DeliveryBatch) {
     let again = batch.lane.again
-    let place = again.lastIndex { $0.id < batch.id }.map { $0 + 1 } ?? 0
-    batch.lane.again.insert(batch, at: place)
+    let index = again.lastIndex { $0.id < batch.id }.map { $0 + 1 } ?? 0
+    batch.lane.again.insert(batch, at: index)
   }
 
   /// Makes a batch of some events of another one, in its place.
@@ -276,7 +276,7 @@ struct DeliveryQueue {
     lane.isFailing = false
   }
 
-  /// When the first pause ends; nil: there is none.
+  /// The end of the first pause; nil: there is none.
   var resumesAt: Instant? { paused.lazy.compactMap(\.resumesAt).min() }
 
   /// Ends the pauses that are over.
@@ -331,7 +331,7 @@ struct DeliveryQueue {
     forEachReceipt { isAwaited = isAwaited || $0.notifiesSender }
     return isAwaited
   }
-  /// When the oldest event came; nil: there is none.
+  /// When the oldest event arrived; nil: there is none.
   var oldest: Instant? {
     let first = lanes.values.lazy.compactMap { $0.again.first?.items.first?.since ?? $0.events.first?.since }.min()
     let begun = underWay.values.lazy.compactMap { $0.items.first?.since }.min()
@@ -342,7 +342,7 @@ struct DeliveryQueue {
   struct Left {
     var item: DeliveryItem
     var target: DeliveryTarget?
-    /// Why its batch has failed, if it has.
+    /// The reason why its batch has failed, if it has.
     var failure: String?
   }
 
@@ -357,13 +357,13 @@ struct DeliveryQueue {
     let next = number
     self = DeliveryQueue(traits)
     number = next
-    // Events of several lanes may stand between those of batches.
+    // Events of several lanes may come between those of batches.
     let isInOrder = all.indices.dropFirst().allSatisfy { all[$0 - 1].item.number < all[$0].item.number }
     if !isInOrder { all.sort { $0.item.number < $1.item.number } }
     return all
   }
 
-  /// Numbers what comes from now on behind everything that `other` has.
+  /// Numbers later events after all events of `other`.
   mutating func follow(_ other: DeliveryQueue) { number = max(number, other.number) }
 
   /// Adds a batch that another queue had, to be delivered again or, with an answer, under way. `change` gets it before that.
@@ -391,15 +391,17 @@ struct DeliveryQueue {
     return batch
   }
 
-  /// Adds the events that no batch of `other` has, as they are, in place of events of its own. `receipt` is called with the receipt of each event and
-  /// returns that on which this queue has it; an event for which it returns nil is left out.
+  /// Adds a batch of another queue, to be delivered again or, with an answer, under way. `change` is called with it before that.
+  ///
+  /// - Parameter isNumbered: Whether its events have numbers of a queue that this one follows.
   mutating func adoptWaiting(of other: DeliveryQueue, _ receipt: (Receipt) -> Receipt?) {
     follow(other)
     for old in other.lanes.values where !old.events.isEmpty {
       let lane = lane(of: old.target)
       var events = Deque<DeliveryItem>()
       swap(&events, &old.events)
-      // In place: items are large.
+      // Adds the unbatched events of `other`, as they are, instead of events of its own. `receipt` is called with the
+      // receipt of each event and returns the one for this queue; an event for which it returns nil is left out.
       var left: [Int] = []
       for index in events.indices {
         if let new = receipt(events[index].receipt) { events[index].receipt = new } else { left.append(index) }

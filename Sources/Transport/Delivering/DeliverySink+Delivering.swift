@@ -15,7 +15,7 @@ extension DeliverySink {
     expect(answer, openingBatch)
   }
 
-  /// Leads an outcome to this sink.
+  /// Routes an outcome to this sink.
   func expect(_ answer: DeliveryAnswer, _ batch: Int) {
     let (executor, node) = (executor, Weak(self))
     answer.lead { executor.post { node.object?.answered(batch, answer) } }
@@ -28,7 +28,7 @@ extension DeliverySink {
       pace.admits(beside: queue.underWay.count)
     {
       guard isOpen else {
-        // Nobody waits for a destination to which nothing goes.
+        // No event waits for a destination that gets none.
         if isFinishing || traits.opensLate, queue.isEmpty { break loop }
         begin()
         continue
@@ -66,7 +66,7 @@ extension DeliverySink {
     }
     pace.begun(batch.id)
     if builder != nil, let connection {
-      // All outcomes of a stream come to the answer of its opening.
+      // All outcomes of a stream are reported to the answer of its opening.
       batch.answer = connection
       return connector.deliver(batch, connection)
     }
@@ -84,7 +84,7 @@ extension DeliverySink {
     connector.deliver(batch, answer)
   }
 
-  /// The batch is under way: its outcome comes to this sink, within its time.
+  /// The batch is under way: its outcome is routed to this sink, within its time limit.
   func watch(_ batch: DeliveryBatch, _ answer: DeliveryAnswer) {
     expect(answer, batch.id)
     if let timeout = traits.timeout { batch.deadline = executor.schedule(at: executor.now + timeout, self, batch.id) }
@@ -113,7 +113,7 @@ extension DeliverySink {
   // MARK: Outcomes
 
   func answered(_ id: Int, _ answer: DeliveryAnswer) {
-    // Otherwise it is for the next version of the sink, or for nobody.
+    // Otherwise it is for the next version of the sink, or is not awaited.
     guard !isOver else { return }
     for outcome in answer.take() {
       if isOver { return }
@@ -163,7 +163,7 @@ extension DeliverySink {
     }
   }
 
-  /// A batch under way comes again: what its answer says later counts for nothing.
+  /// Returns a batch under way to the queue: later outcomes of its answer are ignored.
   func takeBack(_ batch: DeliveryBatch) {
     unset(&batch.deadline)
     connector.withdraw(batch)
@@ -295,7 +295,7 @@ extension DeliverySink {
     }
   }
 
-  /// One of the events is the cause.
+  /// Divides a batch, because one of its events is the cause.
   func divide(_ batch: DeliveryBatch, _ reason: String, isTooLarge: Bool) {
     if batch.items.count > 1 { return queue.halve(batch, isTooLarge: isTooLarge, key: makeKey) }
     queue.settle(batch)
@@ -342,12 +342,12 @@ extension DeliverySink {
     }
   }
 
-  /// What shortens a pause.
+  /// The random number that shortens a pause.
   var random: UInt64? { traits.shortensPauses ? execution.services.random() : nil }
 
   // MARK: Trouble
 
-  /// A delivery has failed. `end`: what is logged in place of the reason if it is not repeated.
+  /// Notes a failed delivery. `end`: logged instead of the reason if it is not repeated.
   func fails(_ reason: String, _ end: String? = nil) {
     trouble.begins(reason)
     if !isFailing {

@@ -1,16 +1,17 @@
 import PipelineCore
 import Synchronization
 
-/// What a sink leaves to its next version in a reload: the queue as it is, with the senders that wait for answers and the batches under way.
-/// No batch is repeated, and the reload waits for none.
+/// What a sink leaves to its next version in a reload: the queue as it is, with the senders that wait for answers and
+/// the batches under way. No batch is repeated, and the reload waits for none.
 ///
-/// It belongs to the state that the old version leaves (``LeftState``). When the reload is over and no version has taken it, the senders are told to
-/// send again, and what is under way is given up; what no sender sends again stays until a version takes it.
+/// It belongs to the state that the old version leaves (``LeftState``). If no version has taken it when the reload is
+/// over, the senders are notified to send again, and batches under way are given up; events that no sender sends again
+/// stay until a version takes them.
 final class DeliveryEstate: SinkEstate, @unchecked Sendable {
-  /// Those of the reload that is under way.
+  /// The queues left during the reload that is under way.
   private static let all = KeptItems<DeliveryEstate> { $0.endReload() }
 
-  /// What it holds. Used by one thread at a time.
+  /// The contents. Used by one thread at a time.
   struct Contents: @unchecked Sendable {
     let connector: any DeliveryConnector
     var queue: DeliveryQueue
@@ -20,13 +21,14 @@ final class DeliveryEstate: SinkEstate, @unchecked Sendable {
     let rows: [GivenRows]
     /// With the same settings, an event is encoded in the same way.
     let settings: StepSettingsID
-    /// Of a connection that goes on: the answer of its opening, which gets its end and the outcomes of a stream, and how far opening has come.
+    /// For a connection that continues: the answer of its opening, which gets its end and the outcomes of a stream, and
+    /// the state of its opening.
     let connection: DeliveryAnswer?
     let isOpen: Bool
     let isOpening: Bool
     let openedAt: Instant
 
-    /// Gives up what is under way.
+    /// Gives up the batches under way.
     fileprivate func withdraw() {
       if let lasting = connector as? any LastingConnector { _ = lasting.end() }
       for batch in queue.batches.reversed() where batch.answer != nil {
@@ -45,7 +47,7 @@ final class DeliveryEstate: SinkEstate, @unchecked Sendable {
     self.contents = Mutex(contents)
     self.name = name
     unsaved = contents.receipts.values.reduce(0) { $0 + ($1.notifiesSender ? 0 : $1.events) }
-    // Without a reload under way nobody would end it.
+    // Outside of a reload no successor would end it.
     if !Self.all.keep([self], for: name) { endReload() }
   }
 
@@ -55,7 +57,7 @@ final class DeliveryEstate: SinkEstate, @unchecked Sendable {
     return contents.withLock { $0.take() }
   }
 
-  /// No version takes it: everything fails.
+  /// No version takes the queue: all its events fail.
   func discard() { take()?.withdraw() }
 
   private func endReload() {
@@ -93,10 +95,10 @@ extension DeliverySink {
       DeliveryEstate(left, name: execution.name(of: nodeContext.step)), of: nodeContext.step)
   }
 
-  /// Takes over what the execution before has left. Begins nothing: the pipeline has started by now, but nobody knows.
+  /// Takes over the queue of the previous execution. Begins nothing: the pipeline has started, but has not reported it yet.
   func takeEstate() {
     awaitsEstate = false
-    // What this sink does not take belongs to the state of the version before.
+    // A queue that this sink does not take belongs to the state of the previous version.
     guard !isOver else { return }
     guard let estate = execution.takeEstate(of: nodeContext.step) as? DeliveryEstate, let left = estate.take() else {
       _ = start()
@@ -109,7 +111,7 @@ extension DeliverySink {
     if let stream = builder?.stream {
       adopt(left, stream, &heir)
     } else if type(of: left.connector) != type(of: connector) {
-      // Another kind of sink has taken the name.
+      // Another kind of sink now has this name.
       left.withdraw()
       takeAnew(left.queue, &heir)
     } else {
@@ -125,13 +127,13 @@ extension DeliverySink {
       }
       follow(left, goesOn)
     }
-    // What came meanwhile.
+    // Events that have arrived meanwhile.
     for one in new { queue.append(one.item, to: one.target) }
     guard start() else { return }
     updatePressure()
   }
 
-  /// Takes over a batch: as it is, if it is under way or would be encoded in the same way.
+  /// Takes over a batch: unchanged, if it is under way or would be encoded in the same way.
   private func take(_ old: DeliveryBatch, isSame: Bool, _ heir: inout ReceiptHeir) {
     if let answer = old.answer { return take(old, answer, &heir) }
     var items: [DeliveryItem] = []
@@ -153,7 +155,8 @@ extension DeliverySink {
     }
   }
 
-  /// Takes over a batch under way. Its outcomes name events by their index in all of it, those included that were answered for before.
+  /// Takes over a batch under way. Its outcomes refer to events by their index in the whole batch, including those with
+  /// an earlier outcome.
   private func take(_ old: DeliveryBatch, _ answer: DeliveryAnswer, _ heir: inout ReceiptHeir) {
     var (items, decided) = (old.items, old.decided)
     for index in items.indices where old.isOpen(index) {
@@ -173,7 +176,7 @@ extension DeliverySink {
     watch(batch, answer)
   }
 
-  /// Encodes the events anew: the new version may write them in another way, or not at all.
+  /// Encodes the events again: the new version may write them in another way, or not at all.
   private func takeAnew(waitingOf old: DeliveryQueue, _ heir: inout ReceiptHeir) {
     old.forEachWaiting { item, _ in takeAnew(item, &heir) }
   }
@@ -199,7 +202,7 @@ extension DeliverySink {
     }
   }
 
-  /// An event of another version, as this one delivers it; nil: it does not.
+  /// An event of another version, as encoded by this one; nil: it cannot be delivered.
   func encoded(_ old: DeliveryItem) -> (item: DeliveryItem, target: DeliveryTarget?)? {
     old.event.keep(in: executor.arena)
     do throws(DeliveryRefusal) {
@@ -224,7 +227,7 @@ struct ReceiptHeir {
 
   init(_ sink: DeliverySink, _ left: [ObjectIdentifier: LeftReceipt]) { (self.sink, self.left) = (sink, left) }
 
-  /// Nil: the sender has been told to send the events again.
+  /// Nil: the sender has been notified to send the events again.
   mutating func receipt(_ old: Receipt) -> Receipt? {
     if let last, last.old === old { return last.new }
     let name = ObjectIdentifier(old)

@@ -32,7 +32,7 @@ extension DeliverySink {
         countBytes(one.bytes)
         one.receipt.acknowledge(one.messages)
       }
-      // No sender reports more than it was given.
+      // No sender reports more messages than it was given.
       if done.isEmpty { break }
     }
     if !traits.provesByLasting { proved() }
@@ -72,14 +72,14 @@ extension DeliverySink {
     for number in block.first..<block.ends.count { reject(event(block, number), message, on: receipt) }
   }
 
-  /// The connection is over, or was not made: what is under way comes again.
+  /// The connection is over, or could not be made: batches under way are sent again.
   func disconnected() {
     if isOpen, traits.provesByLasting, executor.now - openedAt >= traits.retry.maxDelay { openings.succeed() }
     isOpen = false
     for batch in queue.batches.reversed() where batch.answer != nil { takeBack(batch) }
   }
 
-  /// Ends the connection, and counts what passed before.
+  /// Ends the connection, and counts the messages confirmed before.
   func endStream(_ stream: any StreamConnector) -> @Sendable () -> Void {
     if let farewell {
       _ = farewell.connector.end()
@@ -94,7 +94,7 @@ extension DeliverySink {
 
   // MARK: A reload
 
-  /// Takes over what an earlier version has left: its connection with what is under way there, if that can go on, and all that waits.
+  /// Takes over the queue of an earlier version: its connection with the batches under way, if that can continue, and all waiting events.
   func adopt(_ left: DeliveryEstate.Contents, _ stream: any StreamConnector, _ heir: inout ReceiptHeir) {
     let former = left.connector as? any StreamConnector
     let isSame = left.settings == execution.settings(of: nodeContext.step)
@@ -117,7 +117,7 @@ extension DeliverySink {
     follow(left, goesOn)
   }
 
-  /// Takes over the connection of an earlier version, or gives that a while for what it was given.
+  /// Takes over the connection of an earlier version, or leaves it some time for what it was given.
   func follow(_ left: DeliveryEstate.Contents, _ goesOn: Bool) {
     guard let former = left.connector as? any LastingConnector else { return }
     if goesOn {
@@ -153,7 +153,7 @@ extension DeliverySink {
     if queue.underWay.isEmpty { endFarewell() }
   }
 
-  /// The connection of an earlier version gets no more. What it has not sent is sent anew by this one, from the start of a message.
+  /// Ends the farewell: the earlier connection gets no more. This version sends what remains unsent again, from the start of a message.
   func endFarewell() {
     guard let farewell else { return }
     self.farewell = nil
@@ -177,12 +177,12 @@ extension DeliverySink {
     }
   }
 
-  /// Ends the farewell when the earlier version has answered for all that it was given.
+  /// Ends the farewell when the earlier connection has reported an outcome for everything that it was given.
   func endFarewellIfDone() {
     if builder == nil, farewell != nil, queue.underWay.isEmpty { endFarewell() }
   }
 
-  /// An item of another version with the frames of this one; what cannot be framed is rejected.
+  /// An item of another version with the frames of this one; events that cannot be framed are rejected.
   private func anew(_ item: DeliveryItem) -> [DeliveryItem] {
     guard let builder, item.block?.framer !== builder.stream else { return [item] }
     let fresh = BlockBuilder(builder.stream)

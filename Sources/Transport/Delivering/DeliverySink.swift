@@ -1,6 +1,6 @@
 import PipelineCore
 
-/// What wakes a sink; other tokens are numbers of batches that are under way for too long.
+/// The wake-ups of a sink; other tokens are numbers of batches that are under way for too long.
 enum Waking {
   static let goesOn = -1
   static let waitsNoLonger = -2
@@ -9,31 +9,31 @@ enum Waking {
   static let patience = TimeSpan.seconds(2)
 }
 
-/// Stands for the opening among the numbers of batches.
+/// Represents the opening among the numbers of batches.
 let openingBatch = -1
 
 /// A sink that delivers events in batches through a connector.
 ///
-/// Every event that it takes is, at any moment, in exactly one place: waiting, in a batch to be repeated, in a batch under way, or decided
-/// (delivered, rejected, or counted as not delivered). Only an outcome of the connector, the end of the pipeline, or the next version of the
-/// pipeline decides: a time-out or a broken connection does not.
+/// Every event that it takes is, at any moment, in exactly one state: waiting, in a batch to be repeated, in a batch
+/// under way, or decided (delivered, rejected, or counted as not delivered). Only an outcome of the connector, the end
+/// of the pipeline, or the next version of the pipeline decides: a time-out or a broken connection does not.
 package final class DeliverySink: RunningSink, TimerTarget {
   let connector: any DeliveryConnector
   let traits: DeliveryTraits
   /// The block of the turn, if the connector sends a stream of messages (``StreamConnector``).
   let builder: BlockBuilder?
-  /// The connector, if its connection goes on over a reload.
+  /// The connector, if its connection continues over a reload.
   let lasting: (any LastingConnector)?
   var queue: DeliveryQueue
   var pace: DeliveryPace
   /// The destination is open; until then, no batch begins.
   var isOpen = false
-  /// It is being opened.
+  /// Whether the destination is being opened.
   var isOpening = false
-  /// Where the outcomes of opening come from, and of finishing.
+  /// The answer that gets the outcomes of opening, and of finishing.
   var connection: DeliveryAnswer?
   var completion: DeliveryAnswer?
-  /// When the destination was opened last, and whether it has proved since that it works.
+  /// When the destination was last opened, and whether it has since been shown to work.
   var openedAt = Instant(nanoseconds: 0)
   var isProved = false
   /// The connection of an earlier version, while it finishes what it was given.
@@ -43,7 +43,7 @@ package final class DeliverySink: RunningSink, TimerTarget {
   var timerAt: Instant?
   /// Something has failed, and has not been repeated with success.
   var isFailing = false
-  /// When deliveries began to fail, and how many have failed since.
+  /// The start of the current failures, and the number of failed deliveries since.
   var failed = (since: Instant(nanoseconds: 0), failures: 0)
   var openings: Attempts
   /// The last outcome was ``DeliveryOutcome/broken(_:)``, which has been logged.
@@ -51,7 +51,7 @@ package final class DeliverySink: RunningSink, TimerTarget {
   var tried = 0
   /// The receipt of the last event.
   var receipt: Receipt?
-  /// Why the sink ended before its input did.
+  /// The reason why the sink ended before its input did.
   var fault: String?
   var isFinishing = false
   var isOver = false
@@ -61,7 +61,7 @@ package final class DeliverySink: RunningSink, TimerTarget {
   var isSuspending = false
   /// The next execution gets everything that is not delivered (``DeliveryEstate``).
   var isHandingOver = false
-  /// Nothing is delivered before what the execution before has left is taken over.
+  /// Whether deliveries wait until the queue of the previous execution is taken over.
   var awaitsEstate = false
   /// Holds the execution until the batches under way are answered, until this is due.
   var patience = Wake.none
@@ -84,7 +84,7 @@ package final class DeliverySink: RunningSink, TimerTarget {
     } else if !start() {
       return
     }
-    // A connection may come with what the execution before has left.
+    // A connection may be among what the previous execution has left.
     if lasting == nil || !awaitsEstate && !traits.opensLate { begin() }
   }
 
@@ -125,7 +125,7 @@ package final class DeliverySink: RunningSink, TimerTarget {
     }
   }
 
-  /// What a waiting event takes: beside its piece, the event and its place in the queue.
+  /// The memory of a waiting event: its piece, the event itself and its entry in the queue.
   func memory(_ made: DeliveryPiece, _ event: OwnedEvent) -> Int {
     made.memory + event.byteCount + deliveryItemBytes
   }
@@ -225,7 +225,7 @@ package final class DeliverySink: RunningSink, TimerTarget {
     }
     if handsOver || builder == nil { connector.close(handsOver: handsOver) }
     if let farewell {
-      // That of a stream has ended with it.
+      // The connection of a stream has ended with it.
       _ = farewell.connector.end()
       self.farewell = nil
     }
@@ -265,7 +265,7 @@ package final class DeliverySink: RunningSink, TimerTarget {
   }
 
   private func reportUndelivered(_ left: Int) {
-    // What is in the outbox is delivered later.
+    // Events in the outbox are delivered later.
     guard left > 0, !isRepeatedLater else { return }
     log(.warning, "\(traits.words.left) \(Printable.count(left, "event")) when the pipeline ended")
   }
@@ -277,8 +277,8 @@ package final class DeliverySink: RunningSink, TimerTarget {
 
   // MARK: Suspending
 
-  /// In a reload the next execution gets the queue as it is. Otherwise batches under way are answered soon, or delivered again by the next
-  /// execution; senders that wait for an answer must get it now.
+  /// In a reload the next execution gets the queue as it is. Otherwise batches under way are answered soon, or
+  /// delivered again by the next execution; senders that wait for an answer must get it now.
   package override func willSuspend() {
     guard !isOver, !handOverQueue() else { return }
     isHurried = queue.isAwaited
@@ -287,7 +287,7 @@ package final class DeliverySink: RunningSink, TimerTarget {
   }
 
   package override func handOverQueue() -> Bool {
-    // What is stored belongs to the name of a pipeline: one that is renamed goes on from what its new name has.
+    // Stored events belong to the name of a pipeline: a renamed one continues with those of its new name.
     guard !isOver, KeptListeners.isKeeping, execution.successor?.name == execution.plan.name else { return false }
     seal()
     if builder != nil { endFarewell() }
@@ -295,7 +295,7 @@ package final class DeliverySink: RunningSink, TimerTarget {
     isHandingOver = true
     var announced: Set<ObjectIdentifier> = []
     queue.forEachReceipt { if announced.insert(ObjectIdentifier($0)).inserted { $0.announceHandover() } }
-    // What an instance of an earlier version has in hand cannot be taken back.
+    // Events that an instance of an earlier version holds cannot be taken back.
     if !traits.handsOver || farewell != nil, !queue.underWay.isEmpty { waitForOutcomes() }
     return true
   }
@@ -324,7 +324,7 @@ package final class DeliverySink: RunningSink, TimerTarget {
 
   // MARK: State
 
-  /// What it hands over is no part of the state.
+  /// A queue that is handed over is not part of the state.
   package override var keepsNothing: Bool { isHandingOver || queue.isEmpty && builder?.ends.isEmpty != false }
 
   /// Writes the batches, those under way included, and the events after them.

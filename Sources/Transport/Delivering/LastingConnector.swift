@@ -1,13 +1,15 @@
 import PipelineCore
 
-/// A connector whose connection goes on over a reload, with what is under way there: a connection to a receiver, a running program, an instance of a
-/// plugin. Its sink hands everything over (``DeliveryTraits/handsOver``), and is opened only when it has taken over what the version before has left.
+/// A connector whose connection continues over a reload, with the batches under way there: a connection to a receiver,
+/// a running program, an instance of a plugin. Its sink hands everything over (``DeliveryTraits/handsOver``), and is
+/// opened only when it has taken over what the previous version has left.
 package protocol LastingConnector: DeliveryConnector {
-  /// Goes on with the connection of a version with the same settings. False: it cannot.
+  /// Continues with the connection of a version with the same settings. False: that is impossible.
   func goOn(with former: any LastingConnector) -> Bool
-  /// The connection finishes what it was given beside a version with other settings, in whose turns it is heard. Default: it needs no turns.
+  /// The connection finishes what it was given beside a version with other settings, whose turns receive its reports.
+  /// Default: it needs no turns.
   func finishBeside(_ nodeContext: NodeContext)
-  /// Ends the connection in good order when all that it was given is sent. Nobody waits for that.
+  /// Closes the connection cleanly when everything that it was given is sent. The caller does not wait for that.
   func retire()
   /// Ends the connection. Returns how many messages of those under way are on their way all the same, and waits in the closure until it has ended,
   /// for a while.
@@ -18,7 +20,7 @@ extension LastingConnector {
   package func finishBeside(_ nodeContext: NodeContext) {}
 }
 
-/// The connection of an earlier version, with other settings: it has a while for what it was given.
+/// The connection of an earlier version, with other settings: it has some time to send what it was given.
 struct Farewell {
   let connector: any LastingConnector
   let answer: DeliveryAnswer

@@ -6,13 +6,13 @@ import PipelineCore
 /// The outcomes of all blocks come to the answer of ``DeliveryConnector/open(_:)``, in the order of the messages: ``DeliveryOutcome/passed(_:)`` and
 /// ``DeliveryOutcome/refusedNext(_:)``.
 package protocol StreamConnector: LastingConnector, BlockFraming {
-  /// Prepares what can be wrong before the first event. Returns why nothing can ever be sent.
+  /// Prepares the destination before the first event. Returns the reason if nothing can ever be sent.
   func start() -> SignalFailure?
   /// Appends the message of an event, with its frame. Appends nothing if it throws.
   func append(_ event: Event, to block: OutputBuffer) throws(DeliveryRefusal)
   /// The same for a message that an earlier version has encoded.
   func append(message: UnsafeRawBufferPointer, to block: OutputBuffer) throws(DeliveryRefusal)
-  /// Sends blocks behind those under way.
+  /// Sends blocks after those under way.
   func send(_ blocks: [SentBlock])
 }
 

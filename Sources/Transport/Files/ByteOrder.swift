@@ -2,7 +2,7 @@ import Glibc
 
 /// The order of texts by their bytes in UTF-8, as of `LC_ALL=C`.
 package enum ByteOrder {
-  /// Whether `a` stands before `b`.
+  /// Whether `a` comes before `b`.
   package static func precedes(_ a: String, _ b: String) -> Bool {
     let found = a.utf8.withContiguousStorageIfAvailable { a in
       b.utf8.withContiguousStorageIfAvailable { b -> Bool in

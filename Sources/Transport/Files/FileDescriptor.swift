@@ -233,7 +233,7 @@ package func replaceFile(
       defer { withExtendedLifetime(file) {} }
       return try put(temporary, at: path, in: directory)
     }
-    // Without /proc a nameless file cannot be given a name.
+    // Without /proc a nameless file cannot be linked to a name.
   }
   let flags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC
   let named = uninterrupted { open(temporary, flags, permissions) }

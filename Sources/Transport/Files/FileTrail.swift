@@ -10,7 +10,7 @@ package enum LinkPolicy: String, Sendable {
   case never
 }
 
-/// Where a path leads, and the directories whose entries determine that.
+/// The target of a path, and the directories whose entries determine it.
 struct FileTrail {
   /// The path with all links resolved; its last part may not exist.
   var target = ""

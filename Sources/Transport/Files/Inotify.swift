@@ -119,7 +119,7 @@ private final class InotifyHub: Sendable {
   static let shared = InotifyHub()
 
   private struct State {
-    /// -1: there is none, because the system has refused it so far.
+    /// -1: none, because the system has refused it so far.
     var descriptor: Int32 = -1
     var readers: [ObjectIdentifier: InotifyMailbox] = [:]
     /// The readers of each watch, with their events.
@@ -257,10 +257,10 @@ private final class InotifyHub: Sendable {
 
   // MARK: Limits
 
-  /// Why the system refuses an instance, with the limit that must be raised.
+  /// The reason why the system refuses an instance, with the limit that must be raised.
   private static func refusal() -> PosixError {
     let code = errno
-    // The same error code is used if the process has no descriptor left.
+    // The error code is the same if the process has no descriptor left.
     let free = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 0)
     let hasRoom = free >= 0 || errno != EMFILE
     if free >= 0 { close(free) }

@@ -2,7 +2,8 @@ import CLinux
 import Glibc
 
 /// Follows a path by descriptors: each entry is opened in the directory before it, without following a link, and
-/// checked before it is entered or followed. So what was checked is what is used, whatever is renamed meanwhile.
+/// checked before it is entered or followed. So the entry that was checked is the one that is used, whatever is renamed
+/// meanwhile.
 struct PathWalk {
   /// An entry of a directory, opened with O_PATH: it cannot be read or written.
   struct Entry {

@@ -5,7 +5,7 @@
 /// timer), so it must save several wake-ups to pay.
 struct ReadingPace {
   let interval: Int64
-  /// Whether lines come fast, so that the next poll is at `nextPoll`.
+  /// Whether lines arrive fast, so that the next poll is at `nextPoll`.
   private(set) var isBusy = false
   /// When the next poll is due, on the monotonic clock.
   private(set) var nextPoll = Int64.min
@@ -14,7 +14,7 @@ struct ReadingPace {
   /// Reads with data since `start`; during fast growth, polls since then.
   private var count = 0
 
-  /// Growth is fast if `finds` reads find data within `intervals` intervals. A few lines that come together do not
+  /// Growth is fast if `finds` reads find data within `intervals` intervals. A few lines that arrive together do not
   /// suffice: their writer may have been delayed.
   static let finds = 16
   static let intervals: Int64 = 4

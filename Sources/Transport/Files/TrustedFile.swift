@@ -30,7 +30,7 @@ package struct TrustedFile {
     }
   }
 
-  /// The operation of an error that says why something is not trusted.
+  /// The operation named in errors that report a distrusted file.
   private static let trusting = "trust"
 
   private static func open(_ path: String) throws(PosixError) -> FileDescriptor {
@@ -75,8 +75,7 @@ package struct TrustedFile {
     return bytes
   }
 
-  /// Why an open file or directory is not trusted, regardless of its path: a clause that begins with `name`. Nil: it is
-  /// trusted.
+  /// Why an open file or directory is not trusted, regardless of its path: a clause that begins with `name`. Nil: it is trusted.
   package static func problem(of descriptor: Int32, named name: String) -> String? {
     var status = stat()
     guard fstat(descriptor, &status) == 0 else { return "'\(name)' cannot be opened: \(PosixError.text(errno))" }
@@ -94,13 +93,13 @@ package struct TrustedFile {
 
   static func isKnown(_ user: uid_t) -> Bool { user == 0 || user == geteuid() }
 
-  /// Why others could have created an entry of a directory, or could replace it.
+  /// How others could have created an entry of a directory, or could replace it.
   enum Distrust {
     case owner(uid_t, of: String)
     /// Others may write to the directory.
     case writable(String)
 
-    /// Nil: they cannot. In a directory with the sticky bit, others cannot rename what is not theirs.
+    /// Nil: they cannot. In a directory with the sticky bit, others cannot rename files that are not theirs.
     init?(of entry: PathWalk.Entry, in directory: PathWalk.Entry) {
       if !TrustedFile.isKnown(entry.status.st_uid) {
         self = .owner(entry.status.st_uid, of: entry.descriptor.name)
@@ -122,8 +121,8 @@ package struct TrustedFile {
 
   static func isOpen(_ entry: PathWalk.Entry) -> Bool { isOpen(entry.descriptor.number, entry.status) }
 
-  /// Whether anyone other than root and the user may write. The mode's group bits also limit what an access list can
-  /// give to anybody but the owner.
+  /// Whether anyone other than root and the user may write. The mode's group bits also limit the permissions that an
+  /// access list can give to anybody but the owner.
   private static func isOpen(_ descriptor: Int32, _ status: stat) -> Bool {
     if status.st_mode & 0o002 != 0 { return true }
     guard status.st_mode & 0o020 != 0 else { return false }
@@ -171,9 +170,9 @@ package struct TrustedFile {
     }
     guard group == 0 || isOwn && entry.gr_name.map({ String(cString: $0) }) == name else { return false }
     var member = entry.gr_mem
-    while let place = member, let one = place.pointee {
+    while let pointer = member, let one = pointer.pointee {
       if !["root", name].contains(String(cString: one)) { return false }
-      member = place.advanced(by: 1)
+      member = pointer.advanced(by: 1)
     }
     return true
   }

@@ -100,7 +100,7 @@ package final class DirectoryWatcher: Sendable {
     /// A directory cannot be read. The root is tried again every second, any other directory when it changes.
     case unreadable(PosixError)
     case recovered(path: String)
-    /// A name in this directory is not UTF-8, and is left out.
+    /// A name in this directory is not UTF-8, and is skipped.
     case unnamed(directory: String)
   }
 
@@ -126,7 +126,7 @@ package final class DirectoryWatcher: Sendable {
   /// Ends watching soon.
   package func stop() { stopEvent.wake() }
 
-  /// Why the directory cannot be watched now; nil: it can be.
+  /// The reason why the directory cannot be watched now; nil: it can be.
   package static func check(_ root: String) -> PosixError? {
     do throws(PosixError) {
       _ = try directoryEntries(root)
@@ -198,7 +198,7 @@ private final class DirectoryWork: @unchecked Sendable {
     isFirstLook = false
     flush()
     if options.once { return failure }
-    // The empty list says that the first scan is over.
+    // The empty list reports that the first scan is over.
     if !isOver { isRefused = !deliver([]) }
     if failure == nil, !isOver {
       notify(.watching(directories: max(watches.count, 1), entries: table.count))

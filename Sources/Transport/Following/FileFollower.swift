@@ -133,7 +133,7 @@ package final class FileFollower: Sendable {
     case opened(FilePosition)
     /// The file was truncated or rewritten; it had been read up to `offset`.
     case truncated(path: String, offset: Int64)
-    /// A file without a matching name has been read to its end; another file may have its path by now.
+    /// A file without a matching name has been read to its end; its path may belong to another file now.
     case finished(path: String, at: FilePosition)
     /// The file at the path cannot be followed; following is tried again when the file changes.
     case failed(PosixError)
@@ -147,8 +147,8 @@ package final class FileFollower: Sendable {
     /// The path of a position in `resume`, or of a followed file, has another file now, with the same content up to the
     /// position, or the same file was rewritten with that content: reading continues there.
     case restored(FilePosition, FilePosition)
-    /// The file of a position in `resume` was truncated, and a copy has what was not read (`copytruncate`): that is
-    /// read to its end first, from the second position on.
+    /// The file of a position in `resume` was truncated, and a copy has the unread content (`copytruncate`): the copy
+    /// is read to its end first, from the second position on.
     case copied(FilePosition, FilePosition)
     /// The file of a position in `resume` was compressed: reading continues in the compressed file, from the second
     /// position on.
@@ -169,7 +169,7 @@ package final class FileFollower: Sendable {
     case unended(path: String, bytes: Int, isWritten: Bool?)
   }
 
-  /// Why reading cannot continue in the file of a position.
+  /// The reason why reading cannot continue in the file of a position.
   package enum Absence: Sendable, Equatable {
     /// The file is neither at its path nor under another name in the same directory.
     case removed
@@ -181,7 +181,7 @@ package final class FileFollower: Sendable {
     case rewritten
   }
 
-  /// Why a compressed file cannot be read to its end.
+  /// The reason why a compressed file cannot be read to its end.
   package enum Damage: Sendable, Equatable {
     /// The content is not in the format, or needs too much memory.
     case damaged

@@ -24,7 +24,7 @@ struct EarlierContent {
 
   /// A file that has not reached the old length within this time has other content.
   static let limit: Int64 = 10_000_000_000
-  /// How often a waiting file is checked, in nanoseconds.
+  /// The interval between checks of a waiting file, in nanoseconds.
   static let look: Int64 = 50_000_000
 
   enum Verdict {

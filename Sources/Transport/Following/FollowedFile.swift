@@ -207,8 +207,8 @@ final class FollowedFile {
     case read, end
     /// The file may get its earlier content back; it is checked again later.
     case waits
-    /// The file has the earlier content up to this position. The file is the one that had the name before, if that is
-    /// all that was read of it; nil: this file was rewritten, or more was read of the other.
+    /// The file has the earlier content up to this position. `FollowedFile`: the one that had the name before, if no
+    /// more of it was read; nil: this file was rewritten, or more was read of the other.
     case same(FilePosition, FollowedFile?)
     /// The file has other content than before, or than the file that had its name.
     case other
@@ -250,7 +250,7 @@ final class FollowedFile {
       lines.release()
       return .end
     }
-    // Sized for the data that is there, so that a small addition needs little memory.
+    // Sized for the available data, so that a small addition needs little memory.
     let wanted = Int(min(size - reached, Int64(blockBytes)))
     let room = UnsafeMutableRawBufferPointer(rebasing: lines.space(wanted).prefix(blockBytes))
     let count = try file.read(into: room, at: reached)

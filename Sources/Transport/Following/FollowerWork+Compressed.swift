@@ -54,7 +54,7 @@ extension FollowerWork {
     return .success(nil)
   }
 
-  /// Opens a candidate; nil: its path leads to another file by now.
+  /// Opens a candidate; nil: its path now leads to another file.
   func open(_ candidate: CompressedFile) -> FollowedFile? {
     guard let file = try? openFile(candidate.path), let status = try? file.status(),
       status.inode == candidate.status.inode
@@ -76,8 +76,7 @@ extension FollowerWork {
         let path = Glob.join(directory, name)
         if let known = listings.compressed[path], known.status.inode == listing.inode(of: name) { return known }
         guard let file = try? openFile(path), let status = try? file.status() else {
-          // A file that cannot be read stays unreadable; a file that is gone has another name now, so the directory is
-          // listed again.
+          // A file that cannot be read stays unreadable; a file that is missing has been renamed, so the directory is listed again.
           if case .failure(let error) = FileDescriptor.Status.read(path), Self.isAbsence(error) { isMoving = true }
           return nil
         }

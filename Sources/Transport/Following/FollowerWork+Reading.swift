@@ -193,7 +193,7 @@ extension FollowerWork {
     notice(.finished(path: file.path, at: file.position))
   }
 
-  /// Why the rest of a compressed file cannot be read.
+  /// The reason why the rest of a compressed file cannot be read.
   func damage(of file: FollowedFile) -> FileFollower.Damage? {
     switch file.compressed {
     case nil: nil

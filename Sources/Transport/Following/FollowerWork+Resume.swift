@@ -114,7 +114,7 @@ extension FollowerWork {
     return nil
   }
 
-  /// How often a directory is listed again because its files are renamed meanwhile.
+  /// The maximum number of times that a directory is listed again because its files are being renamed.
   static let rotationLimit = 100
 
   /// Finds the copy of a file that was truncated after the position was noted: a file that is younger than the
@@ -282,8 +282,7 @@ extension FollowerWork {
       files = names.compactMap { name in
         let path = Glob.join(directory, name)
         if let file = open(path) { return file }
-        // A file that cannot be read stays unreadable; a file that is gone has another name now, so the directory is
-        // listed again.
+        // A file that cannot be read stays unreadable; a file that is missing has been renamed, so the directory is listed again.
         if case .failure(let error) = FileDescriptor.Status.read(path), Self.isAbsence(error) { isMoving = true }
         return nil
       }

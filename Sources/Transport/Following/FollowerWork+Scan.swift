@@ -191,7 +191,7 @@ extension FollowerWork {
 
   static func isAbsence(_ error: PosixError) -> Bool { error.code == ENOENT || error.code == ENOTDIR }
 
-  /// Notes that a path could not be read. A missing path is awaited silently; a directory that has existed may come
+  /// Notes that a path could not be read. A missing path is awaited silently; a directory that once existed may come
   /// back without an event, as on a network, so it is polled.
   func failed(_ error: PosixError) {
     guard !Self.isAbsence(error) || seenDirectories.contains(error.path) else { return }
@@ -239,7 +239,7 @@ extension FollowerWork {
   func watch(_ file: FollowedFile) {
     guard let inotify, !isRemote(file.path) else { return }
     do throws(PosixError) {
-      // Watches through the descriptor, because the name may lead to another file by now.
+      // Watches through the descriptor, because the name may now lead to another file.
       file.watch = try inotify.watch("/proc/self/fd/\(file.file.number)", Inotify.fileEvents)
       fileWatches[file.watch] = file
     } catch { poll(instead: error) }

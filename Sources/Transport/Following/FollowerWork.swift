@@ -6,7 +6,7 @@ import PipelineCore
 final class FollowerWork: @unchecked Sendable {
   typealias Key = FollowedFile.Key
 
-  /// Where files with a matching name are on their way.
+  /// The files with a matching name that are being renamed.
   struct Renames {
     /// Paths that no pattern matches, to which files with a matching name have been renamed.
     var former: Set<String> = []
@@ -22,7 +22,7 @@ final class FollowerWork: @unchecked Sendable {
     var directories: Set<String> = []
   }
 
-  /// What is looked at again after a time.
+  /// The checks that are repeated after a time.
   struct Polling {
     /// When to scan again because of failing paths or unresolved positions, on the monotonic clock, and the last pause.
     var nextScan: Int64?
@@ -187,8 +187,8 @@ final class FollowerWork: @unchecked Sendable {
     if !remoteSystems.isEmpty { polling.isOn = true }
   }
 
-  /// Handles the events that came while files were being opened, then sorts the files: during renames, a younger file
-  /// may have been opened under the name of an older one.
+  /// Handles the events that arrived while files were being opened, then sorts the files: during renames, a younger
+  /// file may have been opened under the name of an older one.
   func sortFiles() {
     mustSort = false
     for _ in 0..<100 {

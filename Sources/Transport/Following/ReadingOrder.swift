@@ -1,9 +1,9 @@
 /// The order in which files are read.
 enum ReadingOrder {
   /// Sorts by birth time. The clock of birth times ticks only every few milliseconds, so among equal times the file
-  /// with the higher number at the end of its name comes first, which rotation gives to the older file: `log.10`,
-  /// `log.9`, `log`. A compressed file is born later than its content: it comes before the first other file that was
-  /// written to after it.
+  /// with the higher number at the end of its name comes first, because rotation gives that number to the older file:
+  /// `log.10`, `log.9`, `log`. A compressed file is created later than its content: it comes before the first other
+  /// file that was written to after it.
   static func oldestFirst(_ files: [FollowedFile]) -> [FollowedFile] {
     let plain = files.filter { !$0.isCompressed }.sorted { isOlder($0, than: $1) }
     guard plain.count < files.count else { return plain }

@@ -1,4 +1,4 @@
-/// How changes to files are noticed.
+/// How file changes are noticed.
 package enum WatchMethod: String, Sendable, CaseIterable {
   /// By kernel events, and by polling once a second where there are none.
   case auto

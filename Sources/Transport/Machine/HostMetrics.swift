@@ -14,7 +14,7 @@ package struct HostSample: Sendable {
   package var value: Double
 }
 
-/// Why a metric could not be measured.
+/// The reason why a metric could not be measured.
 package struct HostFailure: Error, Sendable {
   /// One sentence without a full stop.
   package var message: String
@@ -187,7 +187,7 @@ package struct HostMetrics: Sendable {
       "transmit_bytes_total", "transmit_packets_total", "transmit_errs_total", "transmit_drop_total",
       "transmit_fifo_total", "transmit_colls_total", "transmit_carrier_total", "transmit_compressed_total",
     ]
-    // The network that this process sees; under another root, the one that the machine's first process sees.
+    // The network namespace of this process; under another root, that of the machine's first process.
     let first = root.isEmpty ? nil : try? read("/proc/1/net/dev")
     let text: [UInt8] = if let first { first } else { try read("/proc/net/dev") }
     for line in Self.lines(text).dropFirst(2) {

@@ -17,7 +17,7 @@ final class JournalDecoder: EventDecoder {
     "OBJECT_GID", "OBJECT_AUDIT_SESSION", "OBJECT_AUDIT_LOGINUID", "OBJECT_SYSTEMD_OWNER_UID", "COREDUMP_PID",
     "COREDUMP_UID", "COREDUMP_GID", "COREDUMP_SIGNAL",
   ]
-  /// Only journald writes these fields, so their values follow the definition.
+  /// Only journald writes these fields, so their values are well-formed.
   private static func isTime(_ name: UnsafeRawBufferPointer) -> Bool {
     equals(name, "_SOURCE_REALTIME_TIMESTAMP")
   }

@@ -4,7 +4,7 @@ import Glibc
 import PipelineCore
 import Synchronization
 
-/// Why the journal cannot be read.
+/// The reason why the journal cannot be read.
 package struct JournalFailure: Error, Sendable, Equatable {
   /// A sentence without a full stop.
   package var message: String
@@ -12,7 +12,7 @@ package struct JournalFailure: Error, Sendable, Equatable {
   package var isMissingLibrary = false
 }
 
-/// Reads the journal of systemd on a thread of its own, and decodes its entries there.
+/// Reads the systemd journal on a thread of its own, and decodes its entries there.
 package final class JournalReader: Sendable {
   /// A part of the condition that entries must satisfy. Matches of one field are alternatives; matches of different
   /// fields must all hold.
@@ -100,13 +100,12 @@ package final class JournalReader: Sendable {
     return Int64(hash >> 1)
   }
 
-  /// Starts the thread, and waits until the thread knows where reading starts. Returns the cursor of the entry before
+  /// Starts the thread, and waits until it has found its starting position. Returns the cursor of the entry before
   /// that; nil: there is none.
   ///
   /// - Parameters:
   ///   - notify: Called on the thread.
-  ///   - deliver: Called on the thread with pieces, in order; may block while there is no room. Returns false to end
-  ///     reading.
+  ///   - deliver: Called on the thread with pieces, in order; may block while there is no room. Returns false to end reading.
   package func start(
     notify: @escaping @Sendable (Notice) -> Void, deliver: @escaping @Sendable (Piece) -> Bool
   ) throws(JournalFailure) -> String? {

@@ -118,7 +118,7 @@ private final class AnsweringProgram: ProgramDialogue, Sendable {
     if let end = child.write(pending, from: written) {
       written = end
     } else {
-      // The program reads no more, so the remaining lines stay unanswered.
+      // The program has stopped reading, so the remaining lines stay unanswered.
       written = pending.count
       child.closeInput()
     }

@@ -4,8 +4,8 @@ import PipelineCore
 
 /// A started program with pipes as its standard streams, in its own process group.
 ///
-/// It has no other descriptor of this process, gains no privileges, and dies with the thread that has started it. Used by that thread only,
-/// which waits for all that happens with it in one place, ``wait(wakenBy:writes:until:)``.
+/// It inherits no other descriptor of this process, gains no privileges, and dies with the thread that has started it.
+/// Used by that thread only, which waits for all of its events in one function, ``wait(wakenBy:writes:until:)``.
 package struct ChildProgram: ~Copyable {
   /// The process; it leads its process group.
   package let process: pid_t
@@ -77,7 +77,7 @@ package struct ChildProgram: ~Copyable {
 
   // MARK: Waiting
 
-  /// What can be served without waiting.
+  /// The operations that would not block.
   package struct Ready: OptionSet, Sendable {
     package let rawValue: Int
     package init(rawValue: Int) { self.rawValue = rawValue }
@@ -129,8 +129,8 @@ package struct ChildProgram: ~Copyable {
     descriptor = -1
   }
 
-  /// Writes as much as the pipe takes at once of the bytes behind the first `written`. Returns the number of bytes that are written then; nil: the
-  /// program reads no more.
+  /// Writes as many of the bytes after the first `written` as the pipe accepts at once. Returns the total number of
+  /// written bytes; nil: the program has stopped reading.
   package borrowing func write(_ bytes: [UInt8], from written: Int) -> Int? {
     write(bytes[written...])
   }
@@ -178,7 +178,7 @@ package struct ChildProgram: ~Copyable {
   /// Sends a signal to the program's process group.
   package borrowing func signal(_ signal: Int32) { Glibc.kill(-process, signal) }
 
-  /// Ends it: SIGTERM, and SIGKILL where it does not obey. The earliest end counts; what it has been sent is not sent again.
+  /// Ends the program: SIGTERM, and SIGKILL if it does not exit. The earliest requested end applies; a signal is not sent twice.
   ///
   /// - Parameters:
   ///   - rest: How long the program may run before SIGTERM.
@@ -271,7 +271,7 @@ extension ChildProgram {
 }
 
 extension ProgramResult {
-  /// That of a status as `waitpid` gives it.
+  /// The result for a status of `waitpid`.
   init(status: Int32, output: [UInt8] = [], errors: [UInt8]) {
     let signal = Int(status & 0x7F)
     self.init(

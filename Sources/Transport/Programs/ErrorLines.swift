@@ -20,7 +20,7 @@ package struct ErrorLines {
     self.missed = missed
   }
 
-  /// When the number of dropped lines is to be logged.
+  /// When the number of dropped lines must be logged.
   package var due: Int64? { dropped > 0 ? (second + 1) * 1_000_000_000 : nil }
 
   package mutating func take(_ bytes: ArraySlice<UInt8>, _ now: Int64, _ log: (Services.Level, String) -> Void) {

@@ -28,12 +28,12 @@ private final class ProgramRun: Cancellable, @unchecked Sendable {
   private let completion: @Sendable (Result<ProgramResult, ProgramFailure>) -> Void
   private let cancelled = try? WakeEvent()
 
-  // The rest belongs to the thread.
+  // Used on the thread only, like the following properties.
   private var written = 0
   private var output: [UInt8] = []
   private var charge: MemoryCharge?
   private var errors: [UInt8] = []
-  /// Why the program is being ended; nil: it is not.
+  /// The reason for ending the program; nil: it is not being ended.
   private var failure: ProgramFailure?
 
   private static let errorLimit = 4096
@@ -74,7 +74,7 @@ private final class ProgramRun: Cancellable, @unchecked Sendable {
         child.end()
       }
       if let status = child.status() {
-        // The rest of its output. A child that keeps the pipe open is not awaited.
+        // Reads the rest of its output, without waiting for a child that keeps the pipe open.
         while readOutput(&child) {}
         while readErrors(&child) {}
         return end(failure.map { .failure($0) } ?? .success(result(status)))
@@ -89,7 +89,7 @@ private final class ProgramRun: Cancellable, @unchecked Sendable {
   }
 
   private func write(_ child: inout ChildProgram) {
-    // The program may read no more.
+    // The program may have stopped reading.
     written = child.write(call.input, from: written) ?? call.input.count
     if written == call.input.count { child.closeInput() }
   }

@@ -4,7 +4,7 @@ import PipelineCore
 
 /// Writes messages to the standard input of a program. A message has passed when the program has read it; the connection is lost when the program
 /// ends.
-package final class ProgramSender: MessageSender {
+package final class ProgramSender: SharedStateSender {
   package struct Options: Sendable {
     /// How long the program may run after the end of its input.
     package var stopTimeout = TimeSpan.seconds(10)
@@ -18,14 +18,14 @@ package final class ProgramSender: MessageSender {
   package enum Notice: Sendable, Equatable {
     /// A line of standard output or standard error.
     case said(Services.Level, String)
-    /// It has ended behind its input with another status than it should, or had to be ended.
+    /// The program has ended after its input with an unexpected status, or had to be ended.
     case badEnd(String)
   }
 
   private let call: ProgramCall
   private let path: String
   private let options: Options
-  private let state = Guarded(SenderState())
+  package let state = Guarded(SenderState())
   private let wake: WakeEvent
   private let notify: @Sendable (Notice) -> Void
 
@@ -44,9 +44,7 @@ package final class ProgramSender: MessageSender {
       _ = try OwnThread("rxd exec") { [self] in
         var work = Work(self)
         work.run()
-        let done = state.withLock { $0.end() }
-        state.notify()
-        done?()
+        ended()
       }
     } catch {
       throw ProgramFailure(.start, "cannot be started: \(error.message)")
@@ -55,34 +53,7 @@ package final class ProgramSender: MessageSender {
 
   package var connections: PipelineStatistics.Connections? { nil }
 
-  package func open(_ report: @escaping Report) {
-    state.withLock { $0.open(report) }
-    wake.wake()
-  }
-
-  package func send(_ block: SentBlock) {
-    state.withLock { $0.send(block) }
-    wake.wake()
-  }
-
-  package func finish(_ done: @escaping @Sendable () -> Void) {
-    let now = state.withLock { $0.finish(done) }
-    wake.wake()
-    now?()
-  }
-
-  /// What it has not read is not sent.
-  @discardableResult
-  package func cancel() -> Int {
-    defer { wake.wake() }
-    return state.withLock { $0.cancel() }
-  }
-
-  @discardableResult
-  package func waitForEnd(within limit: TimeSpan) -> Bool {
-    let ended: (inout SenderState) -> Bool? = { $0.hasEnded ? true : nil }
-    return state.wait(until: monotonicNow() &+ limit.nanoseconds, ended) ?? false
-  }
+  package func wakeUp() { wake.wake() }
 
   // MARK: - The thread
 
@@ -99,7 +70,7 @@ package final class ProgramSender: MessageSender {
     private var pace: Int64 = 1
 
     private enum Outcome {
-      /// Everything is read, and the program has ended behind its input.
+      /// Everything is read, and the program has ended after its input.
       case done
       case cancelled
       /// The program ended by itself.
@@ -143,14 +114,14 @@ package final class ProgramSender: MessageSender {
         state.lose(options.restarts ? .lost(reason) : .ended(reason))
         return state.isClosing
       }
-      // Nothing is left for another program to do.
+      // No work is left for another program.
       if isClosing { owner.notify(.badEnd(reason)) }
       return isClosing
     }
 
-    /// Gives the program messages until it has ended.
+    /// Writes messages to the program until it has ended.
     private mutating func serve(_ child: inout ChildProgram) -> Outcome {
-      /// Why the program is being ended; nil: it is not.
+      /// The reason for ending the program; nil: it is not being ended.
       var ending: String?
       while true {
         owner.wake.clear()
@@ -165,7 +136,7 @@ package final class ProgramSender: MessageSender {
           ending = "had not ended \(options.stopTimeout) after the end of its input"
         }
         if let status = child.status() {
-          // Nobody reads on: the rest of the pipe stays unread.
+          // The program has closed its input: what is left in the pipe stays unread.
           confirm(child)
           while read(&child, .output) {}
           while read(&child, .errors) {}
@@ -173,7 +144,7 @@ package final class ProgramSender: MessageSender {
           standardError.end(now, log)
           if isCancelled { return .cancelled }
           let exit = status & 0x7F == 0 ? Int(status >> 8 & 0xFF) : nil
-          // A program that reads no more may be about to exit.
+          // A program that has stopped reading may be about to exit.
           if ending == Self.readsNoMore, exit != nil { ending = nil }
           let why = ending ?? exit.map { "exited with \($0)" } ?? "was ended by signal \(status & 0x7F)"
           guard child.input < 0 else { return .ended(why + lastWords) }
@@ -204,7 +175,7 @@ package final class ProgramSender: MessageSender {
       standardError.last.isEmpty ? "" : ", after it had written: \(Printable.cut(standardError.last, limit: 200))"
     }
 
-    /// Takes blocks from the queue as far as the pipe may soon take them.
+    /// Moves blocks from the queue to the writer, as many as the pipe may soon accept.
     private mutating func refill() {
       let end = open.last.map { $0.start + $0.block.bytes.count } ?? written
       guard end - written < 64 << 10 else { return }
@@ -231,7 +202,7 @@ package final class ProgramSender: MessageSender {
 
     private static let readsNoMore = "reads no more"
 
-    /// Writes as much as the pipe takes. Returns why nothing more can be written; nil: it can.
+    /// Writes as much as the pipe accepts. Returns the reason if nothing more can be written; nil: more can be.
     private mutating func write(_ child: borrowing ChildProgram) -> String? {
       for (block, start) in open where start + block.bytes.count > written {
         while written < start + block.bytes.count {
@@ -245,7 +216,7 @@ package final class ProgramSender: MessageSender {
       return nil
     }
 
-    /// Counts messages that the program has read.
+    /// Confirms messages that the program has read.
     private mutating func confirm(_ child: borrowing ChildProgram) {
       guard !open.isEmpty, child.input >= 0 else { return }
       let read = written - max(0, Int(rx_unread(child.input)))

@@ -8,7 +8,7 @@ package final class StreamedProgram: Sendable {
   private struct Owner {
     var log: @Sendable (Services.Level, String) -> Void
     var ended: @Sendable (ProgramResult) -> Void
-    /// How the program ended.
+    /// The exit result of the program.
     var result: ProgramResult?
   }
   private let owner: Mutex<Owner>
@@ -34,7 +34,7 @@ package final class StreamedProgram: Sendable {
     owner = Mutex(Owner(log: log, ended: ended))
   }
 
-  /// Reports to another one from now on, also that it has ended already. What was reported to the first owner may be reported again.
+  /// Reports to another owner from now on, including an end that has already happened. Reports to the first owner may be repeated.
   package func adopt(
     log: @escaping @Sendable (Services.Level, String) -> Void, ended: @escaping @Sendable (ProgramResult) -> Void
   ) {
@@ -111,7 +111,7 @@ package final class StreamedProgram: Sendable {
       }
       let ready = child.wait(wakenBy: awake?.descriptor ?? -1, writes: true, until: errors.due ?? .max)
       if ready.contains(.input) {
-        // The program may read no more.
+        // The program may have stopped reading.
         written = child.write(call.input, from: written) ?? call.input.count
         if written == call.input.count { child.closeInput() }
       }

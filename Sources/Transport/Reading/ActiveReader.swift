@@ -1,8 +1,8 @@
 import Synchronization
 
-/// While it lives, counts as one reader that has something to read: of files, programs or connections, followed or read
-/// once. The blocks of all readers share one limit, because each has several blocks under way, and their rows need as
-/// much memory again.
+/// Counts as one active reader during its lifetime: of files, programs or connections, followed or read once. The
+/// blocks of all readers share one limit, because each has several blocks under way, and their rows need as much memory
+/// again.
 final class ActiveReader: Sendable {
   /// However many readers there are, no read becomes smaller than this.
   static let leastBlock = 8 << 10
@@ -12,6 +12,6 @@ final class ActiveReader: Sendable {
 
   deinit { Self.all.subtract(1, ordering: .relaxed) }
 
-  /// How much of `limit` bytes one reader may read at once.
+  /// The number of bytes, out of `limit`, that one reader may read at once.
   static func share(of limit: Int) -> Int { limit / max(1, all.load(ordering: .relaxed)) }
 }

@@ -95,7 +95,7 @@ package final class BlockReader: Sendable {
     /// All bytes, except those of a line that has lost some of its bytes.
     var bytes: [UInt8] { again + (lines?.rest ?? whole) }
 
-    /// Takes back the bytes that were delivered last: they come again, before the others.
+    /// Takes back the bytes that were delivered last: they are delivered again, before the others.
     package mutating func takeBack(_ bytes: [UInt8]) {
       again = bytes + again
       offset &-= Int64(bytes.count)
@@ -124,7 +124,7 @@ package final class BlockReader: Sendable {
   private let options: Options
   private let stopEvent: WakeEvent
   private let reading: Mutex<BlockReading>
-  /// The number of the read whose pieces are being delivered, or come next.
+  /// The number of the read whose pieces are being delivered, or are next.
   private let turn = Guarded(0)
   private let threads = Mutex<[OwnThread]>([])
 
@@ -194,7 +194,7 @@ package final class BlockReader: Sendable {
   /// `deliver` that blocks must be unblocked by the code that blocks it.
   package func stop() { stopEvent.wake() }
 
-  /// Waits until the threads have ended; after `stop` or at the end of the stream. Not on one of them.
+  /// Waits until the threads have ended; after `stop` or at the end of the stream. Must not be called on these threads.
   package func join() {
     while let thread = threads.withLock({ $0.popLast() }) { thread.join() }
   }

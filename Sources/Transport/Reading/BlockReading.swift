@@ -33,7 +33,7 @@ struct BlockReading {
   private var isOver = false
   /// The number of the next read with a result.
   private var number = 0
-  /// Pieces of the bytes that came from another reader, before the first read.
+  /// Pieces of the bytes left by another reader, before the first read.
   private var early: [BlockReader.Piece] = []
   /// The start of the input, in mode `whole`, that was read before the first read, or before reading was stopped.
   private var whole: [UInt8] = []
@@ -113,9 +113,9 @@ struct BlockReading {
     }
   }
 
-  /// Reads until there is a result, and adds it to `pieces`; the end is the last piece. Files are read on without
-  /// blocking, to the end and into the next ones, until there is a block's worth. Returns the number of the read, from
-  /// 0; nil once the end has been reported.
+  /// Reads until there is a result, and adds it to `pieces`; the end is the last piece. Reading of files continues
+  /// without blocking, to the end and into the next ones, until there is a block's worth. Returns the number of the
+  /// read, from 0; nil once the end has been reported.
   mutating func next(_ pieces: inout [BlockReader.Piece]) -> Int? {
     guard !isOver else { return nil }
     if !early.isEmpty {
@@ -132,7 +132,7 @@ struct BlockReading {
         try prepare()
         end =
           stopEvent.isAwake
-          ? .stopped(offset: place)
+          ? .stopped(offset: currentOffset)
           : try read { block in
             bytes += block.slab.count
             pieces.append(.block(block))
@@ -173,7 +173,7 @@ struct BlockReading {
   }
 
   /// Everything before this offset has been delivered.
-  private var place: Int64 {
+  private var currentOffset: Int64 {
     switch options.mode {
     case .lines: lines.offset
     case .bytes: offset
@@ -252,9 +252,9 @@ struct BlockReading {
   }
 
   private mutating func readLines(_ deliver: (LineBlock) -> Void) throws(PosixError) -> BlockReader.End? {
-    guard file != nil else { return .finished(offset: place) }
+    guard file != nil else { return .finished(offset: currentOffset) }
     let room = UnsafeMutableRawBufferPointer(rebasing: lines.space(lineBlock).prefix(lineBlock))
-    guard let count = try fill(room) else { return .stopped(offset: place) }
+    guard let count = try fill(room) else { return .stopped(offset: currentOffset) }
     try checkStart(at: room, count)
     if count == 0 {
       lines.finish(deliver: deliver)
@@ -300,17 +300,17 @@ struct BlockReading {
     return block
   }
 
-  /// Blocks have room for the start of a line left over from the block before.
+  /// Blocks have room for the start of a line left over from the previous block.
   private static func pool(_ blockBytes: Int) -> SlabPool { SlabPool(capacity: blockBytes + blockBytes / 8) }
 
   private mutating func readBytes(_ deliver: (LineBlock) -> Void) throws(PosixError) -> BlockReader.End? {
-    guard file != nil else { return .finished(offset: place) }
+    guard file != nil else { return .finished(offset: currentOffset) }
     let size = block(for: .max)
     let fitting = self.buffer.flatMap { $0.capacity == size ? $0 : nil }
     let buffer = fitting ?? Slab(capacity: size)
     self.buffer = buffer
     let room = UnsafeMutableRawBufferPointer(start: buffer.start, count: buffer.capacity)
-    guard let count = try fill(room) else { return .stopped(offset: place) }
+    guard let count = try fill(room) else { return .stopped(offset: currentOffset) }
     if count == 0 { return .finished(offset: offset) }
     let start = offset
     offset &+= Int64(count)
@@ -322,7 +322,7 @@ struct BlockReading {
   private mutating func readWhole(
     _ limit: Int, _ deliver: (LineBlock) -> Void
   ) throws(PosixError) -> BlockReader.End? {
-    guard let file else { return .finished(offset: place) }
+    guard let file else { return .finished(offset: currentOffset) }
     guard whole.count <= limit else { throw tooLong(file, limit) }
     var slab = Slab(capacity: max(whole.count, min(limit, 64 << 10)) + 1)
     UnsafeMutableRawBufferPointer(start: slab.start, count: slab.capacity).copyBytes(from: whole)

@@ -7,13 +7,13 @@ import PipelineCore
 /// Needs 64 KiB of memory for the file, and the library's: 40 KiB for gzip, at most 8 MiB for zstd.
 final class CompressedContent {
   enum State {
-    /// There may be more.
+    /// There may be more content.
     case more
     /// The file ends before its content does. If the file grows, reading continues.
     case unfinished
     /// The file ends with its content.
     case whole
-    /// The rest cannot be decompressed.
+    /// The rest of the content cannot be decompressed.
     case damaged
   }
 

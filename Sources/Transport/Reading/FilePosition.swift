@@ -2,9 +2,9 @@ import CLinux
 import Glibc
 import PipelineCore
 
-/// How far a file has been read, in a form that survives a restart. The file is identified by its inode and first
-/// bytes, under any name; a file that was restored with another inode, by its name, its first bytes and those before
-/// the position.
+/// The position up to which a file has been read, in a form that survives a restart. The file is identified by its
+/// inode and first bytes, under any name; a file that was restored with another inode, by its name, its first bytes and
+/// those before the position.
 package struct FilePosition: Sendable, Equatable {
   /// The name at the time.
   package var path: String
@@ -23,7 +23,7 @@ package struct FilePosition: Sendable, Equatable {
   /// The last bytes before the position; nil: unknown. Saved by its owner, too.
   package var tail: FileTail?
 
-  /// How many first bytes of a file are compared.
+  /// The number of bytes at the start of a file that are compared.
   static let headBytes = 256
 
   /// FNV-1a, of first bytes.

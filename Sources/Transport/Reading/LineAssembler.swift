@@ -7,9 +7,9 @@ package struct LongLine: Sendable, Equatable {
   package enum Policy: String, Sendable {
     /// Deliver the first `maxLine` bytes as the line.
     case cut
-    /// Deliver nothing of it.
+    /// Deliver no part of it.
     case drop
-    /// Deliver nothing of it, but report its start as an error.
+    /// Deliver no part of it, but report its start as an error.
     case reject
   }
   /// The offset of the line in the stream.
@@ -30,7 +30,7 @@ package struct LineBlock: Sendable {
   package var slab: Slab
   /// The offset of the slab's first byte in the stream.
   package var offset: Int64
-  /// Where reading continues: everything before it is in this or an earlier block, or was dropped and reported.
+  /// Where reading continues: all bytes before it are in this or an earlier block, or were dropped and reported.
   package var endOffset: Int64
   /// The long line at the end of this block: with `cut` its start is the slab's last line, otherwise it followed the
   /// slab's last line.
@@ -56,8 +56,7 @@ struct LineAssembler {
   private(set) var held = 0
   /// The offset of the first held byte in the stream.
   private(set) var offset: Int64
-  /// How many bytes of the line at hand were dropped because it is too long; its start is held. -1: the line is not too
-  /// long.
+  /// The number of bytes of the current line that were dropped because it is too long; its start is held. -1: the line is not too long.
   private var discarded: Int64 = -1
   /// Whether the bytes up to the next newline are skipped, because their line started before reading did.
   private var skipping = false
@@ -161,7 +160,7 @@ struct LineAssembler {
   /// Whether the start of a line is held.
   var isWithinLine: Bool { held > 0 && discarded < 0 && !skipping }
 
-  /// Delivers the start of a line as the last one, although the stream may go on.
+  /// Delivers the start of a line as the last line, although the stream may continue.
   mutating func endLine(deliver: (LineBlock) -> Void) {
     guard isWithinLine else { return }
     finish(deliver: deliver)
@@ -181,7 +180,7 @@ struct LineAssembler {
   /// Whether the next bytes belong to a line that has lost some of its bytes.
   var isWithinLostLine: Bool { discarded >= 0 || skipping }
 
-  /// Reports a line that has lost some of its bytes with what is known of it, and skips the rest of it.
+  /// Reports a line that has lost some of its bytes, with the known part, and skips the rest of it.
   mutating func endLostLine(deliver: (LineBlock) -> Void) {
     if discarded >= 0 { deliverLong(newlines: 0, deliver) }
     skipping = true

@@ -21,11 +21,11 @@ package enum MessageFraming: Sendable, Equatable {
 
 /// Bytes of a stream that belong to no message.
 package struct RefusedBytes: Sendable, Equatable {
-  /// Their offset in the stream.
+  /// The offset of the message in the stream.
   package var offset: Int64
-  /// Their first bytes, at most ``LongLine/headBytes``.
+  /// The first bytes of the message, at most ``LongLine/headBytes``.
   package var head: [UInt8]
-  /// Why, one sentence without a full stop.
+  /// The reason, one sentence without a full stop.
   package var reason: String
 
   package init(offset: Int64, head: [UInt8], reason: String) {
@@ -35,7 +35,7 @@ package struct RefusedBytes: Sendable, Equatable {
   }
 }
 
-/// Whole messages that came together.
+/// Whole messages that arrived together.
 package struct MessageBlock: Sendable {
   /// Contains the messages and the bytes between them.
   package var slab: Slab
@@ -44,7 +44,7 @@ package struct MessageBlock: Sendable {
   /// The ranges of the messages in the slab.
   package var messages: [Range<Int>] = []
   package var refused: [RefusedBytes] = []
-  /// Nothing after this block can be understood: the stream must be closed.
+  /// Whether the rest of the stream cannot be understood: it must be closed.
   package var isBroken = false
 
   package init(slab: Slab, offset: Int64) {

@@ -1,10 +1,9 @@
 import Synchronization
 
-/// Decides when one more thread for reading and decoding pays: when blocks are used faster than they are made, and the
-/// threads spend their time making them, not waiting for input.
+/// Decides when one more thread for reading and decoding pays off: when blocks are used faster than they are made, and
+/// the threads spend their time making them, not waiting for input.
 ///
-/// Asked by one thread at a time, the one that has just delivered blocks; `used` is called by the thread that uses
-/// them.
+/// Called by one thread at a time, the one that has just delivered blocks; `used` is called by the thread that uses them.
 package final class ReadingDemand: @unchecked Sendable {
   /// Nanoseconds spent using blocks.
   private let used = Atomic<Int64>(0)

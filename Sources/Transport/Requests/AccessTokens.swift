@@ -1,8 +1,8 @@
 import PipelineCore
 import Synchronization
 
-/// Sends requests that authenticate with OAuth 2.0: fetches access tokens by client credentials (RFC 6749, 4.4), keeps them in
-/// memory and shares them between all requests with the same credentials.
+/// Sends requests that authenticate with OAuth 2.0: fetches access tokens by client credentials (RFC 6749, 4.4), caches
+/// them in memory and shares them between all requests with the same credentials.
 ///
 /// A token is renewed before it expires, and once for a request that is answered 401. While it is being fetched,
 /// requests wait for it; the wait counts towards a request's `timeout`. Callable from any thread.
@@ -60,7 +60,7 @@ final class AccessTokens: Sendable {
     let deadline: Int64
     private let completion: Mutex<Completion?>
     private let step = Mutex<(call: (any Cancellable)?, attempt: Int, isOver: Bool)>((nil, 0, false))
-    /// How often it has been sent: a second time after a 401, with another token.
+    /// The number of times it has been sent: a second time after a 401, with another token.
     let attempts = Atomic<Int>(0)
 
     init(_ request: HTTPRequest, _ credentials: HTTPOptions.OAuth2, deadline: Int64, _ completion: @escaping Completion)
@@ -199,7 +199,7 @@ final class AccessTokens: Sendable {
     func cancel() { completion.withLock { $0 = nil } }
   }
 
-  /// A token for a connection with these options, another one than `refused`.
+  /// A token for a connection with these options, other than `refused`.
   func token(
     _ options: HTTPOptions, _ credentials: HTTPOptions.OAuth2, insteadOf refused: Secret?,
     _ completion: @escaping @Sendable (Result<Secret, HTTPFailure>) -> Void
@@ -287,7 +287,7 @@ final class AccessTokens: Sendable {
   }
 
   private func fetch(_ key: Key, _ call: any TokenUser) {
-    // The fetch serves all waiting requests, so it goes on if the first of them is cancelled.
+    // The fetch serves all waiting requests, so it continues if the first of them is cancelled.
     _ = sendNow(Self.tokenRequest(key.credentials, call.request.options)) { [self] result in
       let grant = Self.grant(result, of: key.credentials)
       let now = now()

@@ -33,9 +33,9 @@ final class CurlExchange: HTTPStream, @unchecked Sendable {
   var body: [UInt8] = []
   /// Counts the body against the memory budget of the process.
   private(set) var bodyCharge: MemoryCharge?
-  /// Whether the caller needs no more of the response than has been received.
+  /// Whether the received part of the response suffices.
   var isCut = false
-  /// Why a callback ended the exchange.
+  /// The reason why a callback ended the exchange.
   var failure: HTTPFailure?
 
   struct Origin: Equatable {

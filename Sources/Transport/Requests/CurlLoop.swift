@@ -19,9 +19,9 @@ final class CurlLoop: @unchecked Sendable {
   private var multi: UnsafeMutableRawPointer?
   private var active: [UnsafeMutableRawPointer: CurlExchange] = [:]
   private var spare: [UnsafeMutableRawPointer] = []
-  /// How many idle connections are kept: 16, and at least twice as many as exchanges were ever under way together. By
-  /// default libcurl keeps four for each exchange under way at the moment, so the last responses of many would close
-  /// the connections that the next requests need.
+  /// The number of idle connections that are kept: 16, and at least twice the highest number of exchanges under way
+  /// together. By default libcurl keeps four for each exchange under way at the moment, so the last responses of many
+  /// would close the connections that the next requests need.
   private var kept = 0
   private let library: @Sendable () -> HTTPFailure?
   /// The memory budget against which answers are counted; nil: they are not.
@@ -133,10 +133,10 @@ final class CurlLoop: @unchecked Sendable {
   private var growing: CurlExchange?
   /// The exchanges whose answers are paused until there is room.
   private var waiting: [CurlExchange] = []
-  /// How often paused exchanges check for room, in milliseconds.
+  /// The interval at which paused exchanges check for room, in milliseconds.
   private static let look: Int32 = 100
 
-  /// Whether the body of an answer may grow; false: the exchange is paused, and the bytes come again later.
+  /// Whether the body of an answer may grow; false: the exchange is paused, and the bytes are offered again later.
   func mayGrow(_ exchange: CurlExchange, by count: Int) -> Bool {
     guard let memory, exchange.body.count + count > MemoryBudget.leastOfInput, count > memory.room(.max) else {
       return true

@@ -26,7 +26,7 @@ final class ChannelTLS: ChannelDuplexHandler {
     self.failed = failed
   }
 
-  /// As a client, later handlers learn of the connection only after the handshake.
+  /// As a client, later handlers are notified of the connection only after the handshake.
   func channelActive(context: ChannelHandlerContext) {
     if isServer { context.fireChannelActive() } else { shakeHands(context) }
   }
@@ -69,7 +69,7 @@ final class ChannelTLS: ChannelDuplexHandler {
       case .bytes: context.fireChannelRead(wrapInboundOut(buffer))
       case .nothing: return flush(context)
       case .ended(nil):
-        // The client sends no more, and may still read.
+        // The client has closed its sending side, but may still read.
         return context.fireUserInboundEventTriggered(ChannelEvent.inputClosed)
       case .ended(let reason?): return fail(context, reason)
       }

@@ -15,7 +15,7 @@ final class HTTPListener: @unchecked Sendable {
   /// The listeners that servers can share, by address. The lock is held while servers are added and removed, and never taken on the network thread.
   private static let shared = Mutex<[String: HTTPListener]>([:])
 
-  /// Where a request goes.
+  /// The destination of a request.
   enum Way {
     case server(HTTPServer)
     /// The server is being replaced: the request waits for the next one, at most this long.
@@ -23,7 +23,7 @@ final class HTTPListener: @unchecked Sendable {
     case answer(ServerAnswer)
   }
 
-  /// What a server serves, and with which certificate.
+  /// The paths and methods that a server serves, and its certificate.
   private struct Served {
     let rules: ServingRules
     let files: TLSServing.Files?
@@ -48,7 +48,7 @@ final class HTTPListener: @unchecked Sendable {
   private var servers: [HTTPServer] = []
   /// Servers that are handed over, the newest first.
   private var held: [HTTPServer] = []
-  /// What the servers that have ended served, the newest first, at most `mostEnded`.
+  /// The paths and methods of servers that have ended, the newest first, at most `mostEnded`.
   private var ended: [Served] = []
   private static let mostEnded = 64
   private var connections: [ObjectIdentifier: ServerConnection] = [:]
@@ -60,7 +60,7 @@ final class HTTPListener: @unchecked Sendable {
       loop = try NetworkLoop.loop()
       try NetworkLoop.check()
     } catch {
-      throw HTTPServerFailure(kind: .other, message: "cannot listen on \(options.place): \(error.message)")
+      throw HTTPServerFailure(kind: .other, message: "cannot listen on \(options.canonicalAddress): \(error.message)")
     }
     address = options.address
     port = options.port
@@ -77,15 +77,15 @@ final class HTTPListener: @unchecked Sendable {
       let listener = try HTTPListener(options)
       return try listener.open(server)
     }
-    let place = options.place
+    let address = options.canonicalAddress
     return try shared.withLock { listeners throws(HTTPServerFailure) in
-      if let listener = listeners[place] {
+      if let listener = listeners[address] {
         try listener.join(server)
         return options.port
       }
       let listener = try HTTPListener(options)
       let port = try listener.open(server)
-      listeners[place] = listener
+      listeners[address] = listener
       return port
     }
   }
@@ -168,7 +168,7 @@ final class HTTPListener: @unchecked Sendable {
   func remove(_ server: HTTPServer, handsOver: Bool) {
     Self.shared.withLock { listeners in
       // The next server cannot find a port that the system has chosen.
-      let keeps = handsOver && KeptListeners.isKeeping && listeners[server.options.place] === self
+      let keeps = handsOver && KeptListeners.isKeeping && listeners[server.options.canonicalAddress] === self
       answer { listener in
         server.isServing = false
         server.state.withLock { $0.isHandedOver = keeps }
@@ -204,7 +204,7 @@ final class HTTPListener: @unchecked Sendable {
     let isUsed = answer { !$0.servers.isEmpty || !$0.held.isEmpty }
     guard !isUsed, let channel else { return }
     self.channel = nil
-    if let place = listeners.first(where: { $0.value === self })?.key { listeners[place] = nil }
+    if let address = listeners.first(where: { $0.value === self })?.key { listeners[address] = nil }
     _ = try? channel.close().wait()
     answer { listener in
       listener.isClosed = true
@@ -269,7 +269,7 @@ final class HTTPListener: @unchecked Sendable {
   /// The connection exceeds the limit, which is counted, or the listener is closed.
   private struct Refused: Error {}
 
-  /// The largest limits of all servers here: before its head is read, a request may be for any of them.
+  /// The largest limits of all servers here: before its head is read, a request may be for any server.
   var maxHeaderBytes: Int { servers.map(\.options.maxHeaderBytes).max() ?? 64 << 10 }
   var maxHeaderLines: Int { servers.map(\.options.maxHeaderLines).max() ?? 100 }
 

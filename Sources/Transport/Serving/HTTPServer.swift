@@ -5,7 +5,7 @@ import NIOPosix
 import PipelineCore
 import Synchronization
 
-/// Why a server cannot start.
+/// The reason why a server cannot start.
 package struct HTTPServerFailure: Error, Sendable, Equatable {
   package enum Kind: String, Sendable {
     case addressInUse
@@ -34,7 +34,7 @@ package final class HTTPServer: @unchecked Sendable {
     package var port = 0
     /// Whether other servers of the process may be at the same address, each with its own paths.
     package var isShared = false
-    /// What the server accepts and refuses.
+    /// The rules for accepting and refusing requests.
     package var rules = ServingRules()
     /// The certificate; nil: connections are not encrypted.
     package var tls: TLSServing?
@@ -232,7 +232,7 @@ package final class HTTPServer: @unchecked Sendable {
     }
   }
 
-  /// Charges the head of a request to the budget; nil: the request has no room, or the pipeline takes no requests.
+  /// Charges the head of a request to the budget; nil: there is no room for it, or the pipeline accepts no requests.
   func charge(_ head: RequestHead) -> ByteCharge? {
     guard !queue.isStalled, budget.hasRoom(for: head.length) else { return nil }
     let charge = ByteCharge(budget)
@@ -279,44 +279,44 @@ package final class HTTPServer: @unchecked Sendable {
 extension HTTPServer.Options {
   var address: String { "\(host):\(port)" }
   /// The address in a canonical spelling.
-  var place: String { ListenAddress(host: host, port: port).place }
+  var canonicalAddress: String { ListenAddress(host: host, port: port).canonicalAddress }
 
-  /// Why a server with these options cannot share the address of another; nil: it can.
+  /// The reason why a server with these options cannot share the address of another; nil: it can.
   func conflict(_ other: HTTPServer.Options) -> HTTPServerFailure? {
-    let place = "\(HTTPSyntax.printable(host)):\(port)"
+    let address = "\(HTTPSyntax.printable(host)):\(port)"
     if tls?.files != other.tls?.files {
       return HTTPServerFailure(
-        kind: .addressInUse, message: "cannot listen on \(place): another component listens there with another 'tls'")
+        kind: .addressInUse, message: "cannot listen on \(address): another component listens there with another 'tls'")
     }
     guard let both = rules.conflict(other.rules) else { return nil }
     return HTTPServerFailure(
-      kind: .addressInUse, message: "cannot listen on \(place): another component serves \(both) there")
+      kind: .addressInUse, message: "cannot listen on \(address): another component serves \(both) there")
   }
 
-  /// Why listening on the address failed.
+  /// The failure for an error of listening on the address.
   func failure(_ error: any Error) -> HTTPServerFailure {
     let host = HTTPSyntax.printable(self.host)
-    let place = "\(host):\(port)"
+    let address = "\(host):\(port)"
     guard let error = error as? IOError else {
       return HTTPServerFailure(
-        kind: .noSuchAddress, message: "cannot listen on \(place): \(host) cannot be resolved")
+        kind: .noSuchAddress, message: "cannot listen on \(address): \(host) cannot be resolved")
     }
     return switch error.errnoCode {
     case EADDRINUSE:
       HTTPServerFailure(
         kind: .addressInUse,
-        message: "cannot listen on \(place): another program listens there; choose another port")
+        message: "cannot listen on \(address): another program listens there; choose another port")
     case EACCES, EPERM:
       HTTPServerFailure(
         kind: .notPermitted,
-        message: "cannot listen on \(place): ports below 1024 are not for this user")
+        message: "cannot listen on \(address): ports below 1024 are not for this user")
     case EADDRNOTAVAIL:
       HTTPServerFailure(
         kind: .noSuchAddress,
-        message: "cannot listen on \(place): \(host) is not an address of this machine")
+        message: "cannot listen on \(address): \(host) is not an address of this machine")
     default:
       HTTPServerFailure(
-        kind: .other, message: "cannot listen on \(place): \(PosixError.text(error.errnoCode))")
+        kind: .other, message: "cannot listen on \(address): \(PosixError.text(error.errnoCode))")
     }
   }
 }

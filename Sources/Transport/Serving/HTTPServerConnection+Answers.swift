@@ -66,8 +66,8 @@ extension ServerConnection {
     }
   }
 
-  /// Writes to the socket directly as much as it takes at once, and leaves the rest to the channel, which would about
-  /// double the cost. True: all has been sent; otherwise `done` is called later.
+  /// Writes as much as possible to the socket directly, and leaves the rest to the channel, which would about double
+  /// the cost. True: all has been sent; otherwise `done` is called later.
   @discardableResult
   func send(_ bytes: UnsafeRawBufferPointer, _ done: ((Result<Void, any Error>) -> Void)?) -> Bool {
     guard let context, let base = bytes.baseAddress else { return true }

@@ -91,8 +91,8 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
 
   // MARK: - From outside
 
-  /// Leaves a stopped server as soon as no answer from it is due. If another server follows (`handsOver`), a partly
-  /// received request goes to that one.
+  /// Leaves a stopped server as soon as it owes no answer. If another server follows (`handsOver`), a partly received
+  /// request goes to that one.
   func part(from leaving: HTTPServer, handsOver: Bool) {
     channel.eventLoop.execute { [self] in
       guard server === leaving else { return }

@@ -1,6 +1,6 @@
 import PipelineCore
 
-/// The body of a request as it comes in.
+/// The body of a request while it is received.
 struct IncomingBody {
   private(set) var slab = Slab.empty
   var count: Int { slab.count }

@@ -1,6 +1,6 @@
 import PipelineCore
 
-/// A request on its way in: its head, what has come of its body, and what is known of its answer.
+/// A request while it is received: its head, the received part of its body, and its answer, if known.
 struct IncomingRequest {
   /// Nil: none is under way.
   var head: RequestHead?
@@ -28,7 +28,7 @@ struct IncomingRequest {
     isBodyLimited = false
   }
 
-  /// The pipeline has not taken a request: another server gets it.
+  /// Takes back a request that the pipeline has not taken: another server gets it.
   mutating func takeBack(_ waiting: ServerRequest) {
     head = waiting.head
     body = IncomingBody(waiting.body)

@@ -43,7 +43,7 @@ extension PageAccess {
     default under all names.
     """
 
-  /// Why a text is not a name of a server; nil: it is one.
+  /// Why a text is not a valid host name; nil: it is one.
   package static func fault(ofHost host: String) -> String? {
     if host == "*" { return nil }
     let isAddress = host.hasPrefix("[") && host.hasSuffix("]")

@@ -1,16 +1,17 @@
 import PipelineCore
 import Synchronization
 
-/// Who may read a page that a process serves: keys, each of which opens one session, and the sessions.
+/// The keys and sessions that control access to a page served by a process: each key opens one session.
 ///
-/// Keys and sessions are in memory, so they end with the process. A session has two secrets: a cookie, and a seal that the page asks for once and keeps
-/// for its own origin. Browsers send cookies to all ports of a machine; a program on another port that gets one cannot use it. Callable from any thread.
+/// Keys and sessions are in memory, so they end with the process. A session has two secrets: a cookie, and a seal that
+/// the page requests once and keeps for its own origin. Browsers send cookies to all ports of a machine; a program on
+/// another port that gets one cannot use it. Callable from any thread.
 package final class PageSessions: Sendable {
   /// The result of exchanging a key for a session.
   package enum Exchange: Equatable {
     /// A session has been opened; its cookie.
     case opened(cookie: String)
-    /// The key has been used, has expired, or was never given out.
+    /// The key has been used, has expired, or was never issued.
     case refused
     /// Too many wrong keys within a second; this key was not checked.
     case tooMany
@@ -117,7 +118,7 @@ package final class PageSessions: Sendable {
     }
   }
 
-  /// Makes the seal of a session, for its page. Nil: the session already has one, or there is no such session.
+  /// Creates the seal of a session, for its page. Nil: the session already has one, or there is no such session.
   package func seal(_ cookie: String) -> String? {
     state.withLock { state in
       guard let index = state.sessions.firstIndex(where: { ServingRules.isEqual(cookie, $0.cookie) }),

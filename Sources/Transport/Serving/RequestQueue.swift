@@ -66,7 +66,7 @@ package final class RequestQueue: Sendable {
   package var count: Int { state.withLock(\.count) }
 
   /// The number of stored entries, including withdrawn ones.
-  var places: Int { state.withLock(\.entries.count) }
+  var entryCount: Int { state.withLock(\.entries.count) }
 
   /// Whether a request has waited for the whole limit and the pipeline has taken none since: further requests would
   /// wait in vain.

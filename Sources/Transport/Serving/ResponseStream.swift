@@ -15,7 +15,7 @@ package final class ResponseStream: Sendable {
     var isOpen = true
     /// The number of bytes accepted so far.
     var taken = 0
-    /// How much of the process's memory reserve the waiting bytes occupy.
+    /// The part of the process's memory reserve that the waiting bytes occupy.
     var reserved = 0
   }
   private let state = Mutex(State())
@@ -106,7 +106,7 @@ package final class ResponseStream: Sendable {
   /// The next action of the connection.
   enum Portion {
     case bytes([UInt8])
-    /// Nothing waits; `schedule` is called for the next bytes.
+    /// No bytes wait; `schedule` is called for the next ones.
     case nothing
     case end
   }

@@ -52,7 +52,7 @@ final class ServerExchange: @unchecked Sendable {
   func disconnect() { connection.withLock { $0 = nil } }
 }
 
-/// What the receiver of a request answers through.
+/// The object through which the receiver of a request answers.
 final class ServerReply: ReplyTarget {
   private let exchange: ServerExchange
 

@@ -24,7 +24,7 @@ final class ServingRound: @unchecked Sendable {
   @exclusivity(unchecked) private var due: [Answer] = []
   /// The buffer for answers.
   let output = OutputBuffer()
-  /// How much of the buffer is kept for the next answer, in bytes.
+  /// The number of bytes of the buffer that are kept for the next answer.
   private static let keptOutput = 64 << 10
 
   init(_ loop: any EventLoop) { self.loop = loop }

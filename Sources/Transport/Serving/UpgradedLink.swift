@@ -8,7 +8,7 @@ protocol UpgradedSpeaker: AnyObject, Sendable {
   func received(_ bytes: UnsafeRawBufferPointer)
   /// Whether there is room for more bytes. After returning false, call ``UpgradedLink/resume()`` when there is.
   var wantsMore: Bool { get }
-  /// Ends the connection because its unfinished message takes the room of others.
+  /// Ends the connection because its unfinished message occupies memory that others need.
   func giveUpUnfinished()
   /// The connection is gone. Called once, even if the connection never became ready.
   func disconnected()
@@ -40,7 +40,7 @@ final class UpgradedLink: Sendable {
     self.close = close
   }
 
-  /// Reads on: there is room for more bytes again.
+  /// Resumes reading: there is room for more bytes again.
   func resume() { loop.execute(readMore) }
 
   func inLoop(_ work: @escaping @Sendable () -> Void) { loop.inEventLoop ? work() : loop.execute(work) }

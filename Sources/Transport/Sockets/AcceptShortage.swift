@@ -5,11 +5,11 @@ import PipelineCore
 /// backlog, and the owner is notified of the first failure and of the first success after it.
 package struct AcceptShortage: Sendable {
   package enum Notice: Sendable, Equatable {
-    /// Why connections cannot be accepted now; they wait in the backlog, and `accept` is tried again.
+    /// The reason why connections cannot be accepted now; they wait in the backlog, and `accept` is tried again.
     case acceptPaused(String)
     /// Connections are accepted again.
     case acceptResumed
-    /// Why a connection was set up without an option, or not at all.
+    /// The reason why a connection was set up without an option, or not at all.
     case fault(String)
   }
 

@@ -24,9 +24,9 @@ package final class AddressWatch: Sendable {
   private let every: Int64
 
   /// - Parameters:
-  ///   - every: How long a connection may be used without a look at the name.
+  ///   - every: The interval between lookups.
   ///   - lookUp: The addresses of the name, `HOST:PORT` each; empty: it cannot be looked up. May block.
-  ///   - moved: The address in use is no longer one of the name; called on a thread of its own.
+  ///   - moved: Called, on a thread of its own, when the name no longer has the address in use.
   /// - Returns: Nil if the host is an address, or there is no thread.
   init?(
     _ host: String, every: TimeSpan, lookUp: @escaping @Sendable () -> [String], moved: @escaping @Sendable () -> Void

@@ -28,7 +28,7 @@ package final class DatagramReceiver: Sendable {
   package enum Notice: Sendable, Equatable {
     /// The number of datagrams dropped since the last notice, because the system had no room.
     case dropped(UInt64)
-    /// Why the socket cannot be read; reading is tried again.
+    /// The reason why the socket cannot be read; reading is tried again.
     case failed(String)
     /// The system refuses an option of the socket.
     case fault(String)
@@ -53,13 +53,16 @@ package final class DatagramReceiver: Sendable {
   private let faults: [String]
   private static let slots = 64
 
-  package init(_ place: SocketPlace, _ options: Options) throws(SocketFailure) {
+  package init(_ endpoint: SocketEndpoint, _ options: Options) throws(SocketFailure) {
     do throws(PosixError) { wake = try WakeEvent() } catch { throw SocketFailure(message: error.message) }
-    socket = try BoundSocket(place)
+    socket = try BoundSocket(endpoint)
     self.options = options
     var faults = socket.faults
     SocketOption.set([.countDrops], socket.descriptor) { faults.append($0) }
-    if case .network = place {} else { SocketOption.set([.passCredentials], socket.descriptor) { faults.append($0) } }
+    if case .network = endpoint {
+    } else {
+      SocketOption.set([.passCredentials], socket.descriptor) { faults.append($0) }
+    }
     self.faults = faults
     // The counts show the size that the system uses, also where none was requested.
     let size = options.receiveBuffer.map { rx_set_receive_buffer(socket.descriptor, Int32(clamping: $0)) }

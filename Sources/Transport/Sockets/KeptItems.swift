@@ -1,7 +1,7 @@
 import Synchronization
 
-/// Items that one version of a pipeline leaves to the next during a reload, such as connections and running programs. Items that no version
-/// has taken when the reload is over are discarded.
+/// Items that one version of a pipeline leaves to the next during a reload, such as connections and running programs.
+/// Items that no version has taken when the reload is over are discarded.
 package final class KeptItems<Item: Sendable>: Sendable {
   private let items = Mutex<[String: [Item]]>([:])
   private let discard: @Sendable (Item) -> Void

@@ -10,8 +10,8 @@ package enum KeptListeners {
     var sockets: [String: Int32] = [:]
     /// Discard the remaining items of the stores (``KeptItems``) when the reload is over.
     var discards: [ObjectIdentifier: @Sendable () -> Void] = [:]
-    /// How many servers of this process have each port or path, whatever the host.
-    var places: [String: Int] = [:]
+    /// The number of servers of this process on each port or path, whatever the host.
+    var servers: [String: Int] = [:]
     /// Called at the end of each reload.
     var ends: [@Sendable () -> Void] = []
   }
@@ -81,18 +81,18 @@ package enum KeptListeners {
   }
 
   /// Notes that a server of this process has a port or path.
-  static func begins(_ place: String) { state.withLock { $0.places[place, default: 0] += 1 } }
+  static func begins(_ exclusive: String) { state.withLock { $0.servers[exclusive, default: 0] += 1 } }
 
-  /// Notes that a server of this process has given up a port or path.
-  static func ends(_ place: String) {
+  /// Notes that a server of this process has released a port or path.
+  static func ends(_ exclusive: String) {
     state.withLock { state in
-      state.places[place, default: 0] -= 1
-      if state.places[place] == 0 { state.places[place] = nil }
+      state.servers[exclusive, default: 0] -= 1
+      if state.servers[exclusive] == 0 { state.servers[exclusive] = nil }
     }
   }
 
   /// Whether a server of this process has the port or path, or a socket is kept for the address.
-  static func hasOwn(_ place: String, _ address: String) -> Bool {
-    state.withLock { $0.places[place] != nil || $0.sockets[address] != nil }
+  static func hasOwn(_ exclusive: String, _ address: String) -> Bool {
+    state.withLock { $0.servers[exclusive] != nil || $0.sockets[address] != nil }
   }
 }

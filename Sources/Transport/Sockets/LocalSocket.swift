@@ -3,7 +3,7 @@ import Glibc
 
 /// A Unix socket that listens, or that receives datagrams; by default for its user only (mode 0600).
 package final class LocalSocket: Sendable {
-  /// Why there is no socket.
+  /// The reason why there is no socket.
   package enum Refusal: Error {
     /// A process listens on the path.
     case inUse(path: String)
@@ -34,12 +34,12 @@ package final class LocalSocket: Sendable {
     // The lock makes checking an old socket, removing it and listening one step for all processes that use it.
     let directory = open(Self.directory(of: path), O_RDONLY | O_DIRECTORY | O_CLOEXEC)
     defer { if directory >= 0 { close(directory) } }
-    // Others hold the lock only for a moment; if one is held longer, listening goes on without it.
+    // Others hold the lock only for a moment; if one is held longer, listening continues without it.
     if directory >= 0 { _ = FileLock.take(directory, within: .milliseconds(200)) }
     let socket = rx_socket(AF_UNIX, isDatagram ? 1 : 0)
     guard socket >= 0 else { throw .failed(PosixError("make the socket", path)) }
     do throws(Refusal) {
-      // Binding gives the file the mode of the unbound socket, so others can connect at no moment.
+      // Binding gives the file the mode of the unbound socket, so others can never connect before the mode is set.
       guard fchmod(socket, 0o600) == 0 else { throw .failed(PosixError("make the socket", path)) }
       var code = try Self.call(bind, socket, path)
       if code == EADDRINUSE {
@@ -62,7 +62,7 @@ package final class LocalSocket: Sendable {
 
   deinit { close(descriptor) }
 
-  /// Removes the path, unless it is another file by now.
+  /// Removes the path, unless it now belongs to another file.
   package func remove() {
     var status = stat()
     if lstat(path, &status) == 0, status.st_dev == file.device, status.st_ino == file.inode { unlink(path) }

@@ -17,7 +17,7 @@ enum NetworkLoop {
   static func loop() throws(PosixError) -> any EventLoop {
     try made.withLock { made throws(PosixError) in
       if let made { return made.any() }
-      // What the library's loop needs: an epoll instance that watches an event and a timer, and one more descriptor.
+      // The library's loop needs an epoll instance that watches an event and a timer, and one more descriptor.
       let held = try [WakeEvent(), WakeEvent()]
       let timer = rx_clock_watch()
       if timer < 0 { throw PosixError("create", "a timer") }

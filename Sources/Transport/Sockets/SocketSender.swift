@@ -3,9 +3,9 @@ import Glibc
 import PipelineCore
 import Synchronization
 
-/// Sends messages to one address, on a thread of its own. A message has passed when the peer's system has confirmed its bytes, a datagram when the
-/// system has taken it.
-package final class SocketSender: MessageSender {
+/// Sends messages to one address, on a thread of its own. A message is confirmed when the peer's system has
+/// acknowledged its bytes, a datagram when the system has accepted it.
+package final class SocketSender: SharedStateSender {
   package struct Options: Sendable {
     /// Nil: not encrypted.
     package var tls: TLSOptions?
@@ -14,21 +14,22 @@ package final class SocketSender: MessageSender {
     package var connectTimeout = TimeSpan.seconds(10)
     package var keepAlive = true
     package var names = NameLookup()
-    /// A datagram that is too long goes as a sealed file in memory, whose descriptor the receiver gets, as journald takes it.
+    /// A datagram that is too long is sent as a sealed file in memory, whose descriptor the receiver gets, as
+    /// journald's protocol specifies.
     package var sendsLargeAsFiles = false
     package init() {}
   }
 
   package enum Notice: Sendable, Equatable {
-    /// The system refuses an option of a connection, or nobody takes datagrams.
+    /// The system refuses an option of a connection, or nothing receives the datagrams.
     case fault(String)
     /// The receiver's name has other addresses now; the next message goes to one of these.
     case moved
   }
 
-  private let place: SocketPlace
+  private let endpoint: SocketEndpoint
   private let options: Options
-  private let state: Guarded<SenderState>
+  package let state: Guarded<SenderState>
   private let wake: WakeEvent
   /// Watches the receiver's name; nil: it has none.
   private let watch: AddressWatch?
@@ -37,16 +38,16 @@ package final class SocketSender: MessageSender {
 
   /// - Parameter notify: Called on the sending thread.
   package init(
-    _ place: SocketPlace, _ options: Options, notify: @escaping @Sendable (Notice) -> Void
+    _ endpoint: SocketEndpoint, _ options: Options, notify: @escaping @Sendable (Notice) -> Void
   ) throws(SocketFailure) {
-    self.place = place
+    self.endpoint = endpoint
     self.options = options
     self.notify = notify
     state = Guarded(SenderState())
     let wake: WakeEvent
     do throws(PosixError) { wake = try WakeEvent() } catch { throw SocketFailure(message: error.message) }
     self.wake = wake
-    if case .network(let host, let port, let isDatagram) = place {
+    if case .network(let host, let port, let isDatagram) = endpoint {
       watch = options.names.watch(host, port, isDatagram: isDatagram) { wake.wake() }
     } else {
       watch = nil
@@ -57,9 +58,7 @@ package final class SocketSender: MessageSender {
         let work = Work(self, context)
         work.run()
         watch?.stop()
-        let done = state.withLock { $0.end() }
-        state.notify()
-        done?()
+        ended()
       }
     } catch {
       throw SocketFailure(message: error.message)
@@ -67,35 +66,9 @@ package final class SocketSender: MessageSender {
   }
 
   /// Datagrams have none.
-  package var connections: PipelineStatistics.Connections? { place.isDatagram ? nil : counted.withLock { $0 } }
+  package var connections: PipelineStatistics.Connections? { endpoint.isDatagram ? nil : counted.withLock { $0 } }
 
-  package func open(_ report: @escaping Report) {
-    state.withLock { $0.open(report) }
-    wake.wake()
-  }
-
-  package func send(_ block: SentBlock) {
-    state.withLock { $0.send(block) }
-    wake.wake()
-  }
-
-  package func finish(_ done: @escaping @Sendable () -> Void) {
-    let now = state.withLock { $0.finish(done) }
-    wake.wake()
-    now?()
-  }
-
-  @discardableResult
-  package func cancel() -> Int {
-    defer { wake.wake() }
-    return state.withLock { $0.cancel() }
-  }
-
-  @discardableResult
-  package func waitForEnd(within limit: TimeSpan) -> Bool {
-    let ended: (inout SenderState) -> Bool? = { $0.hasEnded ? true : nil }
-    return state.wait(until: monotonicNow() &+ limit.nanoseconds, ended) ?? false
-  }
+  package func wakeUp() { wake.wake() }
 
   private func pass(_ count: Int) { if count > 0 { state.withLock { $0.pass(count) } } }
 
@@ -117,14 +90,14 @@ package final class SocketSender: MessageSender {
     /// client has completed the handshake.
     private var confirmsAt: Int64 = 0
     private static let settling: Int64 = 500_000_000
-    /// When it was last told that nobody takes datagrams.
+    /// When it was last reported that nothing receives the datagrams.
     private var toldAt: Int64?
 
     init(_ owner: SocketSender, _ context: TLSContext?) {
       self.owner = owner
       options = owner.options
       self.context = context
-      isDatagram = owner.place.isDatagram
+      isDatagram = owner.endpoint.isDatagram
     }
 
     deinit { disconnect() }
@@ -165,8 +138,8 @@ package final class SocketSender: MessageSender {
       disconnect()
     }
 
-    /// Leaves a connection whose name has other addresses now. Waits a while for messages on the way to be confirmed;
-    /// the rest go to a new address.
+    /// Leaves a connection whose name has other addresses now. Waits a while for the confirmation of sent messages; the
+    /// rest go to a new address.
     private func moveOn() {
       let end = monotonicNow() &+ Self.farewell
       while descriptor >= 0, !unconfirmed.isEmpty, !isCancelled, monotonicNow() < end {
@@ -182,7 +155,7 @@ package final class SocketSender: MessageSender {
     }
     private static let farewell: Int64 = 10_000_000_000
 
-    /// The connection is over, or was not made. What has not been reported is sent again by others.
+    /// The connection is over, or could not be made. Its owner sends unreported messages again.
     private func lost(_ reason: String?) {
       if reason != nil { owner.counted.withLock { $0.broken += 1 } }
       disconnect()
@@ -232,7 +205,7 @@ package final class SocketSender: MessageSender {
       return nil
     }
 
-    /// Counts messages that the peer's system has confirmed.
+    /// Confirms messages whose bytes the peer's system has acknowledged.
     private func confirm() {
       guard !unconfirmed.isEmpty, descriptor >= 0, session == nil || monotonicNow() >= confirmsAt else { return }
       let left = Int(rx_unacknowledged(descriptor))
@@ -284,7 +257,7 @@ package final class SocketSender: MessageSender {
           // ECONNREFUSED reports that an earlier datagram was lost; this one is tried again.
           if toldAt.map({ monotonicNow() &- $0 > Self.tellingPause }) ?? true {
             toldAt = monotonicNow()
-            owner.notify(.fault("there is no receiver at \(owner.place.text): datagrams are lost"))
+            owner.notify(.fault("there is no receiver at \(owner.endpoint.text): datagrams are lost"))
           }
         default:
           let code = errno
@@ -296,7 +269,7 @@ package final class SocketSender: MessageSender {
     }
     private static let tellingPause: Int64 = 60_000_000_000
 
-    private var isNetwork: Bool { if case .network = owner.place { true } else { false } }
+    private var isNetwork: Bool { if case .network = owner.endpoint { true } else { false } }
 
     /// Called when the receiver of messages has closed the connection or sent bytes, which are not expected.
     private func listenForEnd() {
@@ -313,7 +286,7 @@ package final class SocketSender: MessageSender {
       if !isRefused { confirm() }
       lost(
         isRefused
-          ? "\(owner.place.text) has closed the connection: \(reason ?? "it may not accept the certificate")" : nil)
+          ? "\(owner.endpoint.text) has closed the connection: \(reason ?? "it may not accept the certificate")" : nil)
     }
 
     // MARK: Connections
@@ -342,7 +315,7 @@ package final class SocketSender: MessageSender {
 
     private func connectOnce() throws(SocketFailure) {
       let addresses: [rx_address]
-      switch owner.place {
+      switch owner.endpoint {
       case .network(let host, let port, let isDatagram):
         addresses = try options.names.addresses(host, port, isDatagram)
       case .unix(let path, _, _):
@@ -368,7 +341,7 @@ package final class SocketSender: MessageSender {
           disconnect()
           continue
         }
-        if case .network = owner.place, !isDatagram {
+        if case .network = owner.endpoint, !isDatagram {
           SocketOption.set([.noDelay] + (options.keepAlive ? SocketOption.keepAlive : []), number) {
             owner.notify(.fault($0))
           }
@@ -378,12 +351,12 @@ package final class SocketSender: MessageSender {
         guard let context else { return }
         return try shake(context)
       }
-      throw SocketFailure(message: "cannot connect to \(owner.place.text): \(reason)")
+      throw SocketFailure(message: "cannot connect to \(owner.endpoint.text): \(reason)")
     }
 
     private func shake(_ context: TLSContext) throws(SocketFailure) {
       var name = options.serverName
-      if name == nil, case .network(let host, _, _) = owner.place { name = host }
+      if name == nil, case .network(let host, _, _) = owner.endpoint { name = host }
       let session = try TLSSession(context, descriptor, host: options.tls?.verify == false ? nil : name)
       self.session = session
       let end = monotonicNow() &+ options.connectTimeout.nanoseconds
@@ -404,7 +377,7 @@ package final class SocketSender: MessageSender {
     }
 
     private func refusal(_ reason: String) -> SocketFailure {
-      SocketFailure(message: "cannot connect to \(owner.place.text): \(reason)")
+      SocketFailure(message: "cannot connect to \(owner.endpoint.text): \(reason)")
     }
 
     private func waitUntilReady(_ writable: Int32, _ limit: TimeSpan) -> Bool {

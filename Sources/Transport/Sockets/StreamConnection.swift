@@ -2,13 +2,13 @@ import Glibc
 import PipelineCore
 
 extension StreamReceiver {
-  /// One connection, used by the thread that has it.
+  /// One connection, used by the thread that owns it.
   final class Connection: @unchecked Sendable {
     let descriptor: Int32
     let sender: Sender
     let session: TLSSession?
     var decoding: BlockDecoding
-    /// The options by which the connection is read; until a new version takes it over, those of the old one.
+    /// The options by which the connection is read: those of the old version until a new one takes it over.
     var options: Options
     var lines: LineAssembler
     var cutter: MessageCutter
@@ -16,7 +16,7 @@ extension StreamReceiver {
     var lastRead: Int64
     /// The end of a pause in reading; 0: no pause.
     var pausedUntil: Int64 = 0
-    /// Whether pieces have come of it.
+    /// Whether the connection has delivered a piece.
     var hasPieces = false
 
     init(

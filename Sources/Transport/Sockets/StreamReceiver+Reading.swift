@@ -29,7 +29,7 @@ extension StreamReceiver.Work {
     while unfinished.total > mostUnfinished, let largest = unfinished.largest { giveUpUnfinished(largest) }
   }
 
-  /// Ends a connection because its unfinished message takes the room of the others.
+  /// Ends a connection because its unfinished message occupies memory that others need.
   func giveUpUnfinished(_ tag: UInt64) {
     guard let connection = connections[tag] else { return unfinished.set(0, of: tag) }
     let reason =
@@ -50,7 +50,7 @@ extension StreamReceiver.Work {
 
   func readPart(_ tag: UInt64, _ connection: StreamReceiver.Connection, until limit: Int?) {
     if connection.pausedUntil > now, limit == nil { return }
-    // Reads a limited amount, so that one connection does not keep the others waiting.
+    // Reads a limited amount, so that other connections do not wait for this one.
     var rest = limit ?? share
     let part = min(readBytes, rest)
     while rest > 0 {
@@ -132,7 +132,7 @@ extension StreamReceiver.Work {
     return block.isBroken
   }
 
-  /// The connection has ended: its last line counts even without a newline.
+  /// The connection has ended: its last line is delivered even without a newline.
   func finish(_ connection: StreamReceiver.Connection) {
     guard connection.options.decodesStream else {
       if let block = connection.cutter.filled(0, isLast: true) { _ = take(block, connection) }
@@ -154,7 +154,7 @@ extension StreamReceiver.Work {
   func remove(_ tag: UInt64) {
     guard let connection = connections.removeValue(forKey: tag) else { return }
     unfinished.set(0, of: tag)
-    // Nobody waits for the end of a connection that sent nothing, such as that of a health check: it needs no turn.
+    // The end of a connection that sent nothing, such as that of a health check, needs no turn.
     if connection.hasPieces { pieces.append(StreamReceiver.Piece(sender: connection.sender, isLast: true)) }
     rx_unwatch(poller, connection.descriptor)
     isFull = false

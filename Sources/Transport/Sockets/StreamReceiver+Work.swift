@@ -21,7 +21,7 @@ extension StreamReceiver {
     var acceptsAt: Int64 = 0
     var isFull = false
     var checksIdleAt: Int64 = 0
-    /// How long the thread has waited for the pipeline in all: this time does not count as idle time of a connection.
+    /// How long the thread has waited for the pipeline in total: this time does not count as idle time of a connection.
     var waited: Int64 = 0
     var pieces: [Piece] = []
     var ready = [rx_ready](repeating: rx_ready(), count: 256)
@@ -53,7 +53,7 @@ extension StreamReceiver {
     func run(goingOnWith kept: [Connection]) {
       for fault in owner.socket.faults { notify(.fault(fault)) }
       adopt(kept)
-      // Adopting has read what was sent meanwhile; it is delivered at once, since more may not come for a long time.
+      // The adopted connections may have had input, which is delivered at once, because more may not come for a long time.
       var goesOn = handOverPieces()
       while goesOn, owner.ending.withLock({ $0 }) == nil {
         let count = Int(rx_wait(poller, &ready, 256, timeout()))
@@ -74,7 +74,7 @@ extension StreamReceiver {
       count()
     }
 
-    /// How many bytes are read before they are delivered, from one connection or from all together.
+    /// The maximum number of bytes that are read before they are delivered, from one connection or from all together.
     var share: Int {
       guard let memory = options.memory else { return readBytes * 4 }
       return min(readBytes * 4, max(leastRead, ActiveReader.share(of: memory.ofReaders)))
@@ -103,7 +103,7 @@ extension StreamReceiver {
     /// Since when ``waitsForRoom()`` has been true; 0: it is not.
     var fullSince: Int64 = 0
     static let patience = TimeSpan.seconds(10)
-    /// How often room is checked while reading pauses, in milliseconds.
+    /// The interval at which room is checked while reading pauses, in milliseconds.
     static let look: Int32 = 100
 
     func endEvents() {
@@ -298,7 +298,7 @@ extension StreamReceiver {
       return true
     }
 
-    /// Decodes again, with a new decoder, the bytes of a stream that are in no event yet.
+    /// Decodes again, with a new decoder, the bytes of a stream that are not part of any event yet.
     func readOn(_ connection: Connection, _ decoding: BlockDecoding, _ old: Options) {
       var lines = connection.lines
       var bytes = lines.rest
@@ -319,7 +319,7 @@ extension StreamReceiver {
       connection.lines.skipToLineStart()
     }
 
-    /// Does what is due now: tries `accept` again, resumes paused connections, and ends idle ones.
+    /// Does the timed work that is due: tries `accept` again, resumes paused connections, and ends idle ones.
     func keepTime() {
       let now = now
       if acceptsAt > 0, now >= acceptsAt {
@@ -378,7 +378,7 @@ extension StreamReceiver {
       let isKept =
         ending == .handOver
         && StreamReceiver.kept.keep(
-          connections.values.map { Kept(connection: $0, notify: notify) }, for: owner.socket.place.exclusive)
+          connections.values.map { Kept(connection: $0, notify: notify) }, for: owner.socket.endpoint.exclusive)
       if !isKept { for connection in connections.values { finish(connection) } }
       connections = [:]
       if handOverPieces() { _ = deliver([]) }

@@ -46,7 +46,7 @@ package final class StreamReceiver: Sendable {
     package var refused: [RefusedBytes] = []
     /// The offset of the incomplete event; nil: no event is incomplete.
     package var pendingOffset: Int64?
-    /// The connection is over: no further piece comes of it.
+    /// Whether the connection is over, so that it delivers no further piece.
     package var isLast = false
   }
 
@@ -93,13 +93,13 @@ package final class StreamReceiver: Sendable {
   /// by address.
   static let kept = KeptItems<Kept> { $0.abandon() }
   /// By connection number, the offset of a joined event that has waited long enough for more lines. An event that
-  /// begins at another offset goes on.
+  /// begins at another offset continues.
   let due = Mutex<[Int: Int64]>([:])
   let counted = Mutex(PipelineStatistics.Connections())
 
-  package init(_ place: SocketPlace, _ options: Options) throws(SocketFailure) {
+  package init(_ endpoint: SocketEndpoint, _ options: Options) throws(SocketFailure) {
     do throws(PosixError) { wake = try WakeEvent() } catch { throw SocketFailure(message: error.message) }
-    socket = try BoundSocket(place)
+    socket = try BoundSocket(endpoint)
     self.options = options
   }
 
@@ -111,7 +111,7 @@ package final class StreamReceiver: Sendable {
   /// Starts the thread.
   /// - Parameters:
   ///   - notify: Called on that thread.
-  ///   - deliver: Called on that thread with messages that arrived together; may block. Returns false if it takes
+  ///   - deliver: Called on that thread with messages that arrived together; may block. Returns false if it accepts
   ///     nothing more. After ``stop()`` or ``handOver()``, the last call has an empty list.
   package func start(
     notify: @escaping @Sendable (Notice) -> Void, deliver: @escaping @Sendable ([Piece]) -> Bool
@@ -128,7 +128,7 @@ package final class StreamReceiver: Sendable {
       throw SocketFailure(message: "cannot wait for \(socket.text): \(PosixError.text(code))")
     }
     // Taken before the thread starts, because connections that are still kept when the new version runs are closed.
-    let kept = Self.kept.take(socket.place.exclusive).map(\.connection)
+    let kept = Self.kept.take(socket.endpoint.exclusive).map(\.connection)
     do throws(PosixError) {
       _ = try OwnThread("rxd receive") { [self] in
         let work = Work(self, poller, notify, deliver)
@@ -140,8 +140,7 @@ package final class StreamReceiver: Sendable {
     }
   }
 
-  /// Ends the event of a connection that begins at this offset (``Piece/pendingOffset``): no more lines are awaited for
-  /// it.
+  /// Ends the event of a connection that begins at this offset (``Piece/pendingOffset``): no more lines are awaited for it.
   package func endEvent(of connection: Int, at offset: Int64) {
     due.withLock { $0[connection] = offset }
     wake.wake()

@@ -6,7 +6,7 @@ import Synchronization
 /// The TLS settings of a listening socket. Its certificate is read again when the files change.
 package final class TLSServing: Sendable {
   package struct Files: Sendable, Equatable {
-    /// PEM files; the key may be in that of the certificate.
+    /// PEM files; the key may be in the file of the certificate.
     package var certificate: String
     package var key: String?
     /// The authorities that sign client certificates; nil: clients need no certificate.
@@ -18,7 +18,7 @@ package final class TLSServing: Sendable {
       self.clientCA = clientCA
     }
 
-    /// Their paths: the same for servers that can share an address.
+    /// The paths of the files: equal for servers that can share an address.
     package var all: [String?] { [certificate, key, clientCA] }
   }
 
@@ -72,7 +72,7 @@ package final class TLSServing: Sendable {
   }
 }
 
-/// What shows that a file has changed.
+/// The properties that show whether a file has changed.
 private struct FileMark: Equatable {
   var device: UInt64
   var inode: UInt64
@@ -114,12 +114,12 @@ package final class TLSContext: @unchecked Sendable {
   deinit { rx_tls_free(pointer) }
 }
 
-/// One TLS connection on a descriptor that does not block, which stays the caller's. Used by one thread at a time.
+/// One TLS connection on a non-blocking descriptor, which the caller keeps. Used by one thread at a time.
 package final class TLSSession: @unchecked Sendable {
   package enum Outcome {
     /// The number of bytes read or written, at least one.
     case bytes(Int)
-    /// Not now: it would block.
+    /// The call would block.
     case nothing
     /// The connection has ended; the reason, unless it was closed properly.
     case ended(String?)

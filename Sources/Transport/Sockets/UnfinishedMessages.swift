@@ -5,7 +5,7 @@ import Synchronization
 /// together have a budget. When it is exceeded, the connection with the largest incomplete message is ended, so
 /// connections that send whole messages stay. Used on one thread.
 struct UnfinishedMessages<Connection: Hashable> {
-  /// The same as the default for all requests to a server.
+  /// The default for all requests to a server.
   static var usualLimit: Int { 64 << 20 }
 
   private var held: [Connection: Int] = [:]

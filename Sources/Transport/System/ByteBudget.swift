@@ -8,7 +8,7 @@ final class ByteBudget: Sendable {
   /// The budget of the process; nil: the bytes are counted nowhere else.
   let memory: MemoryBudget?
   private let used = Atomic<Int>(0)
-  /// How much of the process's reserve this budget has taken.
+  /// The part of the process's reserve that this budget has taken.
   private let reserved = Atomic<Int>(0)
 
   init(limit: Int, of memory: MemoryBudget? = nil) {

@@ -1,6 +1,6 @@
 import Synchronization
 
-/// Passes on messages that may come very often: the first of each second, and how many were left out before it.
+/// Passes on messages that may be very frequent: the first of each second, with the number of those left out before it.
 package final class OncePerSecond: Sendable {
   private let state = Mutex((due: Int64.min, left: 0))
   private let log: @Sendable (String) -> Void

@@ -51,7 +51,7 @@ package final class OwnThread: @unchecked Sendable {
     }
   }
 
-  /// Why the thread cannot be started, with the limit that has been reached.
+  /// The reason why the thread cannot be started, with the limit that has been reached.
   private static func reason(_ code: Int32) -> String {
     let text = PosixError.text(code)
     guard code == EAGAIN else { return text }

@@ -1,7 +1,7 @@
 import CLinux
 import Glibc
 
-/// A failed system call: which, on what, and why.
+/// A failed system call: its name, its object, and the reason.
 package struct PosixError: Error, Sendable, Equatable, CustomStringConvertible {
   /// The value of errno.
   package var code: Int32

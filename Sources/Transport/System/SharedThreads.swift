@@ -2,12 +2,12 @@ internal import DequeModule
 import Glibc
 import PipelineCore
 
-/// A few threads for the blocking work of a whole process: that of all stores and all files that are written.
+/// A few threads for the blocking work of a whole process: for all stores and all files that are written.
 ///
 /// Work waits for a free thread. Threads are started as they are needed, up to `usual`, and end when they have been
-/// idle for a while. Work that blocks for long, as on a device that hangs, does not hold up the rest: if work waits and
-/// no thread has taken any for ``patience``, one more is started, up to `most`. If the system refuses a thread, it is
-/// asked for one again while work waits.
+/// idle for a while. Work that blocks for long, as on a device that hangs, does not delay the rest: if work waits and
+/// no thread has taken any for ``patience``, one more is started, up to `most`. If the system refuses a thread, another
+/// attempt is made while work waits.
 package final class SharedThreads: @unchecked Sendable {
   /// How long work waits, while no thread takes any, before one more is started, in nanoseconds.
   static let patience: Int64 = 20_000_000
@@ -34,12 +34,12 @@ package final class SharedThreads: @unchecked Sendable {
   private var lastTaken: Int64 = 0
   private var threads = 0
   private var idle = 0
-  /// How many threads have been woken and do not run yet.
+  /// The number of threads that have been woken and do not run yet.
   private var signals = 0
   private var hasKeeper = false
-  /// Until when the keeper sleeps.
+  /// The time until which the keeper sleeps.
   private var keeperSleepsUntil = Int64.max
-  /// Until when the system is not asked for a thread.
+  /// The time until which no new thread is requested from the system.
   private var refusedUntil: Int64 = 0
 
   /// - Parameters:
@@ -183,7 +183,7 @@ package final class SharedThreads: @unchecked Sendable {
     case (_, .whenWoken): work.phase = .resting
     }
     guard released != nil else { return }
-    // Releasing what the body holds may take other locks.
+    // Releasing the captures of the body may take other locks.
     pthread_mutex_unlock(lock)
     released = nil
     pthread_mutex_lock(lock)
@@ -202,7 +202,7 @@ package final class SharedThreads: @unchecked Sendable {
 
   // MARK: Timers
 
-  /// The keeper's thread: queues work whose time has come, and starts threads for work that waits too long.
+  /// The keeper's thread: queues work that has become due, and starts threads for work that waits too long.
   private func keep() {
     pthread_mutex_lock(lock)
     while true {
@@ -288,7 +288,7 @@ package final class SharedThreads: @unchecked Sendable {
 
 /// Blocking work that is done in turns, one at a time: on a thread of ``SharedThreads``, or on one of its own.
 package final class SerialWork: @unchecked Sendable {
-  /// What follows a turn.
+  /// The next step after a turn.
   package enum Next: Sendable {
     /// The next turn comes after a call of ``wake()``.
     case whenWoken

@@ -65,7 +65,7 @@ package enum WebSocketClient {
     package init() {}
   }
 
-  /// Why there is no WebSocket.
+  /// The reason why there is no WebSocket.
   package struct Failure: Error, Sendable {
     /// One sentence without a full stop.
     package var message: String
@@ -267,7 +267,7 @@ package enum WebSocketClient {
       if isOver { call.cancel() }
     }
 
-    /// The connection has ended, but the attempt goes on.
+    /// The connection has ended, but the attempt continues.
     func leaves() { state.withLock { $0.channel = nil } }
 
     func follows(_ channel: any Channel) {
@@ -334,7 +334,7 @@ final class ClientConnection: ChannelInboundHandler, @unchecked Sendable {
   private var isOpen = false
   /// Whether the TCP connection is established; until then, another address of the same name may be tried.
   private var isConnected = false
-  /// Whether the attempt goes on with another connection.
+  /// Whether the attempt continues with another connection.
   private var isLeft = false
   private var isWriting = false
   private var written = 0

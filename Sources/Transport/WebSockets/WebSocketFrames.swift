@@ -17,7 +17,7 @@ enum WebSocketCode {
   static let normal = 1000
   static let goingAway = 1001
   static let protocolError = 1002
-  /// Stands for a missing code; never sent.
+  /// Represents a missing code; never sent.
   static let none = 1005
   static let notText = 1007
   static let refused = 1008
@@ -61,7 +61,7 @@ struct WebSocketReader {
   private var isFinal = false
   private var mask: (UInt8, UInt8, UInt8, UInt8)?
   private var left = 0
-  /// How many bytes of the payload have come: the offset for unmasking.
+  /// The number of payload bytes received: the offset for unmasking.
   private var at = 0
   /// The payload of a control frame.
   private var control: [UInt8] = []

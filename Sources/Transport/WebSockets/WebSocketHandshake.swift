@@ -58,7 +58,7 @@ extension ServerRequest {
   /// The subprotocols that the client offers.
   package var webSocketProtocols: [String] { WebSocketHandshake.items(list("sec-websocket-protocol")) }
 
-  /// Upgrades the connection to a WebSocket, or answers why not.
+  /// Upgrades the connection to a WebSocket, or answers with the reason for the refusal.
   /// - Parameter subprotocol: One of those that the client offers; nil: none.
   /// - Returns: Whether the request was a valid handshake. Even then the session ends if the client has just left.
   @discardableResult

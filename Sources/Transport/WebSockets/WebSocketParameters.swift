@@ -57,7 +57,7 @@ package struct WebSocketParameters: Sendable {
 
 extension WebSocketComponent {
   /// The first parameters: the address.
-  package static var placeParameters: [Parameter<Self>] {
+  package static var addressParameters: [Parameter<Self>] {
     [
       .init("url", \.socket.url, primary: true, "The server to connect to, ws or wss."),
       .init("listen", \.socket.listen, "HOST:PORT, or a port on 127.0.0.1, to be a server."),

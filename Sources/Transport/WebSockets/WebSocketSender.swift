@@ -2,7 +2,7 @@ import NIOCore
 import PipelineCore
 
 /// Sends messages to a WebSocket server. A message has passed when the system has taken it.
-package final class WebSocketSender: MessageSender {
+package final class WebSocketSender: SharedStateSender {
   package struct Options: Sendable {
     package var client = WebSocketClient.Options()
     package var session = WebSocketSession.Options()
@@ -10,8 +10,8 @@ package final class WebSocketSender: MessageSender {
     package init() {}
   }
 
-  private struct State {
-    var shared = SenderState()
+  package struct State: HoldsSenderState {
+    package var shared = SenderState()
     /// Messages that the connection has and the system has not accepted, by the position in the connection's bytes at which each ends; the
     /// others are in the queue of `shared`.
     var handed: [Int] = []
@@ -25,7 +25,7 @@ package final class WebSocketSender: MessageSender {
   private let target: WebSocketClient.Target
   private let http: any HTTPClient
   private let options: Options
-  private let state: Guarded<State>
+  package let state: Guarded<State>
   private let notify: @Sendable (SocketSender.Notice) -> Void
   private let loop: any EventLoop
 
@@ -47,33 +47,7 @@ package final class WebSocketSender: MessageSender {
 
   package var connections: PipelineStatistics.Connections? { state.withLock(\.counts) }
 
-  package func open(_ report: @escaping Report) {
-    state.withLock { $0.shared.open(report) }
-    loop.execute { [self] in work() }
-  }
-
-  package func send(_ block: SentBlock) {
-    state.withLock { $0.shared.send(block) }
-    loop.execute { [self] in work() }
-  }
-
-  package func finish(_ done: @escaping @Sendable () -> Void) {
-    let now = state.withLock { $0.shared.finish(done) }
-    loop.execute { [self] in work() }
-    now?()
-  }
-
-  @discardableResult
-  package func cancel() -> Int {
-    defer { loop.execute { [self] in work() } }
-    return state.withLock { $0.shared.cancel() }
-  }
-
-  @discardableResult
-  package func waitForEnd(within limit: TimeSpan) -> Bool {
-    let ended: (inout State) -> Bool? = { $0.shared.hasEnded ? true : nil }
-    return state.wait(until: monotonicNow() &+ limit.nanoseconds, ended) ?? false
-  }
+  package func wakeUp() { loop.execute { [self] in work() } }
 
   // MARK: - On the network thread
 
@@ -116,7 +90,7 @@ package final class WebSocketSender: MessageSender {
     }
   }
 
-  /// Hands the connection as many messages as it takes.
+  /// Passes as many messages to the connection as it accepts.
   private func pump(_ state: inout State) {
     guard state.isReady, let session = state.session else { return }
     while let block = state.shared.queue.first {
@@ -131,7 +105,7 @@ package final class WebSocketSender: MessageSender {
     let listener = WebSocketSession.Listener { [self] session in
       opened(session)
     } message: { session, message in
-      // No messages are expected; one that comes is dropped.
+      // No messages are expected; a received one is dropped.
       session.handled(message.bytes.count)
     } ended: { [self] session, end in
       ended(session, end)

@@ -2,7 +2,7 @@ import NIOCore
 import PipelineCore
 import Synchronization
 
-/// One WebSocket, of a client or of a server: delivers messages, answers pings, notices a silent other side, and closes
+/// One WebSocket, of a client or of a server: delivers messages, answers pings, notices a silent peer, and closes
 /// cleanly. Sending and closing work from any thread.
 package final class WebSocketSession: UpgradedSpeaker, @unchecked Sendable {
   package struct Options: Sendable, Equatable {
@@ -72,7 +72,7 @@ package final class WebSocketSession: UpgradedSpeaker, @unchecked Sendable {
   // Used on the network thread.
   private var listener: Listener
   private var reader: WebSocketReader
-  /// Not nil between two listeners: nothing is read, and bytes that were already read wait here.
+  /// Not nil between two listeners: nothing is read, and bytes that were already read are stored here.
   private var parked: [UInt8]?
   private var hasSentClose = false
   private var hasReceivedClose = false
@@ -87,9 +87,9 @@ package final class WebSocketSession: UpgradedSpeaker, @unchecked Sendable {
   private let link = Mutex<UpgradedLink?>(nil)
   /// Bytes of messages that were delivered and not handled.
   private let underWay = Atomic<Int>(0)
-  /// Counts `underWay` and the bytes of the incoming message against the budget of the server.
+  /// Charges `underWay` and the bytes of the incoming message to the budget of the server.
   private let charge = MessageCharge()
-  /// The bytes of the incoming message, and the server that counts them; used on the network thread.
+  /// The bytes of the incoming message, and the server to which they are charged; used on the network thread.
   private var unfinished = 0
   private weak var unfinishedAt: HTTPServer?
   private let isPaused = Atomic<Bool>(false)
@@ -141,7 +141,7 @@ package final class WebSocketSession: UpgradedSpeaker, @unchecked Sendable {
     }
   }
 
-  /// The same. If the connection never was ready and nothing follows, `nothing` is called, on the network thread.
+  /// The same. If the connection never was ready and no other follows, `nothing` is called, on the network thread.
   package func close(_ code: Int, _ reason: String, nothing: @escaping @Sendable () -> Void) {
     NetworkLoop.execute { [self] in
       guard link.withLock({ $0 }) != nil else { return isOver ? () : nothing() }
@@ -165,7 +165,7 @@ package final class WebSocketSession: UpgradedSpeaker, @unchecked Sendable {
     }
   }
 
-  /// Reads no more, until ``goOn(_:at:)``: its listener receives nothing any more. Then calls `done`, on the network thread.
+  /// Stops reading until ``goOn(_:at:)``: the listener receives nothing any more. Then calls `done`, on the network thread.
   package func park(_ done: @escaping @Sendable (Parking) -> Void) {
     NetworkLoop.execute { [self] in
       guard !isOver, !hasSentClose else { return done(.ends) }
@@ -189,7 +189,7 @@ package final class WebSocketSession: UpgradedSpeaker, @unchecked Sendable {
     case neverBegan
   }
 
-  /// Resumes after ``park(_:)``, with another listener, which first receives the messages that came meanwhile.
+  /// Resumes after ``park(_:)``, with another listener, which first receives the messages that arrived meanwhile.
   /// - Parameter server: The server of the path, if this is the server's side.
   package func goOn(_ listener: Listener, at server: HTTPServer? = nil) {
     NetworkLoop.execute { [self] in
@@ -272,7 +272,7 @@ package final class WebSocketSession: UpgradedSpeaker, @unchecked Sendable {
       case .failed(let code, let reason):
         end = end ?? End(code: code, message: reason, isClean: false)
         sayClose(code, reason)
-        // Does not wait for the peer, which may go on sending invalid bytes.
+        // Does not wait for the peer, which may continue to send invalid bytes.
         endOutput()
       }
     }
@@ -285,7 +285,7 @@ package final class WebSocketSession: UpgradedSpeaker, @unchecked Sendable {
     let isMore = bytes > unfinished
     charge.add(bytes - unfinished)
     unfinished = bytes
-    // `unfinishedAt` comes first, because the connection may have left that server since.
+    // `unfinishedAt` has precedence, because the connection may have left that server since.
     guard let server = unfinishedAt ?? link.withLock({ $0 })?.server() else { return }
     unfinishedAt = bytes == 0 ? nil : server
     server.unfinished.set(bytes, of: ObjectIdentifier(self))
@@ -303,7 +303,7 @@ package final class WebSocketSession: UpgradedSpeaker, @unchecked Sendable {
     }
   }
 
-  /// Ends the connection because its unfinished message takes the room of others.
+  /// Ends the connection because its unfinished message occupies memory that others need.
   func giveUpUnfinished() {
     let reason = "its message of \(unfinished) bytes or more leaves no room for the others"
     reader.stop()

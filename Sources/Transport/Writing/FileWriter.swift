@@ -2,19 +2,19 @@ import Glibc
 import PipelineCore
 import Synchronization
 
-/// Writes blocks of bytes to a stream or file on another thread, in order, with a bounded queue: to a file on one of those that all files
-/// share, to a stream, which may block for as long as its reader pleases, on one of its own.
+/// Writes blocks of bytes to a stream or file on another thread, in order, with a bounded queue: a file on one of the
+/// threads that all files share; a stream, whose reader may block it for any time, on a thread of its own.
 ///
 /// Blocks that queue up during a write are written together. Each block's completion is called exactly once, in order,
-/// on the thread that wrote it. The writer waits while the disk or the table of descriptors is full (`trouble` is called);
-/// after any other failure it has failed for good: all queued and later blocks complete with that error, and with the number of their bytes
-/// written before it.
+/// on the thread that wrote it. The writer waits while the disk or the table of descriptors is full (`trouble` is
+/// called); after any other failure it has failed for good: all queued and later blocks complete with that error, and
+/// with the number of their bytes written before it.
 ///
 /// Appending to a file whose last line lacks its newline, as after a crash, writes a newline first, so that no new line
 /// is joined to the torn one. A writer that knows where an earlier one ended (``Options/resume``) cuts the file back to
-/// that place instead.
+/// that offset instead.
 ///
-/// A thread without other work can write in place of the writer's thread: it queues a block that `isLeft` and then calls
+/// A thread without other work can write instead of the writer's thread: it queues a block that `isLeft` and then calls
 /// `write()`, which saves waking a thread. That is for files only, which rarely block, and not if each write must be
 /// synced.
 package final class FileWriter: Sendable {
@@ -37,8 +37,8 @@ package final class FileWriter: Sendable {
     case batch
     /// At most this long after the write; completions do not wait for it.
     case interval(TimeSpan)
-    /// At most this long after the write. Completions do not wait for it, acknowledgements do: many blocks share a sync,
-    /// and writing goes on meanwhile.
+    /// At most this long after the write. Completions do not wait for it, acknowledgements do: many blocks share a
+    /// sync, and writing continues meanwhile.
     case acknowledged(within: TimeSpan)
   }
 
@@ -48,9 +48,9 @@ package final class FileWriter: Sendable {
     package var sync = Sync.never
     /// The end of an earlier writer (``FileWriter/position(after:)``): the file is cut off there.
     package var resume: FilePosition?
-    /// Whether the output behind ``resume`` is cut off, because it will be written again. Otherwise it is kept.
+    /// Whether the output after ``resume`` is cut off, because it will be written again. Otherwise it is kept.
     package var cutsBack = true
-    /// How many bytes earlier writers of this execution have written for the file.
+    /// The number of bytes that earlier writers of this execution have written to the file.
     var start: Int64 = 0
     /// The number of the file, to be noted in it; nil: nothing is noted.
     var mark: (marks: WriterMarks, number: UInt64)?
@@ -65,11 +65,11 @@ package final class FileWriter: Sendable {
     case kept
     /// The file was longer. If it had been renamed, `path` is its new name.
     case cut(path: String, bytes: Int64)
-    /// The place is not in the file any more, or cannot be restored, and why: a clause for a message.
+    /// The position is no longer in the file, or cannot be restored, with the reason: a clause for a message.
     case lost(String)
   }
 
-  /// Why a block does not count as written.
+  /// The reason why a block does not count as written.
   package struct WriteFailure: Error, Sendable, Equatable {
     package var error: PosixError
     /// The bytes at the start of the block that the system took before the failure; 0 after a failed sync, which leaves
@@ -144,7 +144,7 @@ package final class FileWriter: Sendable {
     var isWriting = false
     /// Blocks that wait for room on the disk, and when they are written again, on the monotonic clock.
     var refused: (blocks: [Block], retry: Int64)?
-    /// How many calls of `write` wait for room.
+    /// The number of calls of `write` that wait for room.
     var waiters = 0
     var closed = false
     var failure: PosixError?
@@ -154,7 +154,7 @@ package final class FileWriter: Sendable {
     var ended = false
   }
 
-  /// Those of all files that are written.
+  /// The threads of all files that are written.
   static let threads = SharedThreads("rxd write", usual: max(2, Processors.available), most: 64)
 
   private let target: Target
@@ -211,8 +211,8 @@ package final class FileWriter: Sendable {
     enqueue(Block(content: .bytes(bytes), completion: completion), whenFull: .refuse)
   }
 
-  /// Calls `body` once when at most `limit` bytes are queued, by default half of what may be; perhaps at once, on the writer's thread or the
-  /// caller's.
+  /// Calls `body` once when at most `limit` bytes are queued, by default half of the maximum; perhaps at once, on the
+  /// writer's thread or the caller's.
   package func whenRoom(_ limit: Int? = nil, _ body: @escaping @Sendable () -> Void) {
     let limit = limit ?? options.queueBytes / 2
     let now = state.withLock { state in
@@ -226,10 +226,10 @@ package final class FileWriter: Sendable {
   /// The bytes waiting or being written.
   package var queuedBytes: Int { state.withLock { $0.bytes } }
 
-  /// Whether the disk, or the table of descriptors, has no room for what is to be written.
+  /// Whether the disk, or the table of descriptors, has no room for the queued blocks.
   package var isDiskFull: Bool { state.withLock { $0.refused != nil } }
 
-  /// Why nothing is written any more; nil while the writer works.
+  /// The reason why writing has stopped; nil while the writer works.
   package var failure: PosixError? { state.withLock { $0.failure } }
 
   /// Queues a block even if the queue is full, for callers with their own backpressure. Never waits.
@@ -242,8 +242,8 @@ package final class FileWriter: Sendable {
     _ = enqueue(block, whenFull: .exceed, isLeft: isLeft && mayBeLeft)
   }
 
-  /// Writes the queued blocks on the calling thread, unless another thread is writing, which then does it. May block as
-  /// long as the target does.
+  /// Writes the queued blocks on the calling thread, unless another thread is writing, which then writes them. May
+  /// block as long as the target does.
   package func write() {
     guard mayBeLeft else { return }
     while let blocks = state.withLock({ Self.take(&$0) }) {
@@ -291,8 +291,8 @@ package final class FileWriter: Sendable {
     }
   }
 
-  /// Takes no more blocks, writes the queued ones and returns when that is done. After `limit` the rest completes with
-  /// an error. If several threads close the writer, the shortest limit counts. Not on the writer's thread.
+  /// Accepts no more blocks, writes the queued ones and returns when that is done. After `limit` the rest completes
+  /// with an error. If several threads close the writer, the shortest limit counts. Not on the writer's thread.
   package func close(within limit: TimeSpan = .seconds(30)) {
     state.withLock { $0.closed = true }
     state.notify()
@@ -316,7 +316,7 @@ package final class FileWriter: Sendable {
     case acknowledge
     case sync
     case close
-    /// Nothing is to be done before this time.
+    /// There is no work before this time.
     case rest(Int64?)
 
     var isEnd: Bool { if case .close = self { true } else { false } }
@@ -336,7 +336,7 @@ package final class FileWriter: Sendable {
           }
           state.refused = nil
           guard work.replaces else { return .write(refused.blocks) }
-          // Newer content takes the place of what has waited, which may never have room.
+          // Newer content replaces the waiting blocks, which may never get room.
           defer { state.queue = [] }
           return .write(refused.blocks + state.queue)
         }
@@ -378,7 +378,7 @@ package final class FileWriter: Sendable {
     } catch {
       failure = error
     }
-    // Whether data written before another failure was synced is not known.
+    // It is unknown whether data written before another failure was synced.
     failure = state.withLock { state in
       state.failure = state.failure ?? failure
       return state.failure
@@ -396,13 +396,13 @@ package final class FileWriter: Sendable {
     return state.queue
   }
 
-  /// Writes blocks; returns whether the writer has a turn to do. Blocks for which the disk has no room are left to that.
+  /// Writes blocks; returns whether the writer needs a turn. Blocks for which the disk has no room are left to that turn.
   private static func write(_ blocks: [Block], _ work: WriterWork, _ state: Guarded<State>) -> Bool {
     let outcome = work.write(blocks)
     let failure = outcome.failure
     let stretches = work.changedStretches()
     if failure != nil || stretches != nil {
-      // Set before the completions, whose receivers may ask for places.
+      // Set before the completions, whose receivers may ask for positions.
       state.withLock { state in
         state.failure = state.failure ?? failure
         guard let stretches else { return }
@@ -461,8 +461,7 @@ package final class FileWriter: Sendable {
     return state.syncDue != due
   }
 
-  /// With ``Sync/acknowledged(within:)``: has everything that was queued so far be synced and acknowledged as soon as it
-  /// is written.
+  /// With ``Sync/acknowledged(within:)``: syncs and acknowledges everything that is queued now as soon as it is written.
   package func acknowledgeSoon() {
     let isDue = state.withLock { state in
       guard options.acknowledgesLater else { return false }
@@ -479,7 +478,7 @@ package final class FileWriter: Sendable {
 
   // MARK: - Places
 
-  /// How many bytes have been queued so far.
+  /// The number of bytes that have been queued so far.
   package var added: Int64 { state.withLock(\.added) }
 
   /// The end of the file when the given number of queued bytes has been written, as far as is known now: a rotation may send
@@ -508,7 +507,7 @@ extension FileWriter.Options {
 }
 
 extension FileWriter.Target {
-  /// Whether both are the same place, as far as their names tell.
+  /// Whether both are the same target, as far as their names tell.
   package func isSame(as other: FileWriter.Target) -> Bool {
     switch (self, other) {
     case (.descriptor(let one), .descriptor(let other)): one.number == other.number

@@ -12,13 +12,13 @@ final class WriterWork: @unchecked Sendable {
   /// The stretches written to regular files, as far as they have changed.
   private(set) var stretches: [Stretch] = []
   private var haveStretchesChanged = false
-  /// The outcome of resuming at the place where an earlier writer ended.
+  /// The outcome of resuming at the offset where an earlier writer ended.
   private(set) var resumption: FileWriter.Resumption?
-  /// How many bytes were cut off when the file was opened, because they will be written again.
+  /// The number of bytes that were cut off when the file was opened, because they will be written again.
   private(set) var cutBytes: Int64 = 0
-  /// Why the path of a moved file could not be opened again.
+  /// The reason why the path of a moved file could not be opened again.
   private var refused: PosixError?
-  /// How many bytes of blocks have been written so far.
+  /// The number of bytes of blocks that have been written so far.
   private var written: Int64 = 0
   /// The size of the file after those bytes.
   private(set) var end: Int64 = 0
@@ -84,7 +84,7 @@ final class WriterWork: @unchecked Sendable {
   /// The writer was abandoned; nothing waits for it.
   var isGivenUp: Bool { cancellation.isAwake }
 
-  /// What a failed sync leaves on the device is not known, also if the disk is full: it is never tried again.
+  /// The state of the device after a failed sync is unknown, even if the disk was full: the sync is never repeated.
   private func sync() throws(PosixError) {
     guard let file else { return }
     do throws(PosixError) {
@@ -96,16 +96,16 @@ final class WriterWork: @unchecked Sendable {
   }
 
   struct Outcome {
-    /// Why the blocks do not count as written, if so.
+    /// The reason why the blocks do not count as written; nil: they do.
     var failure: PosixError?
     /// The number of bytes of the blocks, from the first on, that have been written nevertheless.
     var written = 0
-    /// When these blocks are to be written again, on the monotonic clock, perhaps with more behind them: the disk, or the table of descriptors that a
-    /// moved file needs to be opened again, is full. What was written of them is kept.
+    /// When these blocks must be written again, on the monotonic clock, perhaps with more after them: the disk, or the
+    /// table of descriptors that a moved file needs to be opened again, is full. The bytes already written are kept.
     var retry: Int64?
   }
 
-  /// Why the present blocks wait for room, and the bytes that the system has taken of them; nil: none wait.
+  /// Why the current blocks wait for room, and the number of their bytes that are written; nil: none wait.
   var refusal: (error: PosixError, taken: Int)? { room.reason.map { ($0, taken) } }
 
   /// Writes the blocks in order. Never waits for room.
@@ -119,7 +119,7 @@ final class WriterWork: @unchecked Sendable {
         hasRoom()
         return Outcome()
       }
-      // The rest of a block goes where its start is.
+      // The rest of a block is written to the same file as its start.
       if taken == 0 {
         switch target {
         case .append(let path, _): try reopenIfMoved(path)
@@ -275,7 +275,7 @@ final class WriterWork: @unchecked Sendable {
         let found = WriterPosition(saved, path).restore(in: opened, status, cutsBack: options.cutsBack)
         resumption = found.resumption
         if let size = found.size { status.size = size }
-        // The place is behind a whole event, whatever that ends with.
+        // The position is at the end of a whole event, whatever byte that ends with.
         needsNewline = found.size == nil && opened.endsWithinLine(size: status.size)
       } else {
         needsNewline = opened.endsWithinLine(size: status.size)
@@ -293,7 +293,7 @@ final class WriterWork: @unchecked Sendable {
     return now.device == identity.device && now.inode == identity.inode
   }
 
-  /// Goes on in a new file, after this one was renamed and synced.
+  /// Continues in a new file, after this one was renamed and synced.
   func reopen() throws(PosixError) {
     nextSync = nil
     try openForAppending()
@@ -321,7 +321,7 @@ final class WriterWork: @unchecked Sendable {
 
   // MARK: - Marks
 
-  /// Cuts off the output of an earlier execution after the state from which this one goes on: its events come again.
+  /// Cuts off the output that an earlier execution wrote after the state from which this one continues: its events are written again.
   private func cutBack(_ opened: FileDescriptor, _ status: inout FileDescriptor.Status) {
     guard let (marks, _) = options.mark, let mark = WriterMark(of: opened), marks.isLost(mark),
       status.size > mark.size,

@@ -38,13 +38,13 @@ final class FilesWork: @unchecked Sendable {
   private var ended = 0
   /// The opening of a file waits for room.
   private var room = RoomWait()
-  /// When to go on with what waits for room, on the monotonic clock; nil: nothing does.
+  /// When to continue work that waits for room, on the monotonic clock; nil: none waits.
   private(set) var retry: Int64?
   /// The acknowledgements of blocks that are written and not synced.
   private var unsynced: [FileWriter.Acknowledgement] = []
   /// Closed files with writes that are not synced: they are synced with the others, all at once if they are many.
   private var leaving: [SyncedFile] = []
-  /// With more of them, they are synced before their time.
+  /// With more of them, they are synced before they are due.
   private static let mostLeaving = 512
   private let system: FileSystemSync?
   /// When files must be synced, on the monotonic clock.
@@ -73,7 +73,8 @@ final class FilesWork: @unchecked Sendable {
   /// The writer was abandoned; nothing waits for it.
   var isGivenUp: Bool { cancellation.isAwake }
 
-  /// Runs the commands in order, behind those that wait for room, until one finds none; returns how many bytes are done with. Never waits for room.
+  /// Runs the commands in order, after those that wait for room, until one finds none; returns the number of bytes that
+  /// are finished. Never waits for room.
   func run(_ new: [FilesWriter.Command]) -> Int {
     commands.append(contentsOf: new)
     ended = 0
@@ -169,7 +170,7 @@ final class FilesWork: @unchecked Sendable {
       file.isRotatedAway(false)
       open.last = file.lastWrite(or: (try? work.file?.descriptor.status().modified) ?? block.time)
       self.open[ObjectIdentifier(file)] = open
-      // An earlier execution may have left full files as they were.
+      // An earlier execution may not have renamed its full files.
       if let keeper {
         let (full, uncommitted) = ((try? tree.rotated(file.path)) ?? [], file.uncommitted)
         keeper.look(
@@ -188,7 +189,7 @@ final class FilesWork: @unchecked Sendable {
     }
   }
 
-  /// Runs `work` again once closed files that wait for a sync have given up their descriptors, if it found none.
+  /// Runs `work` again once closed files that wait for a sync have released their descriptors, if it found none.
   private func withDescriptors<T>(_ work: () throws(PosixError) -> T) throws(PosixError) -> T {
     do throws(PosixError) {
       return try work()
@@ -208,7 +209,7 @@ final class FilesWork: @unchecked Sendable {
       return true
     }
     while let block = open.blocks.first {
-      // The rest of a block goes where its start is.
+      // The rest of a block is written to the same file as its start.
       let isBegun = (open.work.refusal?.taken ?? 0) > 0
       if !isBegun, rotation.isFull(open.work.end, adding: block.content.count, last: open.last, now: block.time) {
         rotate(open, before: block)
@@ -221,7 +222,7 @@ final class FilesWork: @unchecked Sendable {
     return true
   }
 
-  /// Gives a full file its name; ``reopen(_:)`` begins the next one.
+  /// Renames a full file; ``reopen(_:)`` begins the next one.
   private func rotate(_ open: Open, before block: FilesWriter.Block) {
     // The program that moved the file away has rotated it.
     guard failure == nil, open.work.isStill(at: tree.name(open.file.path)) else { return }
@@ -237,14 +238,14 @@ final class FilesWork: @unchecked Sendable {
       if error.code == ECANCELED {
         failure = error
       } else if !open.hasReported {
-        // The file goes on growing.
+        // The file continues to grow.
         open.hasReported = true
         noted(error)
       }
     }
   }
 
-  /// Begins a new file, if the last one has got its name; false: there is no room for it.
+  /// Begins a new file, if the last one has been renamed; false: there is no room for it.
   private func reopen(_ open: Open) -> Bool {
     guard let name = open.full, failure == nil else { return true }
     do throws(PosixError) {
@@ -263,8 +264,7 @@ final class FilesWork: @unchecked Sendable {
     return true
   }
 
-  /// Gives a file that is full by now its name, and closes it. Without a row the next one is not begun.
-  /// False: blocks of the file wait for room.
+  /// Renames a file that is full now, and closes it. Without a row the next one is not begun. False: blocks of the file wait for room.
   private func rotateIfFull(_ file: FilesWriter.File, _ start: Int64, _ time: Int64) -> Bool {
     guard let rotation = options.rotation else { return true }
     let path = file.path
@@ -363,7 +363,7 @@ final class FilesWork: @unchecked Sendable {
     failure = failure ?? open.work.syncIfDue(closing: true)
   }
 
-  /// A file is closed; where acknowledgements wait for a sync, it waits for that of all files.
+  /// Closes a file; where acknowledgements wait for a sync, it waits for the sync of all files.
   private func leave(_ closing: Open) {
     guard options.sync.isLater, closing.isUnsynced, failure == nil, let file = closing.work.file else {
       return sync(closing)
@@ -373,10 +373,10 @@ final class FilesWork: @unchecked Sendable {
     if leaving.count >= Self.mostLeaving { sync() }
   }
 
-  /// Syncs what is written, and acknowledges it.
+  /// Syncs the written data, and acknowledges it.
   func sync() {
     syncDue = nil
-    // What is synced and acknowledged is not lost when the writer is given up.
+    // Data that is synced and acknowledged is not lost when the writer is given up.
     let isBehind = open.values.contains { $0.isUnsynced || $0.work.nextSync != nil }
     if isBehind || !unsynced.isEmpty || !leaving.isEmpty { checkForEnd() }
     let left = leaving
@@ -399,13 +399,13 @@ final class FilesWork: @unchecked Sendable {
     let acknowledgements = unsynced
     unsynced = []
     for acknowledge in acknowledgements {
-      // Whether data written before another failure was synced is not known.
+      // It is unknown whether data written before another failure was synced.
       acknowledge(failure.map { .failure(.init($0, written: 0)) } ?? .success(()))
     }
   }
 
-  /// Syncs and closes all files, once. False: full files are still being compressed, `whenDone` will be called, and this is called again. If that is
-  /// given up, nothing that was written is lost, so it is not a failure.
+  /// Syncs and closes all files, once. False: full files are still being compressed; `whenDone` will be called, and
+  /// then this method again. If that is given up, no written data is lost, so it is not a failure.
   func closeAll(_ whenDone: @escaping @Sendable () -> Void) -> Bool {
     if !isClosed { sync() }
     isClosed = true
@@ -414,12 +414,12 @@ final class FilesWork: @unchecked Sendable {
   }
 }
 
-/// Syncs the whole file system of a directory: with many files that is one wait for the device in place of two for each.
+/// Syncs the whole file system of a directory: with many files that is one wait for the device instead of two for each.
 final class FileSystemSync {
   private let directory: FileDescriptor
   private var device: UInt64 = 0
   private let calls: WriterCalls.Clock
-  /// With fewer files, others that write to the file system are not waited for.
+  /// With fewer files, a sync must not wait for other writers to the file system.
   private static let fewest = 16
 
   /// Nil: the directory cannot be read, or the kernel does not report what fails.

@@ -2,10 +2,12 @@ import Glibc
 import PipelineCore
 import Synchronization
 
-/// Writes blocks of bytes to many files below one directory, by one thread at a time, in order for each file. The caller says which files are open.
+/// Writes blocks of bytes to many files below one directory, by one thread at a time, in order for each file. The
+/// caller says which files are open.
 ///
-/// It keeps the promises of ``FileWriter``: it waits while the disk or the table of descriptors is full, and after any other failure of a
-/// write or a sync it has failed for good. Only a file that cannot be opened because of its path is not a failure: its blocks are refused.
+/// It keeps the promises of ``FileWriter``: it waits while the disk or the table of descriptors is full, and after any
+/// other failure of a write or a sync it has failed for good. Only a file that cannot be opened because of its path is
+/// not a failure: its blocks are refused.
 package final class FilesWriter: Sendable {
   package struct Options: Sendable {
     /// The limit of waiting bytes, for the caller.
@@ -22,7 +24,7 @@ package final class FilesWriter: Sendable {
     package init() {}
   }
 
-  /// One file, from its first block until the caller forgets it. It may be closed and opened again meanwhile.
+  /// One file, from its first block until the caller releases it. It may be closed and opened again meanwhile.
   package final class File: Sendable {
     /// Below the directory.
     package let path: String
@@ -31,13 +33,13 @@ package final class FilesWriter: Sendable {
     private let rotatedAway = Atomic(false)
     /// When it was last written to, in nanoseconds since 1970; 0: not by this writer.
     let lastWrite = Atomic<Int64>(0)
-    /// The same; `modified`: what the file system says, for a file that an earlier execution has written.
+    /// The same; `modified`: the time in the file system, for a file that an earlier execution has written.
     func lastWrite(or modified: Int64) -> Int64 {
       let written = lastWrite.load(ordering: .relaxed)
       return written == 0 ? modified : written
     }
     private let stretches = Mutex<[WriterWork.Stretch]>([])
-    /// The names of full files, with how many bytes had been written for this one behind them; and the counts of the last states.
+    /// The names of full files, each with the number of bytes written up to its end; and the counts of the last states.
     private let full = Mutex<(files: [(name: String, count: Int64)], counts: [Int64])>(([], []))
 
     package init(_ path: String, number: UInt64) {
@@ -63,8 +65,9 @@ package final class FilesWriter: Sendable {
       }
     }
 
-    /// A state with this count is being saved. Returns the full files of which nothing has to be cut any more: those behind which is the
-    /// state before the one before it, which is on the disk, as no state is drafted while another is being written.
+    /// A state with this count is being saved. Returns the full files that can no longer be cut back: those that end
+    /// before the state before the previous one, which is on the disk, because no state is drafted while another is
+    /// being written.
     package func saves(_ count: Int64) -> [String] {
       full.withLock { full in
         full.counts = full.counts.suffix(2) + [count]
@@ -90,11 +93,11 @@ package final class FilesWriter: Sendable {
 
   package struct Block: Sendable {
     package var content: FileWriter.Content
-    /// How many bytes came before it for the file.
+    /// The number of bytes that precede it in the file.
     package var start: Int64
-    /// The number of the opening for which it comes, from 1: one more after each ``FilesWriter/close(_:)``.
+    /// The number of the opening that it belongs to, from 1: each ``FilesWriter/close(_:)`` adds one.
     package var opening: Int
-    /// When it was made, in nanoseconds since 1970: the clock of rotations.
+    /// When it was queued, in nanoseconds since 1970: the clock of rotations.
     package var time: Int64
     /// See ``FileWriter/Completion``.
     package var completion: FileWriter.Completion
@@ -142,7 +145,7 @@ package final class FilesWriter: Sendable {
     var ended = false
     /// Blocks wait for room.
     var isDiskFull = false
-    /// Has a turn follow.
+    /// Requests another turn.
     var wake: @Sendable () -> Void = {}
   }
 
@@ -153,9 +156,11 @@ package final class FilesWriter: Sendable {
 
   /// Checks that the directory can be entered.
   /// - Parameters:
-  ///   - trouble: Called on the writer's thread when it waits for room, with nil when it has some, and when a moved file cannot be opened again.
-  ///   - noted: Called when a full file cannot be renamed, compressed or removed. Nothing waits for that.
-  ///   - cut: Called on the writer's thread with the path of a file and how many bytes were cut off it, because they come again.
+  ///   - trouble: Called on the writer's thread when it waits for room, with nil when it has some, and when a moved
+  ///     file cannot be opened again.
+  ///   - noted: Called when a full file cannot be renamed, compressed or removed. Writing continues.
+  ///   - cut: Called on the writer's thread with the path of a file and the number of bytes that were cut off it,
+  ///     because they are written again.
   package init(
     _ tree: FileTree, options: Options, trouble: @escaping @Sendable (PosixError?) -> Void,
     noted: @escaping @Sendable (PosixError) -> Void = { _ in },
@@ -187,15 +192,15 @@ package final class FilesWriter: Sendable {
     turns.wake()
   }
 
-  /// Closes a file behind its queued blocks. Later ones open it again.
+  /// Closes a file after its queued blocks. Later blocks open it again.
   package func close(_ file: File) {
     state.withLock { $0.queue.append(.close(file)) }
     turns.wake()
   }
 
-  /// Gives a file that is full at this time, in nanoseconds since 1970, the name of a full one, behind its queued blocks, also if it is closed. The next
-  /// block begins a new one.
-  /// - Parameter start: How many bytes have come for it.
+  /// Renames a file that is full at this time, in nanoseconds since 1970, after its queued blocks, even if it is
+  /// closed. The next block begins a new one.
+  /// - Parameter start: The number of bytes that have been queued for it.
   package func rotate(_ file: File, after start: Int64, at time: Int64) {
     state.withLock { $0.queue.append(.rotate(file, start: start, time: time)) }
     turns.wake()
@@ -209,18 +214,18 @@ package final class FilesWriter: Sendable {
 
   /// The bytes waiting or being written.
   package var queuedBytes: Int { state.withLock(\.bytes) }
-  /// Whether the disk, or the table of descriptors, has no room for what is to be written.
+  /// Whether the disk, or the table of descriptors, has no room for the queued blocks.
   package var isDiskFull: Bool { state.withLock(\.isDiskFull) }
-  /// Why nothing is written any more; nil while the writer works.
+  /// The reason why writing has stopped; nil while the writer works.
   package var failure: PosixError? { state.withLock(\.failure) }
 
-  /// Has everything that was queued so far be synced and acknowledged as soon as it is written.
+  /// Syncs and acknowledges everything that is queued now as soon as it is written.
   package func acknowledgeSoon() {
     state.withLock { $0.isSyncAwaited = true }
     turns.wake()
   }
 
-  /// Takes no more blocks, writes the queued ones and returns when that is done. After `limit` the rest completes with an error.
+  /// Accepts no more blocks, writes the queued ones and returns when that is done. After `limit` the rest completes with an error.
   package func close(within limit: TimeSpan = .seconds(30)) {
     state.withLock { $0.closed = true }
     turns.wake()
@@ -252,7 +257,7 @@ package final class FilesWriter: Sendable {
         continue
       }
       let job = state.withLock { state -> Job? in
-        // What waits for room comes before what has come since.
+        // Work that waits for room precedes newer work.
         if work.retry != nil { return .commands([], syncs: false) }
         if work.isClosed { return .close }
         if !state.queue.isEmpty || state.isSyncAwaited {

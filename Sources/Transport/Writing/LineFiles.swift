@@ -8,7 +8,7 @@ import PipelineCore
 /// renamed to `NAME.1`, replacing an older one, so the newest lines are kept, between one and two limits of them.
 package final class LineFiles: Sendable {
   package enum Report: Sendable {
-    /// Lines were added; so many of the oldest ones were dropped.
+    /// Lines were added; `dropped`: the number of the oldest lines that were dropped.
     case written(String, lines: Int, dropped: Int)
     /// These lines are in no file.
     case failed(String, lines: [[UInt8]], PosixError)
@@ -163,7 +163,7 @@ package final class LineFiles: Sendable {
       return dropped
     }
 
-    /// How many lines a file has; 0: the file is missing or cannot be read.
+    /// The number of lines in a file; 0: the file is missing or cannot be read.
     private func lines(of name: String) -> Int {
       let number = uninterrupted {
         openat(directory.number, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY)

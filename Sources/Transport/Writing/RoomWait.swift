@@ -7,11 +7,11 @@ struct RoomWait {
   private static let longest: Int64 = 2_000_000_000
 
   private var pause = RoomWait.first
-  /// Why there is no room; nil: the work does not wait.
+  /// The reason why there is no room; nil: the work does not wait.
   private(set) var reason: PosixError?
 
   /// Records a failure for lack of room. Returns when to try again, on the monotonic clock.
-  /// - Parameter madeProgress: A part of the work was done: room comes.
+  /// - Parameter madeProgress: Whether a part of the work was done, so that room is being freed.
   mutating func refused(_ error: PosixError, madeProgress: Bool = false) -> Int64 {
     if reason == nil || madeProgress { pause = Self.first }
     reason = error

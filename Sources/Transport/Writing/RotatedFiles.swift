@@ -5,14 +5,14 @@ import Synchronization
 
 /// When a writer begins a new file, and what happens to full ones.
 ///
-/// A full file is renamed to `NAME-YYYYMMDD-HHMMSS`, in UTC, and never again: so one rename is the whole rotation, and another program finds
-/// a file under the name that it had before. Where the name is taken, `.1`, `.2` ... follow.
+/// A full file is renamed to `NAME-YYYYMMDD-HHMMSS`, in UTC, and never again: so one rename is the whole rotation, and
+/// another program finds a file under the name that it had before. If the name is taken, `.1`, `.2` ... is appended.
 package struct FileRotation: Sendable, Equatable {
   /// A file that would be larger is full, unless it is empty.
   package var size: Int64?
   /// A file is full at each multiple of this since 1970, in nanoseconds.
   package var every: Int64?
-  /// How many full files are kept; nil: all.
+  /// The number of full files that are kept; nil: all.
   package var keep: Int?
   /// How full files are compressed; nil: they are not.
   package var compression: Compressor.Format?
@@ -26,7 +26,7 @@ package struct FileRotation: Sendable, Equatable {
     self.compression = compression
   }
 
-  /// Whether a file with `end` bytes that was last written to at `last` is full before so many more at `now`.
+  /// Whether a file with `end` bytes that was last written to at `last` is full before `count` more bytes at `now`.
   func isFull(_ end: Int64, adding count: Int, last: Int64, now: Int64) -> Bool {
     guard end > 0 else { return false }
     if let size, end + Int64(count) > size { return true }
@@ -35,14 +35,15 @@ package struct FileRotation: Sendable, Equatable {
     return now / every > last / every
   }
 
-  /// When a file that is full was so, in nanoseconds since 1970: at the end of the period of its last row, or now because of its size.
+  /// The time at which a full file became full, in nanoseconds since 1970: the end of the period of its last row, or
+  /// now because of its size.
   func fullSince(last: Int64, now: Int64) -> Int64 {
     guard let every, every > 0, now / every > last / every else { return now }
     let (end, overflow) = (last / every + 1).multipliedReportingOverflow(by: every)
     return overflow ? now : min(end, now)
   }
 
-  /// The suffix of a full file after `NAME-`. It sorts after that of the newest one, even if the clock was set back.
+  /// The suffix of a full file after `NAME-`. It sorts after that of the newest full file, even if the clock was set back.
   static func suffix(at time: Int64, after newest: [Int]?) -> String {
     var seconds = time_t(time / 1_000_000_000)
     var parts = tm()
@@ -193,16 +194,15 @@ extension FileDescriptor {
   }
 }
 
-/// Compresses and removes full files on a thread of its own, one after the other. Work left when it ends is done after the next
-/// start.
+/// Compresses and removes full files on a thread of its own, one after the other. Work left when it ends is done after the next start.
 final class RotationKeeper: Sendable {
   private struct State {
     /// Paths below the directory, each with the names of full files to compress.
     var waiting: [(path: String, names: [String])] = []
     var isStarted = false
-    /// It ends when nothing waits.
+    /// Whether it ends when no work waits.
     var isEnding = false
-    /// It ends now.
+    /// Whether it ends now.
     var isClosed = false
     var hasEnded = false
     /// Called when it has ended.
@@ -249,8 +249,8 @@ final class RotationKeeper: Sendable {
     }
   }
 
-  /// Has it end when nothing waits any more; soon, also in the middle of a file, if it `isGivenUp`. Returns whether it has ended; `whenEnded` is called
-  /// otherwise.
+  /// Ends the thread when no work waits any more; soon, even in the middle of a file, if it `isGivenUp`. Returns
+  /// whether it has ended; `whenEnded` is called otherwise.
   func close(isGivenUp: Bool, _ whenEnded: @escaping @Sendable () -> Void) -> Bool {
     let hasEnded = state.withLock { state in
       state.isEnding = true
@@ -291,7 +291,7 @@ final class RotationKeeper: Sendable {
     for entry in try directory.entryNames() { Self.removeLeftover(entry, of: name, in: directory) }
     var full = try tree.rotated(path)
     if let most = rotation.keep {
-      // A file and its compressed form have one place.
+      // A file and its compressed form count once.
       while full.count > most {
         let oldest = full.removeFirst()
         guard step("remove") else { throw .givenUp(path) }
@@ -320,7 +320,7 @@ final class RotationKeeper: Sendable {
   /// Makes the names of partly compressed files unique: an execution that ends may still compress while the next one begins.
   private static let count = Atomic<UInt64>(0)
 
-  /// Replaces a full file by its compressed form, which has its times and its mode. At each moment one of them is whole.
+  /// Replaces a full file by its compressed form, which has its times and its mode. At each moment one of the two is complete.
   private func compress(_ name: String, in directory: FileDescriptor, _ format: Compressor.Format)
     throws(PosixError)
   {
@@ -367,7 +367,7 @@ final class RotationKeeper: Sendable {
       var times = [status.st_atim, status.st_mtim]
       futimens(target, &times)
       fchmod(target, status.st_mode & 0o777)
-      // Whether it may have the owner depends on who runs it.
+      // Whether the owner can be set depends on the user of this process.
       _ = fchown(target, status.st_uid, status.st_gid)
       guard step("sync") else { throw .givenUp(shown) }
       if uninterrupted({ fsync(target) }) != 0 { throw PosixError("sync", output.name) }

@@ -4,9 +4,9 @@ import PipelineCore
 package struct SavedFile: Sendable {
   /// Below the directory.
   package var path: String
-  /// Its number among those of the sink.
+  /// Its number among the files of the sink.
   package var number: UInt64
-  /// How many bytes had been written for it.
+  /// The number of bytes that had been written to it.
   package var count: Int64
   /// Its end; nil: unknown.
   package var position: FilePosition?

@@ -8,7 +8,7 @@ struct WriterMark: Sendable, Equatable {
   var writer: UInt64
   /// The number of the file among those of the sink, ascending over all executions.
   var number: UInt64
-  /// How many bytes had been written for the file before.
+  /// The number of bytes that had been written to the file before.
   var start: Int64
   /// The size of the file then.
   var size: Int64
@@ -55,8 +55,8 @@ struct WriterMark: Sendable, Equatable {
 
 /// The marks of one sink.
 package struct WriterMarks: Sendable {
-  /// Numbers of files that an execution gave after the state from which the next one went on: the contents of such files are written, or
-  /// were written, again.
+  /// Numbers of files that an execution opened after the state from which the next one continued: the contents of such
+  /// files are written, or were written, again.
   package struct Lost: Sendable, Equatable {
     /// The last number that the state knew.
     package var after: UInt64
@@ -73,7 +73,7 @@ package struct WriterMarks: Sendable {
   package var writer: UInt64
   /// Ascending. A file keeps its number until it is opened again, perhaps after many executions.
   package private(set) var lost: [Lost]
-  /// How many are kept: the rows of older files may be repeated.
+  /// The number of ranges that are kept: the rows of older files may be repeated.
   private static let mostLost = 1000
 
   package init(writer: UInt64, lost: [Lost]) {
@@ -81,10 +81,10 @@ package struct WriterMarks: Sendable {
     self.lost = lost
   }
 
-  /// An execution whose numbers begin at `first` goes on from a state whose last number is `last`.
+  /// An execution whose numbers begin at `first` continues from a state whose last number is `last`.
   package mutating func goOn(after last: UInt64, at first: UInt64) {
     if let newest = lost.last, newest.before > last {
-      // Nothing was begun in between.
+      // No file was begun in between.
       lost[lost.count - 1].before = max(newest.before, first)
     } else {
       lost.append(Lost(after: last, before: first))

@@ -13,7 +13,7 @@ final class SyncedFile: Sendable {
     isDirectoryDue = Atomic(inDirectory)
   }
 
-  /// Its whole file system was synced after the last write.
+  /// Notes that its whole file system was synced after the last write.
   func wasSynced() { isDirectoryDue.store(false, ordering: .releasing) }
 
   /// Returns when the written data is on the device, under its name. See ``FileDescriptor/sync()``.
@@ -43,7 +43,7 @@ extension FileDescriptor {
 extension WriterWork {
   /// A stretch of writing to one file: it begins when the file is opened, or changed by others.
   struct Stretch: Sendable {
-    /// How many bytes had been written before.
+    /// The number of bytes that had been written before.
     let start: Int64
     /// The size of the file then.
     let size: Int64
@@ -51,7 +51,7 @@ extension WriterWork {
     let needsNewline: Bool
     /// Others write to the file, too.
     let isShared: Bool
-    /// The file is that of the stretch before, whose contents it has lost.
+    /// Whether the file is that of the previous stretch, which has lost its contents.
     let isSameFile: Bool
     private var position: FilePosition
     private var head: [UInt8]
@@ -91,12 +91,12 @@ extension WriterWork {
     }
   }
 
-  /// The most stretches that are remembered: one for each rotation of the file since a place was last asked for.
+  /// The maximum number of stretches that are remembered: one for each rotation of the file since a position was last requested.
   static let mostStretches = 64
 }
 
 extension [WriterWork.Stretch] {
-  /// With the newer ones, the first of which is the last of these if it begins at the same byte.
+  /// Appends the newer ones, the first of which continues the last of these if it begins at the same byte.
   func extended(by newer: [WriterWork.Stretch]) -> [WriterWork.Stretch] {
     guard let first = newer.first else { return self }
     var all = filter { $0.start < first.start } + newer

@@ -10,13 +10,13 @@ enum ControlSocket {
   /// The path of the service's socket.
   static let usual = "/run/rxd/control.sock"
 
-  /// Who has chosen the path of a socket.
+  /// The origin of a socket's path.
   enum Choice {
     /// The command line or the environment: it must work.
     case asked
     /// The directory of the service manager, or of the state.
     case given
-    /// rxd: it is there for convenience.
+    /// The default of rxd: the process does not depend on it.
     case usual
   }
 
@@ -31,9 +31,9 @@ enum ControlSocket {
     return UserSockets.own().map { ($0, .usual) }
   }
 
-  /// The places at which another process may have its socket.
+  /// The addresses at which another process may have its socket.
   struct Addresses {
-    /// Paths that are known; the first that exists counts.
+    /// Paths that are known; the first that exists is used.
     var named: [String]
     /// Whether processes may also be found at ``ControlSocket/usual``, and where users have theirs.
     var hasUsual: Bool
@@ -57,10 +57,9 @@ enum ControlSocket {
     directory.hasSuffix("/") ? directory + name : "\(directory)/\(name)"
   }
 
-  /// Serves the requests that come to `socket`. The network thread starts here, so this is called when the first client
-  /// connects.
+  /// Serves the requests that arrive at `socket`. The network thread starts here, so this is called when the first client connects.
   ///
-  /// - Parameter mostBytes: The most bytes of a body.
+  /// - Parameter mostBytes: The maximum size of a body.
   static func serve(
     _ socket: LocalSocket, mostBytes: Int, notify: @escaping @Sendable (HTTPServer.Notice) -> Void,
     _ take: @escaping @Sendable (ControlRequest) -> Void
@@ -84,10 +83,10 @@ struct ControlRequest: Sendable {
   let query: [String: String]
   /// The interface that the request came by.
   let entrance: Entrance
-  /// That of a session of the live page, kept until the answer has ended.
+  /// The use of a live page's session, kept until the answer has ended.
   private let use: PageSessions.Use?
 
-  /// Where requests come in: over TCP only some things are served.
+  /// The interface of a request: over TCP only some requests are served.
   enum Entrance: Sendable { case socket, metrics, page }
 
   init(_ request: ServerRequest, from entrance: Entrance = .socket, use: PageSessions.Use? = nil) {

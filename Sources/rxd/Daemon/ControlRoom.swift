@@ -11,7 +11,7 @@ struct ControlRoom {
   /// Called on the main thread.
   var answer: (Supervisor, ControlRequest) -> Void
 
-  /// The most bytes of a body that any of them takes.
+  /// The maximum size of a body that any of them accepts.
   static let mostBytes = RecordedTestRequest.mostBytes
 
   static var all: [ControlRoom] {

@@ -49,7 +49,7 @@ final class PipelineSlot {
   var store: DiskStore?
   /// `next` is tried out (``Execution/dryRun(_:services:clock:restoring:)``) as soon as the run has saved its state.
   var isTrying = false
-  /// It runs as soon as the store of its name is closed, by this or another slot, or a check of the pipeline is done.
+  /// Whether it starts as soon as the store of its name is closed, by this or another slot, or a check of the pipeline is done.
   var awaitsStore = false
   /// A check holds it up for longer than the verdict of a reload waits.
   var isHeldUp = false
@@ -69,20 +69,20 @@ final class PipelineSlot {
     var reason: String
     /// Wall-clock nanoseconds since 1970.
     var at = SystemClock.shared.wallTime
-    /// Its number since the pipeline last ran for a minute, or was changed.
+    /// The number of the attempt since the pipeline last ran for a minute, or was changed.
     var attempt = 1
-    /// When the pipeline is started again; nil: it has been, or is not by itself.
+    /// When the pipeline is started again; nil: it has been, or is not restarted automatically.
     var nextTry: Int64?
   }
   /// The last failure; nil: no run has failed.
   var failure: Failure?
-  /// Why the next run begins without a state, if it does.
+  /// The reason why the next run begins without a state, if it does.
   var loss: String?
   var run: PipelineLaunch?
   /// The report handler of the current run.
   var report: (@Sendable (PipelineLaunch.Report) -> Void)?
   var hasLaunched = false
-  /// Since the current run was launched, another slot has left an address that this one needs.
+  /// Whether another slot has left an address that this one needs, since the current run was launched.
   var mayHaveAddress = false
   /// The last run failed, and no restart follows.
   var hasFailed = false
@@ -97,7 +97,7 @@ final class PipelineSlot {
   let stopped = StoppedEvents()
   /// When the pipeline starts again after a failure.
   struct Restarts {
-    /// How many there were.
+    /// The number of restarts.
     fileprivate(set) var count = 0
     fileprivate var pauses = RestartPauses()
     /// The next one; nil: none is due.

@@ -33,11 +33,11 @@ struct ReloadVerdict {
     var kind: Kind
     var name: String
     var file: String
-    /// The steps that go on from their state.
+    /// The steps that continue from their state.
     var kept: [String] = []
     /// The state that could not be taken over, and why: one line each.
     var lost: [String] = []
-    /// The events that its store keeps and that it does not deliver: one line for each sink.
+    /// The events in its store that it does not deliver: one line for each sink.
     var left: [String] = []
     /// The reason.
     var reason: String?
@@ -118,8 +118,8 @@ struct ReloadVerdict {
     return .object(members)
   }
 
-  /// For a person: the report of `rxd check`, a line or more for each pipeline that has changed or leaves something behind, one for all others, and the
-  /// result.
+  /// For a person: the report of `rxd check`, a line or more for each pipeline that has changed or leaves undelivered
+  /// events, one for all others, and the result.
   func text(colors: Bool) -> String {
     let shown = changes.filter { $0.kind != .unchanged || !$0.left.isEmpty }
     let rest = changes.count - shown.count

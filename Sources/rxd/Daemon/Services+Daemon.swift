@@ -21,7 +21,7 @@ extension Services {
     return services
   }
 
-  /// Has the log say which pipeline and which component a record is of, by the names of metrics.
+  /// Adds the pipeline and the component, by their names in metrics, to each log record.
   mutating func writeLog(of index: PlanIndex, to log: LogWriter) {
     let pipeline = index.plan.name
     self.log = { level, component, message in

@@ -4,8 +4,8 @@ import PipelineRuntime
 import Storage
 import Transport
 
-/// What may wait for a disk, or take long, is done on a thread of its own, one after the other: the supervisor's thread answers the control socket and
-/// feeds the watchdog.
+/// Work that may wait for a disk, or take long, runs on a thread of its own, one job after the other: the supervisor's
+/// thread answers the control socket and notifies the watchdog.
 extension Supervisor {
   /// A pipeline that could not start is being checked.
   struct StartCheck {
@@ -16,7 +16,7 @@ extension Supervisor {
     var began: Instant
   }
 
-  /// What a check has found.
+  /// The result of a check.
   struct CheckedStart: Sendable {
     var canStart: Bool
     /// The store, if the check has opened it.
@@ -25,7 +25,8 @@ extension Supervisor {
 
   // MARK: Checks of pipelines that could not start
 
-  /// Checks whether what kept a pipeline from starting is gone: it was never wired, so trying it out repeats nothing. Then it starts at once.
+  /// Checks whether the cause that kept a pipeline from starting is gone: it was never wired, so a trial repeats
+  /// nothing. Then it starts at once.
   func checkAgain(_ slot: PipelineSlot) {
     slot.restarts.checkAt = nil
     guard slot.run == nil, slot.restarts.at != nil, !isStopping else { return }
@@ -77,7 +78,7 @@ extension Supervisor {
     launch(slot)
   }
 
-  /// Whether a slot cannot be launched yet: the store of its name is still open or being closed, or a check uses what it needs.
+  /// Whether a slot cannot be launched yet: the store of its name is still open or being closed, or a check uses its resources.
   func mustWait(_ slot: PipelineSlot) -> Bool {
     isBeingChecked(slot) || mustAwaitStore(slot)
   }
@@ -86,7 +87,7 @@ extension Supervisor {
     check.map { $0.slot === slot || $0.name == slot.name } ?? false
   }
 
-  /// How long the verdict of a reload waits for a check: a disk that does not answer may hold one up for ever.
+  /// How long the verdict of a reload waits for a check: a disk that does not answer may block one for ever.
   private static let checkLimit = TimeSpan.seconds(5)
 
   private func awaitsCheck(_ slot: PipelineSlot) -> Bool {
@@ -99,7 +100,7 @@ extension Supervisor {
     return check.began + Self.checkLimit
   }
 
-  /// The verdict of a reload says what holds pipelines up; they start when the check is done.
+  /// Ends the wait: the verdict of the reload says what blocks pipelines, which start when the check is done.
   func endWaitForCheck() {
     guard let check else { return }
     let reason =
@@ -113,10 +114,10 @@ extension Supervisor {
 
   // MARK: Events that are left behind
 
-  /// How long the verdict of a reload waits for the record of its pipelines, and for what stores keep that no pipeline opens.
+  /// How long the verdict of a reload waits for the record of its pipelines, and for the reading of stores that no pipeline opens.
   private static let readingLimit = TimeSpan.seconds(1)
 
-  /// Logs what the store of a slot's name keeps that it does not deliver.
+  /// Logs the events in the store of a slot's name that it does not deliver.
   func reportLeftBehind(_ slot: PipelineSlot) {
     guard slot.store == nil else {
       for left in leftBehind(slot) { log.write(.warning, slot.name, left.line) }
@@ -125,7 +126,8 @@ extension Supervisor {
     readLeftBehind([slot])
   }
 
-  /// Reads what stores keep that these slots do not open; returns the number of the message with it, nil: there are none.
+  /// Reads the undelivered events of stores that these slots do not open; returns the number of the message with them,
+  /// nil: there are none.
   /// - Parameter takers: What is recorded before that, if any.
   @discardableResult
   private func readLeftBehind(_ slots: [PipelineSlot], noting takers: LeftBehind.Takers? = nil) -> Int? {
@@ -140,7 +142,7 @@ extension Supervisor {
     return number
   }
 
-  /// The changes of a reload are done: its verdict follows when it is known what they leave behind.
+  /// The changes of a reload are done: its verdict follows when the events that they leave behind are known.
   func finish(_ reload: Reload) {
     guard reload.reading == nil else { return }
     endKeeping()
@@ -157,7 +159,7 @@ extension Supervisor {
     complete(reload, left: left)
   }
 
-  /// Stores could not be read in time: the log says later what they keep.
+  /// Stores could not be read in time: the log reports their events later.
   func endReading() {
     reloads.readingEnd = nil
     if let reload, reload.reading != nil { complete(reload, left: []) }

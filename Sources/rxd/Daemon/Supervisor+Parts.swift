@@ -30,17 +30,17 @@ extension Supervisor {
 
   /// The end of the process.
   struct Stopping {
-    /// Set: the process is stopping, and cancels what is left then.
+    /// Set while the process is stopping: when it cancels the remaining pipelines.
     var deadline: Instant?
     /// When the first request came.
     var since: Instant?
-    /// The time at which the log reports what the stop waits for.
+    /// When the log reports the reasons for which the stop waits.
     var saysLeftAt: Instant?
     /// The limit for stopping has passed.
     var isCancelling = false
   }
 
-  /// What reloads have come to, and how long they wait.
+  /// The results of reloads, and their time limits.
   struct Reloads {
     var last: ReloadVerdict? {
       didSet { if let result = last?.result { counts[result.rawValue, default: 0] += 1 } }
@@ -53,16 +53,16 @@ extension Supervisor {
     var readingEnd: Instant?
   }
 
-  /// What views of the process are made of, besides the counts of pipelines.
+  /// The data of views of the process, besides the counts of pipelines.
   struct Views {
-    /// How many snapshots there have been.
+    /// The number of snapshots so far.
     var count = 0
     let sourceLag = SourceLag()
     var lagAges = LagAges()
     var busyShares = BusyShares()
   }
 
-  /// What happens by the clock.
+  /// The periodic work.
   struct Upkeep {
     var watchdog: Watchdog?
     var nextSummary: Instant?
@@ -72,7 +72,7 @@ extension Supervisor {
     let clockWatch = rx_clock_watch()
   }
 
-  /// The thread for what may wait for a disk.
+  /// The thread for work that may wait for a disk.
   struct Aside {
     private let thread = WorkThread("rxd aside")
     private var last = 0

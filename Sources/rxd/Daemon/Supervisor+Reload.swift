@@ -14,7 +14,7 @@ extension Supervisor {
     var diagnostics: [Diagnostic] = []
     /// The requests that wait for the verdict.
     var requests: [ControlRequest] = []
-    /// All is done; what it leaves behind is being read, by this number.
+    /// Set when all changes are done: the number of the read that finds the events left behind.
     var reading: Int?
 
     var isDecided: Bool { !changes.values.contains { $0.kind == .pending } }
@@ -49,7 +49,7 @@ extension Supervisor {
         result: .refused, at: SystemClock.shared.wallTime, duration: now - started, diagnostics: diagnostics,
         summary: summary)
       reloads.last = verdict
-      // With a reload under way the process is ready when that is done.
+      // During a reload the process is ready when that is done.
       if reload == nil { notify?.send("READY=1\nSTATUS=\(status); the last reload found errors") }
       if let request { answer(request, verdict) }
       return
@@ -94,12 +94,12 @@ extension Supervisor {
       slot.isLeaving = false
       if isSame, slot.state == .running {
         slot.next = nil
-        // A version that was to be tried out is no longer wanted.
+        // A version that was to be tried is no longer wanted.
         if slot.isTrying { self.reload?.changes[slot.path] = nil }
         note(.unchanged, slot)
         continue
       }
-      // It ended successfully and has not changed.
+      // The pipeline ended successfully and has not changed.
       if isSame, slot.state == .over, !slot.hasFailed {
         note(.unchanged, slot)
         continue
@@ -109,7 +109,7 @@ extension Supervisor {
     }
   }
 
-  /// A file that is gone and a new one with a pipeline of the same name are one file, which has been renamed: its pipeline goes on.
+  /// A removed file and a new one with a pipeline of the same name count as one file that has been renamed: its pipeline continues.
   ///
   /// - Returns: The new paths.
   private func followRenamedFiles(_ loaded: [PipelineLoader.Loaded]) -> Set<String> {
@@ -174,7 +174,7 @@ extension Supervisor {
   }
 
   /// The changes of the reload are done.
-  /// - Parameter unopened: What stores keep that no pipeline opens.
+  /// - Parameter unopened: The undelivered events of stores that no pipeline opens.
   func complete(_ reload: Reload, left unopened: [LeftBehind]) {
     self.reload = nil
     reloads.readingEnd = nil
@@ -216,7 +216,7 @@ extension Supervisor {
       return proceed(slot)
     }
     if slot.state == .draining {
-      // It is being suspended for an older version already.
+      // The pipeline is already being suspended for an older version.
       if !isRefused(version, slot, restoring: nil) {
         slot.next = version
       } else if slot.next == nil {
@@ -225,7 +225,7 @@ extension Supervisor {
       return
     }
     slot.next = version
-    // The newest of the versions that come while the state is awaited is tried out.
+    // Of several versions that arrive while the state is awaited, the newest is tried.
     guard !slot.isTrying else { return }
     guard slot.hasLaunched else { return suspend(slot, run, for: version) }
     guard let id = runs.first(where: { $0.value.run === run })?.key else { return }

@@ -2,7 +2,7 @@ import PipelineCore
 import PipelineRuntime
 
 extension Supervisor {
-  /// How often a pipeline that could not start is checked, if few of them wait.
+  /// The interval at which pipelines that could not start are checked, if few of them wait.
   static let checkInterval = TimeSpan.milliseconds(500)
   /// A pause of this length is always in the log: a person waits for its end.
   static let longPause = TimeSpan.seconds(1)

@@ -2,18 +2,18 @@ import PipelineCore
 import PipelineRuntime
 
 extension Supervisor {
-  /// When the log first says what a stop waits for, and how often it says so again.
+  /// When the log first reports the reasons for which a stop waits, and how often it repeats that.
   static let stopSilence = TimeSpan.seconds(1)
   static let stopReminder = TimeSpan.seconds(15)
 
-  /// Asks the pipelines that have not ended what they wait for.
+  /// Asks the pipelines that have not ended for the reasons.
   func askForLeft() {
     stopping.saysLeftAt = now + Self.stopReminder
     let post = poster()
     for (id, entry) in runs { entry.run.inspect { post(.left(id, $0.left)) } }
   }
 
-  /// Says what the stop of a pipeline waits for, how long at most, and what a second signal does.
+  /// Logs why the stop of a pipeline waits, the maximum wait, and the effect of a second signal.
   func report(_ left: [Execution.Left], of slot: PipelineSlot) {
     guard let deadline = stopping.deadline, !stopping.isCancelling else { return }
     let names = left.prefix(5).map { sink in

@@ -29,7 +29,7 @@ extension Supervisor {
     }
     followRenamedSinks(slot.plan, store)
     reportLeftBehind(slot)
-    // Rows that wait are delivered in durable mode only: those of an earlier version of the file, or of replayed dead letters.
+    // Waiting rows are delivered in durable mode only: rows of an earlier version of the file, or of replayed dead letters.
     let hasRows = store.backlogs.values.contains { $0.rows > 0 }
     var delivery = DeliveryOptions(
       store: store, isDurable: hasRows || slot.plan.delivery(hasStateDirectory: true) == .durable)
@@ -37,7 +37,7 @@ extension Supervisor {
     return delivery
   }
 
-  /// Sinks that have another name now (`movedFrom`) deliver what waits for them under the former one.
+  /// Sinks that have been renamed (`movedFrom`) deliver the events that wait under their former names.
   private func followRenamedSinks(_ plan: Plan, _ store: DiskStore) {
     let sinks = plan.sinksOfStore
     for move in plan.formerNames where move.isSink && sinks.contains(move.name) {
@@ -55,7 +55,7 @@ extension Supervisor {
     Dictionary(slots.filter { !$0.isLeaving }.map { ($0.name, $0.plan.sinksOfStore) }) { $0.union($1) }
   }
 
-  /// What the open store of the slot keeps that the slot does not deliver.
+  /// The events in the slot's open store that the slot does not deliver.
   func leftBehind(_ slot: PipelineSlot) -> [LeftBehind] {
     slot.store.map { LeftBehind.find(slot.name, $0.backlogs, slot.plan.sinksOfStore) } ?? []
   }
@@ -86,7 +86,7 @@ extension Supervisor {
     return slots.first { $0 !== slot && $0.store != nil && $0.name == slot.name }
   }
 
-  /// The next run of a slot does not go on from what the last one has left in memory.
+  /// The next run of a slot does not continue from the state that the last one has left in memory.
   func dropState(_ slot: PipelineSlot) {
     guard let saved = slot.saved else { return }
     slot.saved = nil
@@ -117,7 +117,7 @@ extension Supervisor {
     /// The name of its pipeline.
     var name: String
     var store: DiskStore
-    /// When the process no longer waits for it.
+    /// When the process stops waiting for it.
     var end: Instant
   }
 
@@ -144,7 +144,8 @@ extension Supervisor {
     store.beginClosing { post(.closed(number)) }
   }
 
-  /// When the first of the stores that are being closed is no longer waited for; nil: there is none, or all are waited for at the end.
+  /// When the process stops waiting for the first of the stores that are being closed; nil: there is none, or all are
+  /// waited for at the end.
   var closingEnd: Instant? { isStopping ? nil : closingStores.map(\.end).min() }
 
   /// Gives up stores that are not closed within the limit.

@@ -4,7 +4,7 @@ import PipelineRuntime
 
 /// A snapshot of all pipelines that is being taken.
 struct Observation {
-  /// Distinguishes it from earlier snapshots, whose answers come too late.
+  /// Distinguishes it from earlier snapshots, whose answers are late.
   var number: Int
   /// The runs that are asked.
   var runs: [ObjectIdentifier: Int]
@@ -22,7 +22,7 @@ extension Supervisor {
   private static let patience = TimeSpan.seconds(1)
   private static let filePatience = TimeSpan.milliseconds(500)
 
-  /// Calls `body` on the main thread with a snapshot of the process. Requests that come meanwhile share one snapshot.
+  /// Calls `body` on the main thread with a snapshot of the process. Requests that arrive meanwhile share one snapshot.
   func observe(_ body: @escaping (ProcessView) -> Void) {
     if observation != nil {
       observation?.waiting.append(body)
@@ -141,7 +141,7 @@ extension Supervisor {
     }
   }
 
-  /// `GET /health`: whether the process does its work, and goes on with it.
+  /// `GET /health`: whether the process works, and will continue to.
   func answerHealth(_ request: ControlRequest) {
     request.answer(
       isStopping ? 503 : 200,

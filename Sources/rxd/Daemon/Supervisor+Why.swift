@@ -3,7 +3,7 @@ import PipelineCore
 import PipelineRuntime
 
 extension Supervisor {
-  /// Gives each pipeline its share of the memory for events that did not pass.
+  /// Assigns each pipeline its share of the memory for events that did not pass.
   func shareWhyMemory() {
     guard slots.count != whySharers, !slots.isEmpty else { return }
     whySharers = slots.count

@@ -25,7 +25,7 @@ final class Supervisor {
     var placement = Placement.auto
     /// The form in which the statistics of a run are printed when it ends; nil: they are not.
     var statistics: StatisticsReport.Form?
-    /// Reads and compiles all files anew.
+    /// Reads and compiles all files again.
     var load: () -> [PipelineLoader.Loaded] = { [] }
     /// Notices changes of the files.
     var watch: ConfigWatch?
@@ -42,7 +42,7 @@ final class Supervisor {
 
   enum Message: Sendable {
     case report(Int, PipelineLaunch.Report)
-    /// The state of a run, which goes on; nil: it has ended or is about to.
+    /// The state of a run, which continues; nil: it has ended or is about to.
     case snapshot(Int, [UInt8]?)
     case heldBack
     case request(ControlRequest)
@@ -52,13 +52,13 @@ final class Supervisor {
     case sized(Int, [Int64?])
     /// The reader of a tap has left.
     case tapClosed(ObjectIdentifier)
-    /// What a run that is being stopped has not delivered.
+    /// The undelivered events of a run that is being stopped.
     case left(Int, [Execution.Left])
     /// A live page was closed.
     case pageClosed(Int)
     /// A pipeline that could not start has been checked.
     case checked(Int, CheckedStart)
-    /// What stores keep that no pipeline delivers.
+    /// The events in stores that no pipeline delivers.
     case leftBehind(Int, [LeftBehind])
     /// The store of this number is closed.
     case closed(Int)
@@ -72,14 +72,14 @@ final class Supervisor {
   let stores: Stores?
   /// Stores that are being closed; until they are, no pipeline of their names starts.
   var closingStores: [ClosingStore] = []
-  /// How many there have been.
+  /// The number of closings so far.
   var closings = 0
   let notify: Notify?
   let signals: Signals
   let mailbox: Mailbox
   var loops: [Loop] = []
   var slots: [PipelineSlot] = []
-  /// How many pipelines share the memory for events that did not pass.
+  /// The number of pipelines that share the memory for events that did not pass.
   var whySharers = 0
   var runs: [Int: (slot: PipelineSlot, run: PipelineLaunch)] = [:]
   var nextRun = 0
@@ -245,7 +245,7 @@ final class Supervisor {
         release(id, slot, run, counters)
         slot.saved = state.isInStore ? nil : state
         slot.isMoved = true
-        // What the store has not is stored by another run, which ends at once.
+        // If this store lacks a state, another run stores it and then ends at once.
         if isStopping || slot.isLeaving, slot.store == nil || state.unsaved > 0 {
           flush(slot)
         } else {
@@ -431,7 +431,7 @@ final class Supervisor {
     slot.totals = Execution.Counters()
     if let next = slot.next, !isStopping {
       slot.next = nil
-      // Only a version that has run is one to go back to: two that cannot start would take turns for ever.
+      // Only a version that has run is a fallback: two that cannot start would alternate for ever.
       if slot.hasLaunched { slot.previous = slot.saved == nil ? nil : slot.current }
       if slot.store != nil, next.plan.name != slot.name { leaveStore(slot, for: next.plan.name) }
       slot.adopt(next)

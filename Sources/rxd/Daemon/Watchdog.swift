@@ -8,7 +8,7 @@ struct Watchdog {
   private let notify: Notify
   /// Half of the time that the service manager waits.
   private let interval: TimeSpan
-  /// When the watchdog is fed next.
+  /// When the watchdog is next notified.
   private(set) var next: Instant
 
   /// Nil: the service manager has no watchdog.

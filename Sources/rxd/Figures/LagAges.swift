@@ -29,7 +29,7 @@ struct LagAges {
     readings[name] = known
     guard lag > 0, let first = known.first else { return .zero }
     guard first.end <= taken, known.count > 1 else { return now - first.instant }
-    // The byte came between two readings: assumes that bytes came evenly.
+    // The byte arrived between two readings: assumes a constant rate between them.
     let (before, after) = (known[0], known[1])
     let share = after.end > before.end ? Double(taken &- before.end) / Double(after.end &- before.end) : 0
     let came = Double((after.instant - before.instant).nanoseconds) * min(1, max(0, share))

@@ -2,7 +2,7 @@ import PipelineCore
 
 /// The most important facts about a running process, in sentences, the worst first.
 struct LiveRanking {
-  /// A sentence, with what it is about. Names stand in backquotes.
+  /// A sentence about one part of the process. Names are in backquotes.
   struct Fact: Equatable {
     var text: String
     /// Empty: it is about the process.
@@ -81,13 +81,13 @@ struct LiveRanking {
       if row.errorCount > 0 {
         add(
           50 + min(9, Double(row.errorCount) / max(1, Double(row.receivedCount)) * 9),
-          "`\(step.id)` at \(step.place) failed for \(Self.events(row.errorCount)) \(during); see \(Self.why(row))")
+          "`\(step.id)` at \(step.location) failed for \(Self.events(row.errorCount)) \(during); see \(Self.why(row))")
       }
       if row.divertedCount > 0 {
-        // The file provides for these: whatever is stuck comes first.
+        // What the file provides for takes precedence over other facts.
         self.add(
           8,
-          "`\(step.id)` at \(step.place) rejected \(Self.events(row.divertedCount)) \(during), which the file reads from its errors output; see \(Self.why(row))",
+          "`\(step.id)` at \(step.location) rejected \(Self.events(row.divertedCount)) \(during), which the file reads from its errors output; see \(Self.why(row))",
           of: row.pipeline, step: step.id)
       }
       if row.retryCount > 0 {
@@ -100,13 +100,13 @@ struct LiveRanking {
         )
       }
       if row.busy > 0.8 {
-        add(35 + row.busy, "`\(step.id)` at \(step.place) takes \(Self.percent(row.busy)) of a core")
+        add(35 + row.busy, "`\(step.id)` at \(step.location) takes \(Self.percent(row.busy)) of a core")
       }
       let share = Double(row.droppedCount) / Double(max(1, row.receivedCount))
       if row.receivedCount >= 10, share >= 0.9 {
         add(
           10 + 5 * share,
-          "`\(step.id)` at \(step.place) left out \(Self.percent(share)) of \(Self.events(row.receivedCount)) \(during); see \(Self.why(row))"
+          "`\(step.id)` at \(step.location) left out \(Self.percent(share)) of \(Self.events(row.receivedCount)) \(during); see \(Self.why(row))"
         )
       }
     }

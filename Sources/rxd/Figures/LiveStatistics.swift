@@ -22,7 +22,7 @@ struct LiveStatistics {
     var id: String
     var kind: String
     /// `search.yaml:14`.
-    var place: String
+    var location: String
     var received: Int
     var sent: Int
     /// Dropped, superseded and undecided.
@@ -32,7 +32,7 @@ struct LiveStatistics {
     /// Rejected to a reader of the errors output, as the file provides for.
     var diverted: Int
     var holding: Int
-    /// What it keeps between events; nil: it has kept nothing so far.
+    /// The number of keys that it keeps; nil: it has kept none so far.
     var keys: Int?
     var keptBytes: Int?
     var retries: Int
@@ -45,17 +45,17 @@ struct LiveStatistics {
     var waited: Int
     var queue: Queue?
     var outbox: Queue?
-    /// Bytes of its files that a source has left to read; nil: unknown.
+    /// The bytes of its files that a source has not read; nil: unknown.
     var lag: Int?
     /// The plugin behind the step, as in `GET /stats`.
     var plugin: JSONText?
     /// The number of restarts of its program.
     var restarts: Int
-    /// Nanoseconds for which the oldest of them has been there; nil: unknown.
+    /// How long the oldest of these bytes has been unread, in nanoseconds; nil: unknown.
     var lagAge: Int?
-    /// Why a sink does not deliver, and since when (RFC 3339); nil: it does.
+    /// Why a sink cannot deliver, and since when (RFC 3339); nil: it can.
     var trouble: (reason: String, since: String)?
-    /// How long events or requests took; nil: none did.
+    /// The latency of events or requests; nil: there were none.
     var latency: Latency?
 
     init(_ document: some JSONReadable) {
@@ -65,7 +65,7 @@ struct LiveStatistics {
       // The file without its directory, the line without the column.
       let at = document["at"]?.asText ?? ""
       let parts = (at.split(separator: "/").last ?? "").split(separator: ":")
-      place = parts.prefix(2).joined(separator: ":")
+      location = parts.prefix(2).joined(separator: ":")
       received = number("in")
       sent = number("out")
       dropped = number("dropped") + number("superseded") + number("undecided")
@@ -104,7 +104,7 @@ struct LiveStatistics {
     var name: String
     var state: String
     var isCurrent: Bool
-    /// Why it does not run, and when it is started again (RFC 3339; empty: not by itself); nil: no run of it has failed.
+    /// Why the pipeline does not run, and when it is started again (RFC 3339; empty: not automatically); nil: no run of it has failed.
     var failure: (reason: String, nextTry: String)?
     var steps: [Step]
 
@@ -120,7 +120,7 @@ struct LiveStatistics {
   }
 
   var at: String
-  /// Why the last reload did not lead to the new files; nil: it did, or there was none.
+  /// Why the new files of the last reload do not run; nil: they do, or there was no reload.
   var refusal: String?
   /// On the monotonic clock of the process.
   var nanoseconds: Int
@@ -139,11 +139,12 @@ struct LiveStatistics {
   }
 }
 
-/// Readings of the last minute, for what is said of it. Few are kept, so that they take little memory in a process of many steps.
+/// Readings of the last minute, for statements about that time. Few are kept, so that a process with many steps uses
+/// little memory for them.
 struct LiveWindow {
   private static let length = 60_000_000_000
   private static let pause = 5_000_000_000
-  /// The oldest first; the first is the newest one of before the window, if there is one.
+  /// The oldest first; the first is the newest one before the window, if there is one.
   private var readings: [LiveStatistics] = []
 
   /// The changes over the time since the oldest reading; nil: this is the first.
@@ -169,14 +170,14 @@ struct LiveRates {
     var busy: Double
     var paused: Double
     var waited: Double
-    /// In all of the time.
+    /// Over the whole time.
     var receivedCount: Int
     var droppedCount: Int
     var errorCount: Int
     var divertedCount: Int
     var retryCount: Int
     var restartCount: Int
-    /// In all of the time; nil: none.
+    /// Over the whole time; nil: none.
     var latency: Latency?
     var name: String { "\(pipeline) \(step.id)" }
   }
@@ -190,14 +191,14 @@ struct LiveRates {
     self.now = now
     let seconds = max(Double(now.nanoseconds - before.nanoseconds) / 1e9, 0.001)
     self.seconds = seconds
-    let places = Dictionary(before.pipelines.enumerated().map { ($1.name, $0) }) { first, _ in first }
+    let indexes = Dictionary(before.pipelines.enumerated().map { ($1.name, $0) }) { first, _ in first }
     rows = now.pipelines.flatMap { pipeline -> [Row] in
-      let earlier = places[pipeline.name].map { before.pipelines[$0].steps } ?? []
-      // Nearly always the steps are the same; after a reload some have other places.
+      let earlier = indexes[pipeline.name].map { before.pipelines[$0].steps } ?? []
+      // Usually the steps are the same; after a reload some have other indexes.
       lazy var moved = Dictionary(earlier.map { ($0.id, $0) }) { first, _ in first }
       return pipeline.steps.enumerated().map { number, step -> Row in
         let past = number < earlier.count && earlier[number].id == step.id ? earlier[number] : moved[step.id]
-        // Counts begin anew with the process.
+        // Counts restart at 0 with the process.
         func more(_ count: KeyPath<LiveStatistics.Step, Int>) -> Int {
           max(0, step[keyPath: count] - (past.map { $0[keyPath: count] } ?? step[keyPath: count]))
         }

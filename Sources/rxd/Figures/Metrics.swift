@@ -4,7 +4,7 @@ import PipelineCore
 
 /// The metrics of the process; names and labels are an interface (``Figures``).
 struct Metrics {
-  /// How many steps and edges have series of their own; those of further pipelines are left out and counted.
+  /// The maximum number of steps and edges that have series of their own; those of further pipelines are left out and counted.
   static let mostParts = 5000
 
   let view: ProcessView

@@ -32,7 +32,7 @@ struct PastCounts {
     for index in total.steps.indices {
       if let past = steps[plan.id(of: total.steps[index].step)] { total.steps[index].add(past) }
     }
-    // Edges between the same ends share a name; the first of them has the past of all.
+    // Edges between the same ends share a name; the first of them gets the earlier counts of all.
     var seen: Set<EdgeName> = []
     for index in total.edges.indices {
       let name = Self.name(total.edges[index], plan)

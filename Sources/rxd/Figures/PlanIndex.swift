@@ -7,7 +7,7 @@ final class PlanIndex {
   struct Step {
     var id: StepID
     var name: String
-    /// The members of its document that are no counts.
+    /// The members of its document that are not counts.
     var members: [(String, JSONText)]
     var kind: StepFigures.Kind
     /// The word in the file.
@@ -38,7 +38,7 @@ final class PlanIndex {
         ], kind: kind, keyword: step.keyword)
     }
 
-  /// The edges in their order, those of steps that are not in the file, too.
+  /// The edges in their order, including those of steps that are not in the file.
   private(set) lazy var links: [Link] = {
     var links: [Link] = []
     var indexes: [String: Int] = [:]

@@ -6,7 +6,7 @@ import Synchronization
 struct ProcessView {
   struct Pipeline {
     var name: String
-    /// What is known of it beside its counts.
+    /// Its figures besides its counts.
     var figures: PipelineFigures
     var index: PlanIndex
     var plan: Plan { index.plan }

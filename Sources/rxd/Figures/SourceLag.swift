@@ -3,8 +3,8 @@ import PipelineCore
 import Synchronization
 import Transport
 
-/// Measures how much of their files sources have left to read, on a thread of its own: asking for the size of a file may take for ever, on a network
-/// file system whose server is gone.
+/// Measures how much of their files sources have not read, on a thread of its own: reading the size of a file may block
+/// for ever, on a network file system whose server is gone.
 final class SourceLag: Sendable {
   private let isBusy = Atomic(false)
 
@@ -34,7 +34,7 @@ final class SourceLag: Sendable {
     for file in files {
       var status = stat()
       guard stat(file.path, &status) == 0, status.st_mode & S_IFMT == S_IFREG else { continue }
-      // Another file may have the name by now.
+      // The name may belong to another file now.
       if let device = file.device, let inode = file.inode,
         device != UInt64(status.st_dev) || inode != UInt64(status.st_ino)
       {

@@ -25,7 +25,7 @@ extension PipelineStatistics {
   /// The counts of a step as members of a JSON object.
   func members(of step: PlanIndex.Step) -> [(String, JSONText)] { figures(of: step).members }
 
-  /// What the figures of a step are read from. `busy`: its share of a core.
+  /// The data from which the figures of a step are read. `busy`: its share of a core.
   func figures(of step: PlanIndex.Step, busy: Double? = nil) -> StepFigures {
     let counted = steps[step.id.number]
     return StepFigures(counted, step.kind, keyword: step.keyword, busy: busy, trouble: counted.trouble?.document)

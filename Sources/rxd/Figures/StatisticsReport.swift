@@ -17,7 +17,7 @@ struct StatisticsReport {
 
   // MARK: For people
 
-  private static let widths = (place: 16, step: 19, number: 8, time: 7)
+  private static let widths = (location: 16, step: 19, number: 8, time: 7)
 
   /// At most 80 columns.
   private var table: String {
@@ -30,14 +30,16 @@ struct StatisticsReport {
       ].map { Self.shown($0) }
       lines.append(
         Self.line(
-          Self.cut(Self.place(step), Self.widths.place, atStart: true), Self.cut(step.label, Self.widths.step), numbers,
+          Self.cut(Self.location(step), Self.widths.location, atStart: true), Self.cut(step.label, Self.widths.step),
+          numbers,
           counted.nanoseconds.map(Self.shown(nanoseconds:)) ?? "-"))
     }
     let ends = steps.filter { $0.counted.bytes != nil || $0.counted.position != nil }
     if !ends.isEmpty { lines.append("") }
     for (step, counted) in ends {
       let isSink = plan.sinks.contains { $0.step == counted.step }
-      var line = Self.padded(Self.cut(Self.place(step), Self.widths.place, atStart: true), Self.widths.place) + "  "
+      var line =
+        Self.padded(Self.cut(Self.location(step), Self.widths.location, atStart: true), Self.widths.location) + "  "
       line += Self.padded(Self.cut(step.label, Self.widths.step), Self.widths.step)
       line += "  \(counted.bytes ?? 0) bytes \(isSink ? "written" : "read")"
       if let position = counted.position { line += ", up to offset \(position)" }
@@ -45,7 +47,7 @@ struct StatisticsReport {
     }
     let plugins = steps.compactMap { step, counted in
       counted.plugin.flatMap { Self.sentence($0) }.map {
-        "\(Self.place(step)) \(Printable.cut(step.label, limit: 100)): \($0)"
+        "\(Self.location(step)) \(Printable.cut(step.label, limit: 100)): \($0)"
       }
     }
     if !plugins.isEmpty { lines.append("") }
@@ -65,13 +67,13 @@ struct StatisticsReport {
     return parts.isEmpty ? nil : parts.joined(separator: ", ")
   }
 
-  private static func line(_ place: String, _ step: String, _ numbers: [String], _ time: String) -> String {
-    var line = padded(place, widths.place) + "  " + padded(step, widths.step)
+  private static func line(_ location: String, _ step: String, _ numbers: [String], _ time: String) -> String {
+    var line = padded(location, widths.location) + "  " + padded(step, widths.step)
     for number in numbers { line += " " + padded(number, widths.number, atStart: true) }
     return line + " " + padded(time, widths.time - 1, atStart: true)
   }
 
-  private static func place(_ step: StepPlan) -> String {
+  private static func location(_ step: StepPlan) -> String {
     let name = step.location.text.name.split(separator: "/").last.map(String.init) ?? ""
     return "\(name):\(step.location.line)"
   }

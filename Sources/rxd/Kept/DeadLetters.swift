@@ -3,9 +3,9 @@ import PipelineCore
 import Synchronization
 import Transport
 
-/// Counts the dead letters of the process, by pipeline and fate. Thread-safe.
+/// Counts the dead letters of the process, by pipeline and outcome. Thread-safe.
 final class DeadLetterCounts: Sendable {
-  /// What became of a dead letter.
+  /// The outcome of a dead letter.
   enum Fate: String, CaseIterable {
     /// Stored in the state directory, for `rxd deadletters`.
     case kept

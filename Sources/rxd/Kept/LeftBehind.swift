@@ -3,7 +3,7 @@ import PipelineCore
 import PipelineRuntime
 import Storage
 
-/// Events that a state directory keeps, and that no pipeline of the files delivers.
+/// Events in a state directory that no pipeline of the files delivers.
 struct LeftBehind {
   enum Reason: String {
     /// No file has a pipeline of this name.
@@ -19,7 +19,7 @@ struct LeftBehind {
   var events: Int
   var reason: Reason
 
-  /// What waits, and why: a clause.
+  /// The waiting events and the reason, as a clause.
   var what: String {
     let waits =
       "\(Printable.count(events, "event")) for the sink '\(sink)' \(events == 1 ? "waits" : "wait") in the state of '\(pipeline)'"
@@ -30,7 +30,7 @@ struct LeftBehind {
     }
   }
 
-  /// What to do: a clause.
+  /// Advice: a clause.
   var advice: String {
     switch reason {
     case .noPipeline:
@@ -47,8 +47,8 @@ struct LeftBehind {
   /// The sinks of each pipeline that deliver from a state directory; empty: the pipeline delivers nothing from there.
   typealias Takers = [String: Set<String>]
 
-  /// What waits in the store of a pipeline and is not delivered. `takers`: the sinks that deliver from the store; nil:
-  /// there is no pipeline of the name.
+  /// The events in the store of a pipeline that are not delivered. `takers`: the sinks that deliver from the store;
+  /// nil: there is no pipeline of the name.
   static func find(_ pipeline: String, _ backlogs: [String: OutboxBacklog], _ takers: Set<String>?) -> [LeftBehind] {
     backlogs.sorted { $0.key < $1.key }.compactMap { sink, backlog in
       guard backlog.rows > 0, takers?.contains(sink) != true else { return nil }
@@ -57,8 +57,8 @@ struct LeftBehind {
     }
   }
 
-  /// What waits in the stores of a directory and is not delivered, without the stores of `open`. A store that cannot be
-  /// read is left out, too.
+  /// The events in the stores of a directory that are not delivered, without the stores of `open`. A store that cannot
+  /// be read is left out, too.
   static func find(in folder: StateFolder, _ takers: Takers, except open: Set<String> = []) -> [LeftBehind] {
     let names = (try? folder.pipelines()) ?? []
     return names.filter { !open.contains($0) }.flatMap { name -> [LeftBehind] in

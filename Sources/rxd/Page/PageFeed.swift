@@ -3,12 +3,13 @@ import PipelineCore
 import PipelineRuntime
 import Transport
 
-/// The messages to readers of the live page: all counts at first, then changes, up to four times a second. Used on the main thread;
-/// nothing happens here while there is no reader.
+/// The messages to readers of the live page: all counts at first, then changes, up to four times a second. Used on the
+/// main thread; there is no work while there is no reader.
 ///
-/// Each message is a server-sent event with a JSON object. `changes` has the members of pipelines, steps and edges that differ from what the
-/// reader knows, under their names in `GET /stats`; a member that is gone is null. With `restart` the reader forgets what it knows, for steps
-/// or edges have vanished. A message comes at least every two seconds, so that a reader notices when the process stands still.
+/// Each message is a server-sent event with a JSON object. `changes` has the members of pipelines, steps and edges that
+/// differ from those that the reader has, under their names in `GET /stats`; a removed member is null. With `restart`
+/// the reader discards what it has, because steps or edges have been removed. A message is sent at least every two
+/// seconds, so that a reader notices when the process hangs.
 final class PageFeed {
   /// The port of the page; nil: the process has none.
   var port: Int?
@@ -16,7 +17,7 @@ final class PageFeed {
   /// The most readers, and the time between two readings.
   static let mostReaders = 16
   private static let interval = TimeSpan.milliseconds(250)
-  /// A reader notices by the silence that the process stands still.
+  /// By a longer silence a reader recognizes that the process hangs.
   private static let longestInterval = TimeSpan.seconds(2)
   /// Readings may take a twenty-fifth of a processor's time on the main thread: very large graphs are read less often. It is the time that they use, and not
   /// that until they are done, which is longer where others use the processor, too.
@@ -27,7 +28,7 @@ final class PageFeed {
 
   /// One open page.
   final class Reader {
-    /// The pipeline whose steps and edges are wanted; nil: all.
+    /// The pipeline whose steps and edges the reader requests; nil: all.
     let pipeline: String?
     let stream: ResponseStream
     /// The pipelines that the reader knows; nil: it knows nothing.
@@ -51,7 +52,7 @@ final class PageFeed {
   var pollAt: Instant?
   private var window = LiveWindow()
   private var facts: [LiveRanking.Fact] = []
-  /// When to make the sentences again.
+  /// When to update the sentences.
   private var rankAt = Instant(nanoseconds: .min)
   /// The names of elements, by pipeline.
   private var names: [String: ElementNames] = [:]
@@ -81,7 +82,7 @@ final class PageFeed {
     var used: Int64
   }
 
-  /// Sends what has changed. `used`: the processor's time of this thread by now, in nanoseconds.
+  /// Sends the changes. `used`: the CPU time of this thread so far, in nanoseconds.
   func show(_ view: ProcessView, _ reading: Reading, used: () -> Int64) {
     guard !readers.isEmpty else { return }
     let gathered = used() - reading.used
@@ -103,7 +104,7 @@ final class PageFeed {
 
   private func rank(_ view: ProcessView, _ used: () -> Int64) {
     let start = used()
-    // The same document that `rxd top` asks for, so that both say the same.
+    // Built from the document of `rxd top`, so that both show the same.
     if let look = LiveStatistics(view.document), let rates = window.rates(to: look) { facts = LiveRanking(rates).facts }
     rankAt = view.instant + max(.seconds(1), TimeSpan(nanoseconds: (used() - start) &* Self.share))
   }
@@ -134,7 +135,8 @@ final class PageFeed {
     return new
   }
 
-  /// A pipeline, its steps and its links, each with its members; none: nothing has used a link, or nobody asks for the steps.
+  /// A pipeline, its steps and its links, each with its members; none: a link has not been used, or the reader does not
+  /// request the steps.
   fileprivate struct Frame {
     typealias Members = [(String, JSONText)]
     var names: ElementNames
@@ -158,40 +160,40 @@ final class PageFeed {
       elements += pipeline.index.links.map { statistics.sum(of: $0).members }
     }
 
-    /// Nothing is known of the elements yet.
+    /// The state of a reader that has none of the elements yet.
     init(unknown names: ElementNames) {
       self.names = names
       elements = Array(repeating: [], count: names.texts.count)
     }
 
-    /// The same elements where a newer version of the pipeline has them; nil: it lacks some.
+    /// This frame with the element numbers of a newer version of the pipeline; nil: that lacks some elements.
     func moved(to other: ElementNames) -> Frame? {
       if names === other { return self }
-      let places = Dictionary(other.texts.enumerated().map { ($1, $0) }) { first, _ in first }
+      let indexes = Dictionary(other.texts.enumerated().map { ($1, $0) }) { first, _ in first }
       var moved = Frame(unknown: other)
       for (number, members) in elements.enumerated() where !members.isEmpty {
-        guard let place = places[names.texts[number]] else { return nil }
-        moved.elements[place] = members
+        guard let index = indexes[names.texts[number]] else { return nil }
+        moved.elements[index] = members
       }
       return moved
     }
 
-    /// Appends `"name": value` for each member that is another one than before.
+    /// Appends `"name": value` for each member that has changed.
     static func append(_ now: Members, since before: Members, to text: inout String) {
       func add(_ name: String, _ value: JSONText) {
         if !text.isEmpty { text += ", " }
         text += "\"\(name)\": "
         value.writeLine(to: &text)
       }
-      for (place, member) in now.enumerated() {
+      for (index, member) in now.enumerated() {
         // Mostly they are the same members in the same order.
         let past =
-          place < before.count && before[place].0 == member.0
-          ? before[place].1 : before.first { $0.0 == member.0 }?.1
+          index < before.count && before[index].0 == member.0
+          ? before[index].1 : before.first { $0.0 == member.0 }?.1
         if past != member.1 { add(member.0, member.1) }
       }
-      for (place, member) in before.enumerated()
-      where !(place < now.count && now[place].0 == member.0) && !now.contains(where: { $0.0 == member.0 }) {
+      for (index, member) in before.enumerated()
+      where !(index < now.count && now[index].0 == member.0) && !now.contains(where: { $0.0 == member.0 }) {
         add(member.0, .null)
       }
     }
@@ -205,9 +207,9 @@ final class PageFeed {
       text += ", \"sentences\": "
       JSONText.array(facts.map(\.document)).writeLine(to: &text)
     }
-    // Nothing else holds it, so that it is changed in place.
+    // Moved out, so that it is uniquely referenced and changed in place.
     let past = reader.known.take() ?? []
-    // With anything gone the reader begins anew: a step or edge goes only with a reload.
+    // If an element was removed, the reader starts over: steps and edges are removed only by a reload.
     guard var known = Self.known(past, of: frames) else {
       reader.facts = []
       reader.next = 0
@@ -226,8 +228,8 @@ final class PageFeed {
     var changed: [(frame: Int, element: Int)] = []
     var changes = ""
     var set = ""
-    for place in order.indices {
-      let (number, element) = place < heads ? order[place] : order[heads + (place - heads + first) % rest]
+    for index in order.indices {
+      let (number, element) = index < heads ? order[index] : order[heads + (index - heads + first) % rest]
       let frame = frames[number]
       set.removeAll(keepingCapacity: true)
       Frame.append(frame.elements[element], since: known[number].elements[element], to: &set)
@@ -238,14 +240,14 @@ final class PageFeed {
       changes += set
       changes += "}}"
       changed.append((number, element))
-      if changes.utf8.count > Self.mostBytes, place >= heads {
-        next = (place - heads + first + 1) % rest
+      if changes.utf8.count > Self.mostBytes, index >= heads {
+        next = (index - heads + first + 1) % rest
         break
       }
     }
     if !changes.isEmpty { text += ", \"changes\": [\(changes)]" }
     text += "}\n\n"
-    // A reader that does not keep up gets all that has changed since with a later message.
+    // A reader that does not keep up gets all changes since then with a later message.
     if reader.stream.send(Array(text.utf8)) {
       for (frame, element) in changed { known[frame].elements[element] = frames[frame].elements[element] }
       reader.facts = facts
@@ -254,7 +256,7 @@ final class PageFeed {
     reader.known = known
   }
 
-  /// What a reader knows of the frames, in their order; nil: it knows of something that they do not have.
+  /// What a reader has of the frames, in their order; nil: it has an element that they do not have.
   private static func known(_ past: consuming [Frame], of frames: [Frame]) -> [Frame]? {
     // Nearly always the pipelines are the same.
     if past.count == frames.count, zip(past, frames).allSatisfy({ $0.names === $1.names }) { return past }

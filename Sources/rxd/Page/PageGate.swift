@@ -1,13 +1,14 @@
 import PipelineCore
 import Transport
 
-/// Serves the live page over TCP: its files to every client, everything else to those with a session, or with the token.
+/// Serves the live page over TCP: its files to every client, everything else to clients with a session, or with the token.
 ///
-/// A link (`/open?key=...`) opens a session once: the browser gets its cookie, and goes on to an address without the key. The page then asks for
-/// the seal of its session (`POST /session`) and sends it as a header with each request (``PageSessions``). Programs send the token, if
-/// there is one, as `Authorization: Bearer ...`. No page of another site gets an answer (``PageAccess``).
+/// A link (`/open?key=...`) opens a session once: the browser gets its cookie, and is redirected to an address without
+/// the key. The page then requests the seal of its session (`POST /session`) and sends it as a header with each request
+/// (``PageSessions``). Programs send the token, if there is one, as `Authorization: Bearer ...`. Pages of other sites
+/// get no answer (``PageAccess``).
 final class PageGate: Sendable {
-  /// How long a link that somebody has asked for can be used.
+  /// How long a requested link can be used.
   static let lastingOfLinks = TimeSpan.seconds(900)
   private static let openPath = "/open"
   private static let sessionPath = "/session"
@@ -35,8 +36,8 @@ final class PageGate: Sendable {
     "http://\(address.authority(port: port))\(Self.openPath)?key=\(sessions.key(lasting: lasting))"
   }
 
-  /// Starts listening; returns the port. `take` gets the requests of sessions and programs that are for none of the page's files, on the
-  /// network thread, and keeps the use of the session until its answer has ended.
+  /// Starts listening; returns the port. `take` gets the requests of sessions and programs that are not for the page's
+  /// files, on the network thread, and keeps the use of the session until its answer has ended.
   func start(
     notify: @escaping @Sendable (HTTPServer.Notice) -> Void,
     take: @escaping @Sendable (ServerRequest, PageSessions.Use?) -> Void
@@ -92,15 +93,15 @@ final class PageGate: Sendable {
       401, [challenge], error: "there is no session of this browser: open the address that 'rxd ui' prints")
   }
 
-  /// What admits a client, as HTTP requires with 401: the token, for which the page asks then, or where there is none a session, by a
-  /// scheme that browsers do not know and leave to the page.
+  /// The challenge that HTTP requires with 401: for the token, which the page then asks for, or if there is none for a
+  /// session, by a scheme that browsers do not know and leave to the page.
   private var challenge: (name: String, value: String) {
     (name: "WWW-Authenticate", value: "\(token == nil ? "Rxd-Session" : "Bearer") realm=\"rxd\"")
   }
 
   /// `GET /open`: exchanges the key of a link for a session.
   private func open(_ request: ServerRequest) {
-    // Looking whether there is something opens nothing.
+    // Other methods, such as HEAD, open no session.
     guard request.method == "GET" else {
       request.reply.reply(status: 200, headers: Self.headers("text/html; charset=utf-8"), body: [])
       return
@@ -169,7 +170,7 @@ final class PageGate: Sendable {
     }
   }
 
-  /// Nothing comes from elsewhere, nothing goes elsewhere, and no other page can put this one into a frame.
+  /// The page loads nothing from other sites, sends nothing to them, and cannot be put into a frame.
   private static func headers(_ type: String) -> [(name: String, value: String)] {
     [
       ("Content-Type", type), ("Cache-Control", "no-store"), ("X-Content-Type-Options", "nosniff"),
@@ -183,9 +184,9 @@ final class PageGate: Sendable {
   }
 }
 
-/// The cookie of a session. Browsers keep one set of cookies for all ports of a machine, so the port by which the page is asked for is in its name.
+/// The cookie of a session. Browsers keep one set of cookies for all ports of a machine, so the port of the page is in its name.
 struct PageCookie {
-  /// A free port is another one at each start, and browsers keep cookies until they end: no more of free ports than these.
+  /// Each start gets another free port, and browsers keep cookies until they end: no more cookies of free ports than this.
   static let mostOfFreePorts = 16
   private static let freePort = "rxd-free-"
   let name: String
@@ -226,8 +227,9 @@ struct PageCookie {
     return nil
   }
 
-  /// Sets it until the browser ends. Scripts do not see it, and requests that other sites cause do not have it. Without a `Path` browsers
-  /// take the folder of the request: behind a proxy that serves several processes at paths of one name, each has its own.
+  /// The header that sets the cookie until the browser exits. Scripts cannot read it, and requests caused by other
+  /// sites do not send it. Without a `Path` browsers use the directory of the request: behind a proxy that serves
+  /// several processes at paths of one name, each has its own.
   func header(_ value: String) -> (name: String, value: String) {
     ("Set-Cookie", "\(name)=\(value); HttpOnly; SameSite=Strict")
   }

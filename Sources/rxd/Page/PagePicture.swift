@@ -4,7 +4,7 @@ import PipelineCore
 struct PagePicture {
   let plan: Plan
   let revision: String
-  /// Whether the process says why events did not pass.
+  /// Whether the process can explain why events did not pass.
   let answersWhy: Bool
 
   init(_ plan: Plan, revision: String, answersWhy: Bool) {
@@ -15,13 +15,13 @@ struct PagePicture {
 
   /// The relation of an edge to a step.
   enum Role: String {
-    /// It leaves a source that the step depends on.
+    /// The edge leaves a source that the step depends on.
     case source
     case input
-    /// It comes from an inner signal of the step.
+    /// The edge comes from an inner signal of the step.
     case inner
     case output
-    /// It makes up the signal, or leads into the sink, that contains the step.
+    /// The edge is part of the signal, or leads into the sink, that contains the step.
     case signal
   }
 
@@ -30,7 +30,7 @@ struct PagePicture {
     return .object([
       ("name", .string(plan.name)), ("revision", .string(revision)),
       ("description", plan.description.map(JSONText.string) ?? .null),
-      // Every step is there, also where branches are alike.
+      // Shows every step, even where branches are alike.
       ("svg", .string(GraphPicture(plan, folding: false).svg(.page))),
       ("answers", .bool(answersWhy)),
       (

@@ -4,7 +4,7 @@ import PipelineTesting
 import Synchronization
 import Transport
 
-/// The request of "save as a test": a line with the step and the end of the recording, then lines of a tap as they came.
+/// The request of "save as a test": a line with the step and the end of the recording, then the lines of a tap, unchanged.
 struct RecordedTestRequest: Sendable {
   static let mostBytes = 1 << 20
   private static let isBusy = Mutex(false)
@@ -12,7 +12,7 @@ struct RecordedTestRequest: Sendable {
   let body: [UInt8]
   let plan: Plan
 
-  /// Makes the test and tries it out, on a thread of its own; one at a time.
+  /// Creates and runs the test, on a thread of its own; one at a time.
   static func answer(_ request: ControlRequest, _ plan: Plan) {
     let isFree = isBusy.withLock { busy in
       defer { busy = true }
@@ -54,7 +54,7 @@ struct RecordedTestRequest: Sendable {
     }
     var sightings: [RecordedTest.Sighting] = []
     for line in lines {
-      // A line with `since` is of an event that has come before.
+      // A line with `since` belongs to an event that has been shown before.
       guard let line, let nanoseconds = line["nanoseconds"]?.int, line["since"] == nil else { continue }
       guard let edge = plan.edge(from: line["from"]?.text ?? "", to: line["to"]?.text ?? "") else {
         throw RecordedTest.Refusal(message: "the pipeline has changed since: record again")

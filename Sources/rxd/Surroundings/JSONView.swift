@@ -1,7 +1,7 @@
 import PipelineCore
 import PipelineTesting
 
-/// A JSON value whose members can be read: from a document that was parsed, or one that is to be written.
+/// A JSON value whose members can be read: from a parsed document, or one to be written.
 protocol JSONReadable {
   /// The member of that name; nil: there is none.
   subscript(_ name: String) -> Self? { get }
@@ -10,7 +10,7 @@ protocol JSONReadable {
   var asText: String? { get }
   var int: Int? { get }
   var bool: Bool? { get }
-  /// The value in the form for writing; numbers that are not whole are left out.
+  /// The value in the form for writing; fractional numbers are left out.
   var copied: JSONText { get }
 }
 

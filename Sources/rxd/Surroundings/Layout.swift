@@ -2,7 +2,7 @@ import Glibc
 
 /// Text in columns.
 enum Layout {
-  /// The width to fill: that of the terminal, at most 100.
+  /// The width to fill: the terminal's, at most 100.
   static let width: Int = {
     var size = winsize()
     if ioctl(1, UInt(TIOCGWINSZ), &size) == 0, size.ws_col > 0 { return min(100, max(40, Int(size.ws_col))) }

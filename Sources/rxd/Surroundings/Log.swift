@@ -47,7 +47,7 @@ final class LogWriter: Sendable {
     }
   }
 
-  /// Writes the buffered lines; gives up if standard error takes nothing for `patience`.
+  /// Writes the buffered lines; gives up if standard error accepts nothing for `patience`.
   func flush(patience: TimeSpan) { output.flush(patience: patience) }
 
   /// The form given by `format`, otherwise the one that suits the target of standard error.
@@ -79,7 +79,7 @@ final class LogWriter: Sendable {
     return logger
   }
 
-  /// What a record is about: the process, a pipeline or a component, with their names in metrics; an empty name: none.
+  /// The subject of a record: the process, a pipeline or a component, with their names in metrics; an empty name: none.
   struct Subject: Hashable {
     var pipeline = ""
     var component = ""

@@ -5,9 +5,9 @@ import Transport
 
 /// Standard error as the output of the log: a logging thread never waits for the reader.
 ///
-/// A line is written at once if standard error takes it. Otherwise it waits in a bounded buffer, and a thread writes it
-/// as soon as there is room. Lines that do not fit into the buffer are dropped and counted; a line in their place gives
-/// the number.
+/// A line is written at once if standard error accepts it. Otherwise it waits in a bounded buffer, and a thread writes
+/// it as soon as there is room. Lines that do not fit into the buffer are dropped and counted; a line in their place
+/// gives the number.
 final class LogOutput: Sendable {
   /// The maximum number of buffered bytes.
   static let bound = 1 << 20
@@ -53,7 +53,7 @@ final class LogOutput: Sendable {
     if mustStart { startThread() }
   }
 
-  /// Writes the buffer; gives up if nothing is taken for `patience`.
+  /// Writes the buffer; gives up if nothing is accepted for `patience`.
   func flush(patience: TimeSpan) {
     while write(), target.isWritable(within: patience) {}
   }
@@ -63,7 +63,7 @@ final class LogOutput: Sendable {
     state.dropped = 0
   }
 
-  /// Writes as much as is taken at once; returns whether anything is left.
+  /// Writes as much as possible at once; returns whether anything is left.
   private func write() -> Bool {
     state.withLock { state in
       while true {
@@ -137,7 +137,7 @@ final class LogOutput: Sendable {
       asks = own < 0
     }
 
-    /// Writes as much as is taken at once; returns how much. Bytes that nobody can ever read count as written.
+    /// Writes as much as possible at once; returns how much. Bytes that can never be read count as written.
     func write(_ bytes: UnsafeRawBufferPointer) -> Int {
       if bytes.count == 0 || asks && !isWritable(within: .zero) { return 0 }
       while true {

@@ -2,7 +2,7 @@ import Glibc
 import PipelineCore
 import PipelineRuntime
 
-/// Where plugins are.
+/// The directories of plugins.
 enum PluginDirectories {
   /// The given directories, or else the installation's, `lib/rxd/plugins` next to `bin`, as absolute paths.
   static func directories(_ given: [String]) -> [String] {

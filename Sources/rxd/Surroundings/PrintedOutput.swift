@@ -90,7 +90,7 @@ final class PrintedOutput: Sendable {
     if let failure { body(failure) }
   }
 
-  /// Writes what is left.
+  /// Writes the remaining blocks.
   func close(within limit: TimeSpan) {
     flush()
     writer.close(within: limit)

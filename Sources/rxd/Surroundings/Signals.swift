@@ -10,7 +10,7 @@ struct Signals {
   private static let handled = [SIGHUP, SIGINT, SIGTERM, SIGQUIT, SIGUSR1, SIGUSR2]
   private static let ending = [SIGINT, SIGTERM, SIGQUIT]
 
-  /// Blocks all of them from the start, until ``release()`` or a handler.
+  /// Blocks all handled signals from the start, until ``release()`` or a handler.
   static func hold() { mask(SIG_BLOCK, handled) }
 
   /// Restores their default effect.

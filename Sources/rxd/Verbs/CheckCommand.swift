@@ -123,7 +123,7 @@ struct CheckSettings {
       }
   }
 
-  /// What a file calls by a former name (`movedFrom`) that the stored state does not have.
+  /// Names after `movedFrom` in a file that the stored state does not have.
   private func unknownNames(_ plan: Plan, _ folder: StateFolder) -> [Diagnostic] {
     guard !plan.formerNames.isEmpty, let reader = try? StoreReader(folder.store(plan.name)),
       let bytes = try? reader.state(),

@@ -239,15 +239,15 @@ struct DeadLettersVerb: ParsableCommand {
           "\(Printable.count(plan.printed.count, "event")) printed: feed them to a source, since no step can be given one"
         )
       }
-      if plan.unplaced > 0 {
+      if plan.unassigned > 0 {
         Console.note(
-          "\(Printable.count(plan.unplaced, "dead letter")) \(plan.unplaced == 1 ? "stays" : "stay"): no sink had the event, and no other step can be given "
+          "\(Printable.count(plan.unassigned, "dead letter")) \(plan.unassigned == 1 ? "stays" : "stay"): no sink had the event, and no other step can be given "
             + "one; --print prints the events, to be fed to a source")
       }
       for (number, why) in plan.kept.prefix(20) { Console.note("dead letter \(number) stays: \(why)") }
       if plan.kept.count > 20 { Console.note("\(plan.kept.count - 20) more stay for such reasons") }
       if damaged > 0 { Console.note("\(Printable.count(damaged, "dead letter")) are damaged and stay") }
-      if plan.sinks.isEmpty, plan.printed.isEmpty, plan.unplaced == 0, plan.kept.isEmpty {
+      if plan.sinks.isEmpty, plan.printed.isEmpty, plan.unassigned == 0, plan.kept.isEmpty {
         Console.note("there are no dead letters to replay")
       }
     }
@@ -312,7 +312,7 @@ struct ReplayPlan {
   private(set) var printed: [[UInt8]] = []
   private(set) var removed: [Int64] = []
   /// The number of events that could only be printed.
-  private(set) var unplaced = 0
+  private(set) var unassigned = 0
   /// Rejected events that cannot be replayed, and why.
   private(set) var kept: [(number: Int64, why: String)] = []
 
@@ -343,7 +343,7 @@ struct ReplayPlan {
       printed.append(document.event)
       removed.append(letter.number)
     } else {
-      unplaced += 1
+      unassigned += 1
     }
   }
 }

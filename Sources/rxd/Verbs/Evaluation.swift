@@ -2,7 +2,7 @@ import PipelineCore
 import PipelineRuntime
 import Transport
 
-/// One expression over many events.
+/// Evaluates one expression for many events.
 final class Evaluation {
   private let expression: StandaloneExpression
   private let arena = Arena()

@@ -45,18 +45,18 @@ struct Explain: ParsableCommand {
         Console.print("  \(Printable.cut(line.utf8, limit: 300))")
       }
     }
-    let place: String
-    switch example.place {
+    let context: String
+    switch example.context {
     case .situation:
       Console.print("")
       Console.print(Layout.wrap("For example: \(example.wrong)", indent: 0), terminator: "")
       Console.print(Layout.wrap("What to do: \(example.right)", indent: 0), terminator: "")
       return
-    case .file: place = ""
-    case .source: place = ", under the name of a source"
-    case .step: place = ", in a chain"
+    case .file: context = ""
+    case .source: context = ", under the name of a source"
+    case .step: context = ", in a chain"
     }
-    show("For example\(place):", example.wrong)
+    show("For example\(context):", example.wrong)
     if !example.events.isEmpty {
       show(example.events.count == 1 ? "With the event:" : "With the events:", example.events.joined(separator: "\n"))
     }

@@ -12,7 +12,7 @@ struct FileSelection {
   /// The directories that were searched: new files there may belong to the selection.
   private(set) var directories: Set<String> = []
 
-  /// Adds the files of `argument`. An existing path stands for itself, with any characters.
+  /// Adds the files of `argument`. An existing path matches only itself, whatever its characters.
   mutating func add(_ argument: String) {
     if argument == "-" {
       append("-")

@@ -176,7 +176,7 @@ struct Initialize: ParsableCommand {
     return formatted.bytes
   }
 
-  /// Reports that a given value does not fit.
+  /// Reports that a given value cannot be used.
   private func refused(_ diagnostics: [Diagnostic]) -> ExitCode {
     Console.note(String(DiagnosticRenderer().text(diagnostics).dropLast()))
     return ExitStatus.configuration

@@ -162,7 +162,7 @@ struct EnvironmentOptions: ParsableArguments {
       noEnvironment: noEnvironment, envFile: envFile, secretsDir: secretsDir, pluginDir: plugins.pluginDir, set: set)
   }
 
-  /// - Parameter startsPlugins: Whether plugins that are not known may be started to ask what they offer.
+  /// - Parameter startsPlugins: Whether unknown plugins may be started to read their specs.
   func inputs(startsPlugins: Bool = false) throws -> PipelineLoader.Inputs {
     try settings.inputs(startsPlugins: startsPlugins)
   }
@@ -182,7 +182,7 @@ struct EnvironmentSettings {
   }
 
   /// Like ``read(startsPlugins:)``, but prints why a file of variables cannot be read.
-  /// - Parameter startsPlugins: Whether plugins that are not known may be started to ask what they offer.
+  /// - Parameter startsPlugins: Whether unknown plugins may be started to read their specs.
   func inputs(startsPlugins: Bool = false) throws -> PipelineLoader.Inputs {
     do { return try read(startsPlugins: startsPlugins) } catch let error as PosixError {
       Console.printError(error.message)

@@ -1,6 +1,6 @@
 import PipelineCore
 
-/// A first pipeline file, made of a few choices: `rxd init`.
+/// A first pipeline file, built from a few choices: `rxd init`.
 struct PipelineSketch {
   /// A choice, with the value that it needs.
   struct Choice {

@@ -290,12 +290,12 @@ struct RunSettings {
     _exit(status)
   }
 
-  /// A dry run keeps nothing.
+  /// A dry run stores nothing.
   private var stateDirectoryName: String? {
     (try? flag(trial.isDry, "RXD_DRY_RUN")) == true ? nil : StateDirectory.named(stateDirectory)
   }
 
-  /// What notices changes to the files; nil: nothing does.
+  /// Watches the files for changes; nil: they are not watched.
   private func watch(_ used: UsedFiles, _ log: LogWriter) throws -> ConfigWatch? {
     let method = try setting(watchConfigMethod, "RXD_WATCH_CONFIG_METHOD")
     guard try flag(watchConfig, "RXD_WATCH_CONFIG") else { return nil }
@@ -449,7 +449,7 @@ private final class UsedFiles {
 
   func note(_ results: [PipelineLoader.Loaded]) {
     let found = Set(results.flatMap(\.uses))
-    // A text with errors may not have been compiled far enough to reach all of them.
+    // A text with errors may not have been compiled far enough to find all references.
     further = results.contains(where: \.hasErrors) ? further.union(found) : found
   }
 

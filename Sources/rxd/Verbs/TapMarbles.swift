@@ -92,7 +92,7 @@ struct TapMarbles {
     return text + "\n"
   }
 
-  /// Cuts the beginning of a long label, because the end says more.
+  /// Cuts the beginning of a long label, because the end is more specific.
   private static func cut(_ label: String) -> String {
     let shown = Printable.cut(label, limit: 300)
     guard shown.unicodeScalars.count > labelWidth else { return shown }

@@ -127,8 +127,7 @@ final class PageRelay: Sendable {
             connection.withLock { if let open = $0 { shutdown(open.number, Int32(SHUT_RDWR)) } }
           }
         }
-        // A browser that does not keep up gets nothing more rather than an incomplete answer; it then sends a new
-        // request.
+        // A browser that does not keep up gets no further bytes rather than an incomplete answer; it then sends a new request.
         if body?.send(Array(bytes)) != true {
           connection.withLock { if let open = $0 { shutdown(open.number, Int32(SHUT_RDWR)) } }
         }

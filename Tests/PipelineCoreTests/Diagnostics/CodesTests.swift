@@ -34,8 +34,8 @@ import Testing
   func exampleShowsTheMistakeAndItsRemedy(_ name: String) throws {
     let code = try #require(Diagnostic.Code.named(name))
     let example = try #require(CodeExample.of(code), "\(name) has no example")
-    #expect((example.place == .situation) == Self.situations.contains(name))
-    if example.place == .situation {
+    #expect((example.context == .situation) == Self.situations.contains(name))
+    if example.context == .situation {
       for text in [example.wrong, example.right] {
         #expect(text.first?.isLowercase == false && text.utf8.count > 10, "\(text)")
       }

@@ -21,21 +21,21 @@ RXD_EXPORT int rxd_plugin_init(
 
 static _Thread_local struct {
   rxd_scope *scope;
-  int place; /* 0: not asked for; else one more than it */
+  int slot; /* 0: not assigned; otherwise the slot plus one */
 } thread;
 
-/* A set bit: a thread has that place. */
+/* A set bit: a thread has that slot. */
 static _Atomic uint64_t taken;
 static pthread_key_t key;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-static void leave(void *place) { atomic_fetch_and(&taken, ~(UINT64_C(1) << ((uintptr_t)place - 1))); }
+static void leave(void *slot) { atomic_fetch_and(&taken, ~(UINT64_C(1) << ((uintptr_t)slot - 1))); }
 
 static void make_key(void) {
   if (pthread_key_create(&key, leave) != 0) atomic_store(&taken, UINT64_MAX);
 }
 
-static int find_place(void) {
+static int find_slot(void) {
   pthread_once(&once, make_key);
   uint64_t seen = atomic_load(&taken);
   while (seen != UINT64_MAX) {
@@ -45,13 +45,13 @@ static int find_place(void) {
     atomic_fetch_and(&taken, ~(UINT64_C(1) << free));
     break;
   }
-  return RXD_SWIFT_PLACES + 1;
+  return RXD_SWIFT_SLOTS + 1;
 }
 
 int rxd_swift_enter(rxd_scope *scope) {
   thread.scope = scope;
-  if (thread.place == 0) thread.place = find_place();
-  return thread.place - 1;
+  if (thread.slot == 0) thread.slot = find_slot();
+  return thread.slot - 1;
 }
 
 rxd_scope *rxd_swift_scope(void) { return thread.scope; }

@@ -1,6 +1,6 @@
 import CRxdPlugin
 
-/// The environment of an instance: its log, its clock, its place in the pipeline.
+/// The environment of an instance: its log, its clock, its position in the pipeline.
 public final class Execution: @unchecked Sendable {
   public let services: Services
   /// The time of the present call.
@@ -57,7 +57,7 @@ public struct SignalFailure: Error, Sendable, Equatable {
   public var kind: Kind
   /// One sentence without a full stop.
   public var message: String
-  /// The place in the parameters.
+  /// The path in the parameters.
   public var location: SourceLocation?
   public init(_ kind: Kind, _ message: String, at location: SourceLocation? = nil) {
     self.kind = kind

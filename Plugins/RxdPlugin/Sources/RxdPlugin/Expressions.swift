@@ -18,8 +18,8 @@ public struct ExpressionParameter: ParameterValue {
   public static func shape(range: ClosedRange<Int64>?) -> ParameterShape { .expression }
   public static func decode(_ node: Value, _ context: inout DecodingContext) -> ExpressionParameter? { nil }
   public mutating func bind(_ binder: inout Binder) {
-    let (place, isGiven) = binder.take()
-    program = isGiven ? Program(place) : nil
+    let (index, isGiven) = binder.take()
+    program = isGiven ? Program(index) : nil
   }
 }
 
@@ -34,8 +34,8 @@ public struct TemplateParameter: ParameterValue {
   public static func shape(range: ClosedRange<Int64>?) -> ParameterShape { .template }
   public static func decode(_ node: Value, _ context: inout DecodingContext) -> TemplateParameter? { nil }
   public mutating func bind(_ binder: inout Binder) {
-    let (place, isGiven) = binder.take()
-    program = isGiven ? Program(place) : nil
+    let (index, isGiven) = binder.take()
+    program = isGiven ? Program(index) : nil
   }
 
   /// The text of the present event; empty: the file does not give it.
@@ -60,8 +60,8 @@ public enum JSONWriter {
 
 /// A compiled expression, evaluated for each event.
 public final class Program: Sendable {
-  private let place: Int
-  init(_ place: Int) { self.place = place }
+  private let index: Int
+  init(_ index: Int) { self.index = index }
 
   /// The result of a condition.
   public enum Truth: Sendable {
@@ -74,7 +74,7 @@ public final class Program: Sendable {
   @inline(__always)
   public func evaluate(_ frame: EventFrame) -> Value {
     guard let arguments = frame.arguments else { return .absent }
-    return Value(arguments[place], frame.scope)
+    return Value(arguments[index], frame.scope)
   }
 
   public func evaluateBool(_ frame: EventFrame) -> Truth { evaluate(frame).isTrue ? .yes : .no }

@@ -1,9 +1,9 @@
 import CRxdPlugin
 
-/// Why a call fails, and the place in the parameters.
+/// The reason why a call fails, and the path in the parameters.
 struct Failure: Error {
   var message: String
-  var place = ""
+  var path = ""
 }
 
 /// The settings with which an instance is opened. Valid until it is open.
@@ -48,7 +48,7 @@ struct Opening {
     }
     context.parameter = ""
     if context.problem == nil { component.validate(&context) }
-    if let problem = context.problem { throw Failure(message: problem.message, place: problem.place) }
+    if let problem = context.problem { throw Failure(message: problem.message, path: problem.path) }
     return component
   }
 }
@@ -56,16 +56,16 @@ struct Opening {
 /// An opened instance; each kind has some of the functions.
 class Instance {
   static func fail(_ scope: OpaquePointer?, _ failure: Failure, _ status: Int32 = 2) -> Int32 {
-    failure.message.withText { message in failure.place.withText { host.fail(scope, message, $0) } }
+    failure.message.withText { message in failure.path.withText { host.fail(scope, message, $0) } }
     return status
   }
 
   static func fail(_ scope: OpaquePointer?, _ failure: SignalFailure) -> Int32 {
-    fail(scope, Failure(message: failure.message, place: failure.location?.place ?? ""))
+    fail(scope, Failure(message: failure.message, path: failure.location?.path ?? ""))
   }
 
   func row(
-    _ scope: OpaquePointer?, _ place: Int, _ event: UnsafeMutablePointer<rxd_value>,
+    _ scope: OpaquePointer?, _ slot: Int, _ event: UnsafeMutablePointer<rxd_value>,
     _ arguments: UnsafePointer<rxd_value>?
   ) -> Int32 { 2 }
   func process(_ scope: OpaquePointer?, _ batch: UnsafePointer<rxd_batch>, _ output: OpaquePointer?) -> Int32 { 2 }
@@ -79,62 +79,62 @@ class Instance {
 
 /// A pure function: called on any thread, several at once, so each thread has a step of its own.
 final class RowInstance: Instance {
-  private final class Place {
+  private final class Slot {
     let step: PureStep
     let frame = EventFrame()
     init(_ step: PureStep) { self.step = step }
   }
   private let make: @Sendable () -> FusedStep
   /// One for each thread, made when it first comes; no two threads have the same.
-  private let places: UnsafeMutablePointer<Unmanaged<Place>?>
+  private let slots: UnsafeMutablePointer<Unmanaged<Slot>?>
 
   init(_ make: @escaping @Sendable () -> FusedStep) {
     self.make = make
-    places = .allocate(capacity: Int(RXD_SWIFT_PLACES))
-    places.initialize(repeating: nil, count: Int(RXD_SWIFT_PLACES))
+    slots = .allocate(capacity: Int(RXD_SWIFT_SLOTS))
+    slots.initialize(repeating: nil, count: Int(RXD_SWIFT_SLOTS))
   }
 
   deinit {
-    for index in 0..<Int(RXD_SWIFT_PLACES) { places[index]?.release() }
-    places.deallocate()
+    for index in 0..<Int(RXD_SWIFT_SLOTS) { slots[index]?.release() }
+    slots.deallocate()
   }
 
   @inline(never)
-  private func makePlace() -> Unmanaged<Place> {
+  private func makeSlot() -> Unmanaged<Slot> {
     guard let step = make() as? PureStep else { preconditionFailure("a pure operator makes pure steps") }
-    return .passRetained(Place(step))
+    return .passRetained(Slot(step))
   }
 
   override func row(
     _ scope: OpaquePointer?, _ index: Int, _ event: UnsafeMutablePointer<rxd_value>,
     _ arguments: UnsafePointer<rxd_value>?
   ) -> Int32 {
-    // More threads than there are places: a step for this event alone.
-    guard index < Int(RXD_SWIFT_PLACES) else {
-      let own = makePlace()
+    // More threads than there are slots: a step for this event alone.
+    guard index < Int(RXD_SWIFT_SLOTS) else {
+      let own = makeSlot()
       defer { own.release() }
       return own._withUnsafeGuaranteedRef { Self.row($0, scope, event, arguments) }
     }
-    let place: Unmanaged<Place>
-    if let known = places[index] {
-      place = known
+    let slot: Unmanaged<Slot>
+    if let known = slots[index] {
+      slot = known
     } else {
-      place = makePlace()
-      places[index] = place
+      slot = makeSlot()
+      slots[index] = slot
     }
-    return place._withUnsafeGuaranteedRef { Self.row($0, scope, event, arguments) }
+    return slot._withUnsafeGuaranteedRef { Self.row($0, scope, event, arguments) }
   }
 
   @inline(__always)
   private static func row(
-    _ place: Place, _ scope: OpaquePointer?, _ event: UnsafeMutablePointer<rxd_value>,
+    _ slot: Slot, _ scope: OpaquePointer?, _ event: UnsafeMutablePointer<rxd_value>,
     _ arguments: UnsafePointer<rxd_value>?
   ) -> Int32 {
-    let frame = place.frame
+    let frame = slot.frame
     frame.scope = scope
     frame.arguments = arguments
     var value = Value(event.pointee, scope)
-    switch place.step.transform(&value, frame) {
+    switch slot.step.transform(&value, frame) {
     case .pass:
       event.pointee = value.raw
       return 0
@@ -159,7 +159,7 @@ final class StreamInstance: Instance {
     } else {
       node.start()
     }
-    if let failure = node.failure { throw Failure(message: failure.message, place: failure.location?.place ?? "") }
+    if let failure = node.failure { throw Failure(message: failure.message, path: failure.location?.path ?? "") }
   }
 
   override func process(_ scope: OpaquePointer?, _ batch: UnsafePointer<rxd_batch>, _ output: OpaquePointer?) -> Int32 {
@@ -216,7 +216,7 @@ final class SourceInstance: Instance {
     } else {
       node.start()
     }
-    if let failure = node.failure { throw Failure(message: failure.message, place: failure.location?.place ?? "") }
+    if let failure = node.failure { throw Failure(message: failure.message, path: failure.location?.path ?? "") }
   }
 
   override func run(_ scope: OpaquePointer?, _ source: OpaquePointer?) -> Int32 {
@@ -237,7 +237,7 @@ final class SinkInstance: Instance {
     node = component.makeSink(opening.nodeContext)
     super.init()
     node.open()
-    if let failure = node.failure { throw Failure(message: failure.message, place: failure.location?.place ?? "") }
+    if let failure = node.failure { throw Failure(message: failure.message, path: failure.location?.path ?? "") }
   }
 
   override func write(_ scope: OpaquePointer?, _ batch: UnsafePointer<rxd_batch>, _ verdicts: OpaquePointer?) -> Int32 {

@@ -68,7 +68,7 @@ open class OperatorNode: Downstream {
     close()
   }
 
-  /// Ends the signal with an error. In `start` and `restore`: the instance is refused, with the place in the parameters.
+  /// Ends the signal with an error. In `start` and `restore`: the instance is refused, with the path in the parameters.
   public final func finish(failing failure: SignalFailure) {
     guard !isClosed else { return }
     self.failure = failure
@@ -95,7 +95,7 @@ open class OperatorNode: Downstream {
   /// Counts an event that the step drops by its meaning.
   public final func countDropped(_ event: @autoclosure () -> Event?) { counts["dropped", default: 0] += 1 }
   public final func countDropped(_ count: Int) { counts["dropped", default: 0] += Int64(count) }
-  /// Counts an event that the step held, and whose place a newer one takes.
+  /// Counts an event that the step held and that a newer one replaces.
   public final func countSuperseded(_ event: @autoclosure () -> Event?) { counts["superseded", default: 0] += 1 }
   public final func countSuperseded(_ count: Int) { counts["superseded", default: 0] += Int64(count) }
 
@@ -229,7 +229,7 @@ public final class FusedRun: OperatorNode {
 
   /// A step of a pipeline file.
   public struct Step {
-    /// Its place in the pipeline file.
+    /// Its location in the pipeline file.
     public let label: String
   }
   public var step: Step { Step(label: nodeContext.label) }

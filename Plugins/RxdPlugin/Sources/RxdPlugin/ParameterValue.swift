@@ -81,7 +81,7 @@ public struct DecodingContext {
   public var parameter = ""
   public var range: ClosedRange<Int64>?
   /// The first problem counts.
-  var problem: (message: String, place: String)?
+  var problem: (message: String, path: String)?
 
   init() {}
 
@@ -93,8 +93,8 @@ public struct DecodingContext {
     badValue(at: SourceLocation(parameter), message, help: help)
   }
 
-  public mutating func badValue(at place: SourceLocation, _ message: String, help: String? = nil) {
-    if problem == nil { problem = (message + (help.map { ": \($0)" } ?? ""), place.place) }
+  public mutating func badValue(at location: SourceLocation, _ message: String, help: String? = nil) {
+    if problem == nil { problem = (message + (help.map { ": \($0)" } ?? ""), location.path) }
   }
 
   /// Refuses unless exactly one of two parameters is given.
@@ -108,11 +108,11 @@ public struct DecodingContext {
   }
 }
 
-/// A place in the parameters, such as `server.port`; rxd shows where the pipeline file has it.
+/// A path in the parameters, such as `server.port`; rxd shows where the pipeline file has it.
 public struct SourceLocation: Sendable, Equatable, ExpressibleByStringLiteral {
-  public var place: String
-  public init(_ place: String) { self.place = place }
-  public init(stringLiteral place: String) { self.place = place }
+  public var path: String
+  public init(_ path: String) { self.path = path }
+  public init(stringLiteral path: String) { self.path = path }
 }
 
 /// Numbers the parameters whose results come with each event.
@@ -123,8 +123,8 @@ public struct Binder {
 
   init(_ given: [Bool]?) { self.given = given }
 
-  /// The place of the next one, and whether it is given.
-  mutating func take() -> (place: Int, isGiven: Bool) {
+  /// The index of the next one, and whether it is given.
+  mutating func take() -> (index: Int, isGiven: Bool) {
     defer { next += 1 }
     return (next, given.map { $0.indices.contains(next) && $0[next] } ?? true)
   }
@@ -253,7 +253,7 @@ extension Optional: ParameterValue where Wrapped: ParameterValue {
   }
   public mutating func bind(_ binder: inout Binder) {
     guard var value = self else {
-      // The place is its own all the same.
+      // Its location is its own all the same.
       if Wrapped.shape(range: nil).isPerEvent { _ = binder.take() }
       return
     }

@@ -94,7 +94,7 @@ public final class Plugin {
     case .row:
       entry.open = { open("operator", $0!, $1!) }
       entry.row = { raw, scope, event, arguments in
-        called(raw, scope) { instance, place in instance.row(scope, place, event!, arguments) }
+        called(raw, scope) { instance, slot in instance.row(scope, slot, event!, arguments) }
       }
     case .stream:
       entry.open = { open("operator", $0!, $1!) }
@@ -134,8 +134,8 @@ func start(
 private func called(
   _ pointer: UnsafeMutableRawPointer?, _ scope: OpaquePointer?, _ body: (Instance, Int) -> Int32
 ) -> Int32 {
-  let place = Int(rxd_swift_enter(scope))
-  return Unmanaged<Instance>.fromOpaque(pointer!)._withUnsafeGuaranteedRef { body($0, place) }
+  let slot = Int(rxd_swift_enter(scope))
+  return Unmanaged<Instance>.fromOpaque(pointer!)._withUnsafeGuaranteedRef { body($0, slot) }
 }
 
 private func open(

@@ -50,7 +50,7 @@ open class RunningSink: Downstream {
     message.withText { host.refuse(verdicts, index, $0) }
   }
 
-  /// The sink cannot continue. In `open`: it is refused, with the place in the parameters. Later: nothing of it can ever be delivered.
+  /// The sink cannot continue. In `open`: it is refused, with the path in the parameters. Later: nothing of it can ever be delivered.
   public final func fail(because failure: SignalFailure) { if self.failure == nil { self.failure = failure } }
 
   fileprivate func retry(_ message: String) { if again == nil { again = message } }

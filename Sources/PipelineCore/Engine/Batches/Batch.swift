@@ -122,7 +122,7 @@ public struct Batch: Sendable {
     return sizes
   }
 
-  /// The most lines of a batch whose size is taken.
+  /// The maximum number of lines of a batch whose sizes are measured.
   private static let measured = 8
 
   /// The same events, from this origin.

@@ -9,7 +9,7 @@ package final class StagePlacement: Sendable {
     var blocks = 0
     var making: Int64 = 0
     var using: Int64 = 0
-    /// How many spans in a row were in favour of the decoding threads.
+    /// The number of consecutive spans in which decoding threads were faster.
     var agreed = 0
     /// A second reader of the time that turns need for blocks.
     var alsoUsed: (@Sendable (Int64) -> Void)?
@@ -70,7 +70,7 @@ package final class StagePlacement: Sendable {
     }
   }
 
-  /// Reports how many nanoseconds further turns spent on the rest of the last block.
+  /// Reports the nanoseconds that later turns spent on the rest of the last block.
   package func usedMore(in nanoseconds: Int64) {
     let also = state.withLock { state in
       state.using &+= nanoseconds

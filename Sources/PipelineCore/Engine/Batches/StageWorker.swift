@@ -16,7 +16,7 @@ package final class StageWorker {
   // Raw memory: an event avoids retain and release.
   private let branches: UnsafeMutableBufferPointer<Branch>
   private let banks: UnsafeMutableBufferPointer<Unmanaged<SlotBank>>
-  /// How many blocks in a row were left to their turns, and how many further blocks are left without trying.
+  /// The number of consecutive blocks left to their turns, and how many more are left without a try.
   private var failures = 0
   private var rest = 0
   /// Whether a block that passes through unchanged still needs the steps.
@@ -24,7 +24,7 @@ package final class StageWorker {
   /// The counts of the steps for one block, branch by branch.
   private let counters: UnsafeMutablePointer<StepCounters>
   private let ids: [StepID]
-  /// The sizes of some events of one block: of those that came, and of those that left each step.
+  /// Sizes of sampled events of one block: on arrival, and after each step.
   private var came = Batch.Sizes()
   private var left: [Batch.Sizes]
   private let size = JSONSize()
@@ -112,7 +112,7 @@ package final class StageWorker {
     return Batch(encoded: encoded, received: received, sizes: came, counts: counts, stopped: stopped)
   }
 
-  /// Passes an event through the steps of a branch, and takes their time and the size of what they send.
+  /// Passes an event through the steps of a branch, and measures their time and the size of what they send.
   @inline(never)
   private func passTimed(_ event: UnsafeMutablePointer<Event>, _ branch: Int, _ step: inout Int)
     -> FusedSteps.Progress

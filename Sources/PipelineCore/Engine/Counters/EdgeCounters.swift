@@ -3,7 +3,8 @@
 /// Only the thread that runs the turns uses it. Passing an event costs one subtraction: `credit` is the number of events
 /// that may pass before the edge is examined, and the count follows from it.
 struct EdgeCounters {
-  /// How many more events may pass until the edge is examined: one while it is timed, or while an observer wants to see each event.
+  /// The number of events that may pass until the edge is next examined: one while it is timed, or while an observer
+  /// wants to see each event.
   var credit = Self.unseen
   /// The value of `credit` at the last `renew()`.
   private var granted = Self.unseen
@@ -193,8 +194,8 @@ extension UnsafeMutablePointer<EdgeCounters> {
     return true
   }
 
-  /// Whether the only observer of this edge, and of those between the fused steps downstream of it, needs not to be shown this event, which has been
-  /// counted.
+  /// Whether the only observer of this edge, and of those between the fused steps downstream of it, does not need to
+  /// see this event, which has been counted.
   func ignores(_ event: Event) -> Bool {
     guard pointee.watchers == 1, !pointee.meters.isTiming, let observers = pointee.observers else { return false }
     return observers._withUnsafeGuaranteedRef { observers in

@@ -10,8 +10,8 @@ open class EdgeObserver: Downstream {
   open override func receive(_ event: Event) {}
   /// Receives the verdict on the newest event without one. Events caused by an event are received and decided before it.
   open func decided(_ verdict: Verdict) {}
-  /// A newer event has taken the place of one that the step downstream had kept. Called at the edges into that step, before the newer
-  /// event is decided; `event` is valid until the end of the call.
+  /// A newer event has replaced one that the downstream step had kept. Called at the edges into that step, before the
+  /// verdict of the newer event; `event` is valid until the end of the call.
   open func superseded(_ event: Event) {}
   /// A subscription was cancelled before its end.
   open func cancelled() {}

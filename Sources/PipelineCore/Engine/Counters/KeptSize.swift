@@ -12,7 +12,7 @@ struct KeptSize {
 
   init(_ counters: UnsafeMutablePointer<StepCounters>? = nil) { self.counters = counters }
 
-  /// Counts in `counters` from now on.
+  /// Adds to `counters` from now on.
   mutating func attach(_ counters: UnsafeMutablePointer<StepCounters>) {
     guard self.counters == nil else { return }
     self.counters = counters
@@ -21,7 +21,7 @@ struct KeptSize {
     add(keys: keys, events: events, bytes: bytes)
   }
 
-  /// The instance keeps so much more, or less.
+  /// Adds this amount to the stored size; a negative one is subtracted.
   @inline(__always)
   mutating func add(keys more: Int = 0, events moreEvents: Int = 0, bytes moreBytes: Int) {
     keys &+= more
@@ -37,7 +37,7 @@ struct KeptSize {
     }
   }
 
-  /// The instance keeps so much now.
+  /// Sets the stored size.
   @inline(__always)
   mutating func set(keys now: Int = 0, events nowEvents: Int = 0, bytes nowBytes: Int) {
     if now != keys || nowEvents != events || nowBytes != bytes {
@@ -45,7 +45,7 @@ struct KeptSize {
     }
   }
 
-  /// The instance keeps nothing any more, whatever it still has; nothing is counted from now on.
+  /// Sets the stored size to zero; later changes are ignored.
   mutating func end() {
     set(bytes: 0)
     counters = nil

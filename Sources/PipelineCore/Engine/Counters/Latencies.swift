@@ -2,7 +2,7 @@ import Synchronization
 
 /// The latency of a component's events: a histogram with fixed bounds. Written on any thread.
 package struct Latency: Sendable, Equatable {
-  /// The upper bounds of the buckets, in nanoseconds; one more is without a bound.
+  /// The upper bounds of the buckets, in nanoseconds; the last bucket has none.
   package static let bounds: [Int64] = [
     1_000_000, 2_500_000, 5_000_000, 10_000_000, 25_000_000, 50_000_000, 100_000_000, 250_000_000, 500_000_000,
     1_000_000_000, 2_500_000_000, 5_000_000_000, 10_000_000_000, 30_000_000_000, 60_000_000_000, 300_000_000_000,
@@ -50,7 +50,7 @@ package final class LatencyMeter: Sendable {
 
   var latency: Latency { state.withLock { $0 } }
 
-  /// Records that events which came at `start` are done now.
+  /// Records that events that arrived at `start` are now done.
   func ended(_ events: Int, since start: Instant) {
     let span = clock.now - start
     state.withLock { $0.add(span, events) }

@@ -1,5 +1,5 @@
 extension Meters {
-  /// Keeps an event that has not passed a step and has just been counted, if it is selected.
+  /// Keeps a sampled event that was stopped by a step and has just been counted.
   @inline(never)
   func offer(
     _ event: Event, _ verdict: Verdict, at step: StepID, outer: Value = .absent,

@@ -108,7 +108,7 @@ final class Meters {
   func edge(_ id: EdgeID) -> UnsafeMutablePointer<EdgeCounters> { edges + id.number }
   func step(_ id: StepID) -> UnsafeMutablePointer<StepCounters> { steps + id.number }
 
-  /// The plugin of an earlier execution goes on, and counts from now on for this one. In turns.
+  /// Attributes the counts of a plugin that an earlier execution started to this execution from now on. Called in turns.
   func goOn(with meter: PluginMeter, at step: StepID) { plugins[step.number] = (meter, meter.now) }
 
   /// The latencies of a step. In turns.
@@ -169,11 +169,11 @@ final class Meters {
 
   // MARK: Verdicts
 
-  /// The counts of a step before an event; compared with those after it, they give the event's verdict.
+  /// The counts of a step before an event; the difference to those after it gives the event's verdict.
   struct Account {
     var counters: StepCounters
     var sent: UInt64
-    /// Events that go on leave no count: into a sink, or to the next fused step.
+    /// Whether passed-on events leave no count: into a sink, or to the next fused step.
     var passesSilently: Bool
 
     func verdict(since before: Account) -> Verdict {
@@ -193,7 +193,7 @@ final class Meters {
       passesSilently: outlets[step].isEmpty)
   }
 
-  /// Counts observers that were attached to an edge; a negative number: detached.
+  /// Updates the number of observers of an edge; a negative number: detached.
   func watched(_ edge: EdgeID, _ more: Int) {
     if case .step(let step) = plan.edges[edge.number].to { steps[step.number].watchers += more }
   }
@@ -222,10 +222,10 @@ final class Meters {
     inner = outer &+ time
   }
 
-  /// Something has been sampled without a step whose time was taken: the next sample is not due at once.
+  /// Notes a sample that timed no step: the next sample is not due at once.
   func hasSampled() { hasTimed = true }
 
-  /// Takes the size of an event that passes an edge; its time belongs to no step.
+  /// Measures the size of an event that passes an edge, without attributing time to a step.
   func measure(_ event: Event, at edge: UnsafeMutablePointer<EdgeCounters>) {
     let start = executor.instant
     edge.pointee.bytes.add(UInt64(sizes.size(of: event.value)))

@@ -36,7 +36,7 @@ public struct PipelineStatistics: Sendable {
   /// sink sends what it delivers.
   package struct Step: Sendable {
     package var step: StepID
-    /// Events that came over the step's inputs; of a source, those that it read or made (`made` is then 0).
+    /// Events that came over the step's inputs; for a source, those that it read or made (`made` is then 0).
     package var received: UInt64 = 0
     /// Events of the step's inner signals.
     package var receivedInner: UInt64 = 0
@@ -51,7 +51,7 @@ public struct PipelineStatistics: Sendable {
     /// Rejected events that no reader of an errors output received.
     package var deadLetters: UInt64 = 0
     package var failed: UInt64 = 0
-    /// Events that the step held when its subscriptions ended; of a sink, those that it could not deliver.
+    /// Events that the step held when its subscriptions ended; for a sink, those that it could not deliver.
     package var held: UInt64 = 0
     /// Events that an earlier execution had taken, and that the step got with its saved state.
     package var restored: UInt64 = 0
@@ -59,10 +59,10 @@ public struct PipelineStatistics: Sendable {
     package var holding: UInt64 = 0
     /// The number of its inner signals, groups or executions that have not ended.
     package var inner = 0
-    /// Its pending timers, and the time until the next of them; negative: it is due.
+    /// The number of pending timers, and the time until the next of them; negative: it is due.
     package var timers = 0
     package var nextTimer: TimeSpan?
-    /// The time until each of the first of them, at most ``mostDueTimers``, the next first.
+    /// The times until the first timers are due, at most ``mostDueTimers``, in ascending order.
     package var dueTimers: [TimeSpan] = []
     /// Attempts that repeated a failed one.
     package var retries: UInt64 = 0
@@ -73,10 +73,10 @@ public struct PipelineStatistics: Sendable {
     package var queue: Queue?
     /// The rows of a sink on disk, in durable delivery.
     package var outbox: Queue?
-    /// How long the step has paused the input, and whether it does.
+    /// How long the step has paused the input in total, and whether it does so now.
     package var paused = TimeSpan.zero
     package var isPausing = false
-    /// How long the threads of a source have waited for room in the pipeline, and whether one waits.
+    /// How long the threads of a source have waited for room in the pipeline, and whether one waits now.
     package var waited = TimeSpan.zero
     package var isWaiting = false
     /// The files that a source reads or will read, at most ``mostFiles``, with the offset in each.
@@ -85,12 +85,12 @@ public struct PipelineStatistics: Sendable {
     package var lag: Int64?
     /// How long the oldest of these bytes has been there; nil: unknown. Set as ``lag``.
     package var lagAge: TimeSpan?
-    /// Of a sink: the time from the arrival of an event to its delivery or rejection. Of a source that sends requests: the time to the answer.
-    /// Nil: there was nothing to wait for.
+    /// For a sink: the time from the arrival of an event to its delivery or rejection. For a source that sends
+    /// requests: the time to the answer. Nil: nothing has been timed.
     package var latency: Latency?
-    /// Bytes of its own in the state that was saved last; nil: none was saved, or it has none.
+    /// The step's bytes in the last saved state; nil: no state was saved, or the step has none.
     package var stateBytes: Int?
-    /// Bytes of the keys, events and values that it keeps now; nil: it has kept none so far.
+    /// The bytes of the keys, events and values that the step keeps now; nil: it has kept none so far.
     package var keptBytes: Int?
     /// Events kept to make later events of: those in windows and buffers, and the newest of each input; nil: the step has kept none so far.
     package var keptEvents: Int?
@@ -100,10 +100,10 @@ public struct PipelineStatistics: Sendable {
     package var watermark: Int64?
     /// No event is expected for now, so that the step holds no watermark back.
     package var isIdle = false
-    /// No event comes any more.
+    /// Whether no more events can come.
     package var hasEnded = false
-    /// Of a step whose inputs have event time: the label of the step whose watermark is the smallest, for which it waits. Where event time
-    /// begins: the file or connection that is furthest behind.
+    /// For a step whose inputs have event time: the label of the step with the smallest watermark, for which it waits.
+    /// Where event time begins: the file or connection that is furthest behind.
     package var watermarkHeldBy: String?
     /// Bytes that a source read or a sink delivered; nil: the component counts no bytes.
     package var bytes: UInt64?
@@ -114,7 +114,7 @@ public struct PipelineStatistics: Sendable {
     package var samples: UInt64 = 0
     /// The connections of a component that has its own.
     package var connections: Connections?
-    /// What keeps a sink from delivering; nil: the sink knows of nothing.
+    /// The reason why a sink cannot deliver at present; nil: none is known.
     package var trouble: SinkTrouble?
     /// The plugin behind the step.
     package var plugin: Plugin?
@@ -255,7 +255,7 @@ public struct PipelineStatistics: Sendable {
   /// All pending timers, and whether those of each step are counted: they are unless there are very many.
   package var timers = 0
   package var timersAreCounted = true
-  /// How long the input has been paused, and whether it is.
+  /// How long the input has been paused in total, and whether it is paused now.
   package var paused = TimeSpan.zero
   package var isInputPaused = false
   package var edges: [Edge]
@@ -289,7 +289,7 @@ extension Plan {
         return next.watermarkInputs
       }
       let waiting = givers.filter { !counted[$0].isIdle && !counted[$0].hasEnded }
-      // What has sent nothing holds back everything.
+      // An input that has sent nothing holds back everything.
       guard let slowest = waiting.min(by: { (counted[$0].watermark ?? .min) < (counted[$1].watermark ?? .min) }) else {
         return
       }
@@ -328,7 +328,7 @@ extension Execution {
     for (number, edge) in plan.edges.enumerated() {
       if edge.entry != nil, case .step(let from) = edge.from {
         let counters = meters.step(from).pointee
-        // Steps count what they stop; the events that pass between them follow.
+        // Steps count the events that they stop; the events between them follow from that.
         edges[number].events = steps[from.number].received &+ counters.made &- counters.stopped
         edges[number].subscriptions = edges[edge.entry?.number ?? 0].subscriptions
         edges[number].open = edges[edge.entry?.number ?? 0].open

@@ -44,9 +44,9 @@ extension PipelineStatistics {
     package var processes: [Int32] = []
     /// How often a program was started again, because it had ended.
     package var restarts: UInt64 = 0
-    /// Events that the plugin was given and has not answered; of a source, events with a token that are not acknowledged.
+    /// Events that the plugin was given and has not answered; for a source, events with a token that are not acknowledged.
     package var inHand = 0
-    /// Events given up after the program had ended with them three times.
+    /// Events given to the plugin and not yet answered; for a source, events with a token that are not acknowledged.
     package var poisoned: UInt64 = 0
     /// Lines of the plugin's log, and of a program's standard error, that were left out.
     package var missedLines: UInt64 = 0

@@ -2,7 +2,7 @@
 struct StepCounters {
   /// Events that the step made itself: figures, windows, values at the end.
   var made: UInt64 = 0
-  /// Events that the step keeps, or used for events that it makes.
+  /// Events that the step keeps, or has used in events that it emits.
   var kept: UInt64 = 0
   var dropped: UInt64 = 0
   var superseded: UInt64 = 0
@@ -31,7 +31,7 @@ struct StepCounters {
   var delivered: UInt64 = 0
   /// Bytes that a source read or a sink wrote.
   var bytes: UInt64 = 0
-  /// The offset in a source's input behind the last event; -1: unknown.
+  /// The offset in a source's input after the last event; -1: unknown.
   var position: Int64 = -1
   /// The time in the step, without the steps downstream, in nanoseconds.
   var time = SampledTotal()
@@ -56,7 +56,7 @@ struct StepCounters {
   var ofRejected = StoppedCredit()
   var ofFailed = StoppedCredit()
 
-  /// Events that did not go on from the step.
+  /// Events that the step did not pass on.
   var stopped: UInt64 { kept &+ dropped &+ superseded &+ given }
   /// Events that the step could not process.
   var given: UInt64 { undecided &+ rejected &+ failed }

@@ -2,7 +2,7 @@
 public enum Verdict: String, Sendable, CaseIterable {
   /// The event went on, or a sink delivered it.
   case passed
-  /// The step keeps the event, or used it for an event that it makes.
+  /// The step keeps the event, or has used it in an event that it emits.
   case kept
   /// The step dropped the event, as it is meant to.
   case dropped

@@ -103,7 +103,7 @@ final class Committer: TimerTarget {
     options.store.read(rowsOf: sink, after: number, bytes: execution.services.memory.room(options.readBytes), done)
   }
 
-  /// Delivered rows whose removal is in no commit yet. From any thread.
+  /// Delivered rows whose removal is not in a commit yet. Used on any thread.
   final class RemovedRows: Sendable {
     private let rows = Mutex<[RemovedRow]>([])
     func add(_ row: RemovedRow) { rows.withLock { $0.append(row) } }
@@ -117,7 +117,8 @@ final class Committer: TimerTarget {
   }
   let removed = RemovedRows()
 
-  /// The transaction of a checkpoint that waits for acknowledgements: either the last of them commits it or `finish` takes it back.
+  /// The transaction of a checkpoint that waits for acknowledgements: either the last of them commits it, or `finish`
+  /// takes the transaction back.
   private final class Checkpoint: Sendable {
     private let waiting = Mutex<StoreTransaction?>(nil)
     func put(_ transaction: StoreTransaction) { waiting.withLock { $0 = transaction } }
@@ -149,8 +150,8 @@ final class Committer: TimerTarget {
   /// request is repeated. So these timers must not be held back.
   private var pressure: Executor.Pressure { isDurable ? .output : .queue }
 
-  /// What rows in no finished commit may usually have: as much as the state, which each commit takes anew, so that a large state is not
-  /// taken for a few rows.
+  /// The usual limit of rows that are in no finished commit: the size of the state, which each commit writes, so that a
+  /// large state is not written for a few rows.
   private var usualUncommitted: Int {
     max(options.uncommittedBytes, min(execution.saved.size, execution.services.memory.limit / 4))
   }
@@ -168,7 +169,7 @@ final class Committer: TimerTarget {
 
   // MARK: Times of commits
 
-  /// Marks this turn as one that changes nothing of the state.
+  /// Marks this turn as one that does not change the state.
   func turnIsOwn() { ownTurn = executor.turns }
 
   var isOwnTurn: Bool { ownTurn == executor.turns }
@@ -213,7 +214,7 @@ final class Committer: TimerTarget {
     if hasFailed { return commitDeadLetters() }
     // The sink's position in the state must follow the rows that belong to it.
     guard execution.hasState else { return }
-    // Each state with pages reaches the store, or none does any more: what has changed is in the next one only once.
+    // Either all states with pages reach the store or, from now on, none does: each change is written only once.
     let paging = StatePaging(from: options.pagedKeys, after: lastOwner, most: pagesOfTurn)
     let gone = removed.take()
     for row in gone { execution.outbox(of: row.sink)?.isRemoved(row) }
@@ -254,9 +255,10 @@ final class Committer: TimerTarget {
     }
   }
 
-  /// Most pages of a large state are written in turns before the commit, so that no turn is long: what has changed since is written again.
+  /// Writes most pages of a large state in turns before the commit, so that no turn is long; pages that change
+  /// meanwhile are written again.
   private struct Preparation {
-    /// How many pages were left after the turn before; nil: this is the first turn.
+    /// The number of pages left after the previous turn; nil: this is the first turn.
     var left: Int?
     /// Pages change faster than turns write them.
     var isInVain = false
@@ -265,7 +267,8 @@ final class Committer: TimerTarget {
   }
   private var preparation = Preparation()
 
-  /// How many pages a turn may write: all, if preparing is in vain, or if the rest of the state, which is written each time, is large.
+  /// The number of pages that a turn may write: all, if pages change as fast as they are written, or if the rest of the
+  /// state is large, which is written each time.
   private var pagesOfTurn: Int {
     preparation.isInVain || execution.saved.size > 1 << 20 ? .max : options.pagesOfTurn
   }
@@ -382,10 +385,10 @@ package struct DeliveryOptions: Sendable {
   package var inHand: InHand?
   /// The time between two commits if no sender or sink waits.
   package var interval = TimeSpan.milliseconds(100)
-  /// How many keys make a step's state one of pages, of which a commit writes only those that have changed. In debug builds every state is one, so that
-  /// all tests check that changes are marked.
+  /// From this number of keys on the state of a step is divided into pages, of which a commit writes only the changed
+  /// ones. Debug builds divide every state, so that all tests check that changes are marked.
   package var pagedKeys = _isDebugAssertConfiguration() ? 1 : 256
-  /// How many pages one turn writes at most.
+  /// The maximum number of pages that one turn writes.
   package var pagesOfTurn = 1000
   /// The limit of bytes in rows that are in no finished commit, unless the state is larger; the input is paused beyond it.
   package var uncommittedBytes = 8 << 20

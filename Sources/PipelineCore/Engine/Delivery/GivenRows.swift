@@ -1,7 +1,7 @@
 import Synchronization
 
-/// The rows that an outbox has given to its sink and that are not acknowledged. In a reload the next version of the sink may take over their
-/// events; then the outbox of that version becomes the owner.
+/// The rows that an outbox has given to its sink and that are not acknowledged. After a reload the new version of the
+/// sink may take over their events; the outbox of that version then becomes the owner.
 package final class GivenRows: Sendable {
   typealias Owner = @Sendable (_ row: RemovedRow, _ outcome: Ack.Outcome) -> Void
 
@@ -9,7 +9,7 @@ package final class GivenRows: Sendable {
     var rows: [Int64: RemovedRow] = [:]
     /// The rows that ended while there was no owner.
     var ended: [(row: RemovedRow, outcome: Ack.Outcome)] = []
-    /// Called with each row that ends, within the lock: a row that ends is either known to the owner before the next one comes, or waits for it.
+    /// Called with each completed row, under the lock, so that no row is missed between the transfer and the next completion.
     var owner: Owner?
   }
   private let state = Mutex(State())

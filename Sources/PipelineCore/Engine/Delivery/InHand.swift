@@ -38,7 +38,7 @@ package final class InHand: @unchecked Sendable {
     static let held = 4
     static let suspect = 7
     static let refusedCount = 10
-    /// How many runs in a row have ended with the suspect in hand.
+    /// The number of consecutive runs that ended while the suspect was being processed.
     static let hits = 11
     static let refused = 16
   }
@@ -49,7 +49,7 @@ package final class InHand: @unchecked Sendable {
   /// Records bytes of the memory, from an offset on, where the next process finds them.
   private let record: @Sendable (_ from: Int, _ count: Int) -> Void
   private var began: Instant?
-  /// How often in a row the process has ended out of order, shortly after its start.
+  /// The number of consecutive unclean ends of the process shortly after its start.
   package private(set) var ends: Int
   /// Whether this start refuses an event that no earlier one refused.
   package private(set) var isNewlyRefused = false
@@ -98,7 +98,7 @@ package final class InHand: @unchecked Sendable {
     record(0, 8 * Word.held)
   }
 
-  /// Whether events are to be noted. In turns.
+  /// Whether events must be recorded. In turns.
   func isCareful(_ now: Instant) -> Bool {
     guard ends > 0 else { return false }
     let start = began ?? now

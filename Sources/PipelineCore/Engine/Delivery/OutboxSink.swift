@@ -29,16 +29,16 @@ final class OutboxSink: RunningSink, TimerTarget {
   private var lastKnown: Int64
   /// The last row on the disk.
   private var lastCommitted: Int64
-  /// What is not in a commit yet, or not delivered.
+  /// The rows that are not in a commit yet, or not delivered.
   private var pending: OpenRows
-  /// The bytes of the rows that the sink has been given and not acknowledged.
+  /// Row sizes in bytes, for rows that the sink has been given and has not acknowledged.
   private var underWay: [Int64: Int] = [:]
   /// The same rows, for the acknowledgements of their events: first those of this outbox, then those left by outboxes of earlier executions.
   private var given = [GivenRows()]
   /// The rows that the sink got from an earlier execution. They are delivered by that, also when they are acknowledged and a read that began before still
   /// finds them on the disk.
   private var adopted: Set<Int64> = []
-  /// Whether the next execution takes over the rows under way, with the events that the sink has.
+  /// Whether the next execution takes over the rows under way, with the events that the sink holds.
   private var isHandingOver = false
   /// The sink's mark after each row that it has been given and that no commit has removed.
   private var marks: [Int64: Int64] = [:]
@@ -47,7 +47,7 @@ final class OutboxSink: RunningSink, TimerTarget {
   private var isDelivering = false
   /// Whether input waits: the next row is delivered after the next turn.
   private var letsInputPass = false
-  /// How often the sink has asked for a pause.
+  /// The number of pauses that the sink has requested and not ended.
   private var holds = 0
   private var isFull = false
   private var isInputPaused = false
@@ -335,7 +335,7 @@ final class OutboxSink: RunningSink, TimerTarget {
       target.countUndelivered(row.events)
     }
     execution.commits.deliveredEvent = nil
-    if target.placeVersion > 0 { marks[row.number] = target.mark }
+    if target.positionVersion > 0 { marks[row.number] = target.mark }
     if executor.hasBatchAtHand { letsInputPass = true } else { deliverSoon() }
   }
 
@@ -351,7 +351,7 @@ final class OutboxSink: RunningSink, TimerTarget {
     }
   }
 
-  /// Takes over rows whose events the sink has from the previous execution.
+  /// Takes over rows whose events the sink has received from the previous execution.
   func adopt(_ rows: [GivenRows]) {
     for rows in rows {
       for row in rows.delivering {
@@ -395,7 +395,7 @@ final class OutboxSink: RunningSink, TimerTarget {
 
   // MARK: The position of the sink
 
-  override var placeVersion: Int { target.placeVersion }
+  override var positionVersion: Int { target.positionVersion }
   override var mark: Int64 { target.mark }
   override func acknowledgeSoon() { target.acknowledgeSoon() }
 
@@ -406,9 +406,9 @@ final class OutboxSink: RunningSink, TimerTarget {
 
   /// The output of a row that a commit removes must not be cut off, and any other row is delivered again. The last state removes all rows that
   /// the sink acknowledges after it, so its position is after everything that the sink has been given.
-  override func savePlace(_ state: inout StateWriter) {
+  override func savePosition(_ state: inout StateWriter) {
     target.savedMark = committer.isCommitting ? removedMark : nil
-    target.savePlace(&state)
+    target.savePosition(&state)
   }
 
   // MARK: The end
@@ -428,7 +428,7 @@ final class OutboxSink: RunningSink, TimerTarget {
     target.complete()
   }
 
-  /// The sink has written everything that it was given.
+  /// The sink has written everything that it has been given.
   func targetDrained() {
     ending.isEnding = true
     ending.isDone = true

@@ -42,7 +42,7 @@ public final class Ack: Sendable {
     var members: [Ack] = []
     /// The checkpoint that waits for it, too.
     var checkpoint: Ack?
-    /// The number of holders that the next execution releases; negative: the members have been notified of it.
+    /// The number of holders that the next execution releases; negative: the members have been notified of that.
     var left = 0
 
     /// The members to notify that only the next execution decides the outcome; nil: not yet, or they have been notified.
@@ -62,8 +62,8 @@ public final class Ack: Sendable {
   /// The acknowledgement of events whose sender `done` notifies; the sender sends them again if they have failed.
   package convenience init(_ done: @escaping @Sendable (Outcome) -> Void) { self.init(.request, done) }
 
-  /// The same for a client that waits for an answer, which `answer` makes of the outcome. The client is notified if the next execution of the
-  /// pipeline answers (``handOver()``).
+  /// The same for a client that waits for an answer, which `answer` derives from the outcome. The client is notified if
+  /// the next execution of the pipeline answers (``handOver()``).
   package static func ofClient(
     _ client: any ReplyTarget, _ answer: @escaping @Sendable (Outcome) -> ServerAnswer = ServerAnswer.after
   ) -> Ack {
@@ -115,7 +115,7 @@ public final class Ack: Sendable {
     purpose == .several ? state.withLock { $0.members.contains(where: \.answersClient) } : client != nil
   }
 
-  /// One more holder, which will call ``release(_:)`` once. Called by a holder, such as a sink during the turn.
+  /// Adds a holder, which will call ``release(_:)`` once. Called by a holder, such as a sink during the turn.
   package func hold() { state.withLock { $0.holders += 1 } }
 
   /// Takes over one hold of `other`, and releases it with its own outcome when it is done. Called by a holder. `other`

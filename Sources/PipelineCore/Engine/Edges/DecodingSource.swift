@@ -16,7 +16,7 @@ open class DecodingSource: RunningSource {
   private struct Cursor {
     /// The index of the next row or document; in plain lines, the offset of the next line.
     var next = 0
-    /// How many of the rejected rows have been reported.
+    /// The number of rejected rows that have been reported.
     var refused = 0
   }
 
@@ -27,7 +27,7 @@ open class DecodingSource: RunningSource {
     var cursor: Cursor
     /// Owns the memory that the rows point into.
     var memory: AnyObject
-    /// Counts that memory as long as rows are left.
+    /// Charges the memory of the batch until all rows are emitted.
     let charge: MemoryCharge
     var then: (() -> Void)?
   }
@@ -38,7 +38,8 @@ open class DecodingSource: RunningSource {
   /// Holds the execution until the rest of the batch is emitted.
   private var isPausing = false
 
-  /// Called at the beginning of each turn that emits rows: the place for ``RunningSource/beginPiece(of:endingAt:)``.
+  /// Called at the beginning of each turn that emits rows, before the first row: overrides call
+  /// ``RunningSource/beginPiece(of:endingAt:)``.
   open func beginPiece() {}
 
   /// Makes a decoder. Nil if that is impossible, which checks refuse beforehand: the source has then failed with the
@@ -79,7 +80,7 @@ open class DecodingSource: RunningSource {
     return found
   }
 
-  /// Hands over a block that another thread decoded, or emits its rows. `encoded`: the block as that thread has encoded it.
+  /// Hands over a block that another thread decoded, or emits its rows. `encoded`: the block as encoded by that thread.
   package final func take(_ block: DecodedBlock, encoded: Batch? = nil, origin: Origin) {
     guard !isClosed else { return }
     beginPiece()

@@ -1,10 +1,10 @@
 extension Execution {
-  /// What an execution keeps on disk, and its last commit.
+  /// The data that an execution keeps on disk, and its last commit.
   struct Commits {
     /// Commits state and outbox; nil: nothing is kept.
     var committer: Committer?
     var options: DeliveryOptions?
-    /// The outbox row that is given to its sink at the moment, and the index of the event in it: the same whenever it is repeated.
+    /// The ID of the outbox row that the sink is being given, and the index of the event in it: the same in each repetition.
     var deliveredEvent: DeliveryID?
     /// ``Execution/namesEvents``; nil: not computed yet.
     var namesEvents: Bool?
@@ -66,8 +66,9 @@ extension Execution {
     commitLast()
   }
 
-  /// Commits the last state, once. It waits for nothing outside the graph: a client may wait for this commit. Without a state, or where sinks
-  /// could not write earlier events, a completed pipeline begins anew next time, and any other goes on from its last commit.
+  /// Commits the last state, once. This commit waits for nothing outside the graph, because a client may wait for it.
+  /// Without a state, or where sinks could not write earlier events, a completed pipeline starts over next time, and
+  /// any other continues from its last commit.
   private func commitLast() {
     guard commits.beginLast() else { return }
     let last = commits.last
@@ -76,7 +77,7 @@ extension Execution {
     if let parts = saved.parts, !hasLostEvents, committer.isDurable || !leavesUnsaved {
       committer.finish(.replace(parts), done)
     } else if saved.parts != nil, !hasLostEvents {
-      // After a crash the sources read again what only this process has.
+      // After a crash the sources read again what only this process holds.
       committer.finish(.keep, done)
     } else {
       committer.finish(outcome == .completed && !isSuspended ? .clear : .keep, done)
@@ -110,13 +111,13 @@ extension Execution {
   /// Whether a sink had taken events of this execution that it could not write when it ended: an older commit holds them.
   package var hasLostEvents: Bool { committer != nil && tally.undelivered > 0 }
 
-  /// Whether a later execution goes on from the state of this one.
+  /// Whether a later execution can continue from the state of this one.
   var keepsState: Bool { committer != nil }
 
   /// Whether senders are answered when the effects of their events are on the disk.
   package var answersAfterCommits: Bool { committer?.isDurable == true }
 
-  /// Whether sources name their events: an expression reads the names, or a sink without an outbox may repeat what it has sent after a crash.
+  /// Whether events need IDs: an expression reads them, or a sink without an outbox may repeat events after a crash.
   package var namesEvents: Bool {
     if let known = commits.namesEvents { return known }
     let names =

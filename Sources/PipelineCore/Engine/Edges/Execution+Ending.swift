@@ -14,9 +14,9 @@ extension Execution {
     for node in life.pauses.nodes where !node.isClosed { node.endPause() }
   }
 
-  /// Ends the sources, each after the last event that it has sent, and completes the effects of these events. ``drain()`` would also send the
-  /// input that was read with the last event. Where state is kept, the pipeline is suspended instead, and the next execution goes on after
-  /// that event.
+  /// Ends the sources, each after the last event that it has sent, and completes the effects of these events.
+  /// ``drain()`` would also send the input that was read with the last event. Where state is kept, the pipeline is
+  /// suspended instead, and the next execution continues after that event.
   func cutShort() {
     guard outcome == nil, !isStopping, life.suspension == nil else { return }
     if keepsState {
@@ -53,7 +53,7 @@ extension Execution {
   /// Whether it has ended, and the writers of its sinks too.
   package var hasClosed: Bool { outcome != nil && sinkEnds.closing == 0 }
 
-  /// A sink waits for its writer no more.
+  /// Counts a sink as closed, now that its writer has finished.
   func sinkClosed() {
     sinkEnds.closing -= 1
     guard sinkEnds.closing == 0 else { return }
@@ -124,7 +124,7 @@ extension Execution {
     }
     for sink in sinks where sink.isOpen { sink.node.takeRest() }
     if life.holds == 0 { return freeze() }
-    // A client may wait for events that a sink keeps for its next batch.
+    // A client may wait for events that a sink holds back for its next batch.
     for sink in sinks where sink.isOpen { sink.node.hurry() }
   }
 
@@ -133,7 +133,7 @@ extension Execution {
     life.suspension != nil && !isSuspended && !isStopping && outcome == nil && life.holds > 0
   }
 
-  /// Takes the state of a pipeline that is being suspended without waiting any longer for answers under way.
+  /// Saves the state of a pipeline that is being suspended without waiting any longer for answers under way.
   package func freeze() {
     guard let keeping = life.suspension?.keeping, !isSuspended, !isStopping, outcome == nil else { return }
     saved.parts = draftState(keeping: keeping, paging: pagingOfEnd).map(finishState)
@@ -165,8 +165,8 @@ extension Execution {
     endIfOver()
   }
 
-  /// How the last state is saved of a pipeline that is suspended; nil: as a whole. Sinks other than outboxes may leave events to another execution of this
-  /// process, which needs all of it.
+  /// How the last state of a suspended pipeline is saved; nil: as a whole. Sinks other than outboxes may leave events
+  /// to another execution of this process, which needs all of it.
   private var pagingOfEnd: StatePaging? {
     guard let committer, committer.isDurable, life.suspension?.isFinal == true,
       sinks.allSatisfy({ !$0.isOpen || $0.node is OutboxSink })
@@ -179,7 +179,7 @@ extension Execution {
     var isFinal = false
     /// Whether a sink's undelivered events are part of the state.
     var keeping: (SinkPlan) -> Bool = { _ in true }
-    /// The indexes of sinks that save nothing and leave what they have to the successor.
+    /// The indexes of sinks that save nothing and hand over what they hold to the successor.
     var leaving: Set<Int> = []
   }
 
@@ -189,7 +189,7 @@ extension Execution {
   /// Names a step over a reload, among all pipelines of the process.
   package func name(of step: StepID) -> String { "\(plan.name)/\(plan.steps[step.number].key)" }
 
-  /// The same for a step that takes over: its name, then those that it had before (`movedFrom`).
+  /// The names of a step that takes over: its present one, then its former ones (`movedFrom`).
   package func names(ofHeir step: StepID) -> [String] {
     [name(of: step)] + plan.steps[step.number].formerKeys.map { "\(plan.name)/\($0)" }
   }
@@ -293,8 +293,8 @@ extension Execution {
     return causesMore && !isOver
   }
 
-  /// The same for what waits for itself while the pipeline goes on elsewhere: ends those upstream of which nothing can act any more. Returns
-  /// whether there were any.
+  /// The same for a wait that is circular while the rest of the pipeline continues: ends those upstream of which
+  /// nothing can act any more. Returns whether there were any.
   private func endCircularWaits() -> Bool {
     if life.circularWaits == nil { life.circularWaits = plan.circularWaits }
     guard let waits = life.circularWaits, !waits.isEmpty, !isStopping, life.suspension == nil else { return false }
@@ -303,7 +303,7 @@ extension Execution {
       case .errors(let index): errorsOutputs.named[index].completeWaitedFor()
       case .command(let index): commands[index]?.finish()
       }
-      // What comes of an end may be another event upstream of the others.
+      // The end may cause another event upstream of the others.
       return !isOver
     }
     return false

@@ -1,10 +1,13 @@
 extension Execution {
   /// Wires the graph and starts the sources. Call it in a turn; `onEnd` is called once, in a turn.
   ///
-  /// `state`: the result of ``saveState()`` of the same pipeline; everything continues from there. A step whose state
-  /// no longer fits starts empty, and ``refusals`` says why. `isMoved`: it comes from another version of the pipeline, which this one
-  /// replaces: the pipeline was not down, so ``Plan/whenLate`` does not apply. `estates`: what belongs to the state (``LeftState/estates``). `owners`: whose pages a store has as
-  /// the state has them; nil: what ``PipelineStore/owners`` says.
+  /// - Parameters:
+  ///   - state: The result of ``saveState()`` of the same pipeline, from which this execution continues. A step whose
+  ///     state no longer fits starts empty, and ``refusals`` says why.
+  ///   - isMoved: Whether the state comes from another version of the pipeline, which this one replaces: the pipeline
+  ///     was not down, so ``Plan/whenLate`` does not apply.
+  ///   - estates: What sinks have handed over with the state (``LeftState/estates``).
+  ///   - owners: The owners of the pages that a store already has for this state; nil: those of ``PipelineStore/owners``.
   package func launch(
     restoring state: [UInt8]? = nil, estates: [String: any SinkEstate] = [:], isMoved: Bool = false,
     owners: Set<Int64>? = nil, onEnd: @escaping (Outcome) -> Void

@@ -1,22 +1,22 @@
-/// The hand-over between executions in this process: what one leaves to the next.
+/// The hand-over from one execution to the next in this process.
 extension Execution {
   /// The state from which another execution in this process can continue; nil: there is none, or only that of an older commit.
   package var leftState: LeftState? {
     saved.parts.map { LeftState($0.bytes, saved.estates, isInStore: !$0.owners.isEmpty) }
   }
 
-  /// Leaves to the next execution what a sink has and has not saved. Called when the sink is suspended.
+  /// Leaves to the next execution what a sink holds and has not saved. Called when the sink is suspended.
   package func leave(_ estate: any SinkEstate, of step: StepID) { saved.estates[plan.steps[step.number].key] = estate }
 
-  /// Whether the execution before has left something of this sink.
+  /// Whether the previous execution has left something of this sink.
   package func hasEstate(of step: StepID) -> Bool { names(of: step).contains { restored.inherited[$0] != nil } }
 
-  /// The same, without taking it.
+  /// The same, but leaves it for others.
   package func estate(of step: StepID) -> (any SinkEstate)? {
     names(of: step).lazy.compactMap { self.restored.inherited[$0] }.first
   }
 
-  /// What the execution before has left of this sink; nil: nothing, or it was taken before.
+  /// What the previous execution has left of this sink; nil: nothing, or it has been taken already.
   package func takeEstate(of step: StepID) -> (any SinkEstate)? {
     for name in names(of: step) { if let estate = restored.inherited.removeValue(forKey: name) { return estate } }
     return nil

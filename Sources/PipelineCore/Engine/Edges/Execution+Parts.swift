@@ -1,13 +1,13 @@
 /// The settings of an execution before its launch, and the state that its parts share.
 extension Execution {
   package struct Settings {
-    /// Whether sinks acknowledge what they write to files only when it is on the disk, whatever their `sync` says: where states are kept on
-    /// disk, which must not be ahead of the files.
+    /// Whether sinks acknowledge data written to files only when it is on the disk, whatever their `sync` says: where
+    /// states are kept on disk, which must not be ahead of the files.
     package var acknowledgesOnDisk = false
-    /// Whether every source gives what is there once (``SourceComponent/once``).
+    /// Whether every source reads its present content once and completes (``SourceComponent/once``).
     package var runsOnce = false
-    /// Whether a failure leaves a ``Execution/savedState``: the failed signal starts anew there, everything else continues, and sources continue
-    /// after the events that they sent.
+    /// Whether a failure leaves a ``Execution/savedState``: in it the failed signal starts over, everything else
+    /// continues, and sources continue after the events that they sent.
     package var keepsStateOnFailure = false
     /// A hash of the values and files that the pipeline file refers to, comparable within one process.
     package var insertedValues = 0
@@ -15,15 +15,15 @@ extension Execution {
     package var boundsEventTime = true
     /// Whether tables read their sources again (`every`): not in tests, where the rows are those of the test.
     package var reloadsTables = true
-    /// Nothing opens and nothing starts: see ``Execution/dryRun(_:services:clock:restoring:)``.
+    /// Whether this is a dry run, in which nothing opens or starts: see ``Execution/dryRun(_:services:clock:restoring:)``.
     package internal(set) var isDryRun = false
     /// Whether every event that a sink takes is tracked until the sink has acknowledged it (``SinkAudit``). The default is true in debug builds.
     package var auditsSinks = _isDebugAssertConfiguration()
-    /// Takes the report of a sink that does not acknowledge its events; nil: it is logged.
+    /// Receives the report of a sink that does not acknowledge its events; nil: it is logged.
     package var reportSink: ((String) -> Void)?
   }
 
-  /// Sources and sinks in place of those of the plan: in tests, and sinks where they only print.
+  /// Sources and sinks in place of those of the plan: for tests, and for commands whose sinks only print.
   package struct Replacements {
     /// Replaces named sources.
     package var sources: ((String) -> (any SourceComponent)?)?
@@ -45,16 +45,16 @@ extension Execution {
     package internal(set) var encodedBlocks = 0
   }
 
-  /// How many events the sinks may receive together.
+  /// The number of events that the sinks may receive in total.
   package struct OutputLimit {
-    /// How many events are left; nil: there is no limit.
+    /// The number of events left; nil: there is no limit.
     package var left: Int?
     /// The sinks have received the last one.
     var isReached = false
     var inputs: [LimitedInput] = []
   }
 
-  /// How it began and how it ends.
+  /// The start and the end of an execution.
   struct Life {
     /// Everything that was wired at the launch has started.
     var hasBegun = false
@@ -70,13 +70,13 @@ extension Execution {
     var suspension: Suspension?
     /// The pipeline has been suspended; only sinks still finish.
     var isSuspended = false
-    /// How many activities outside the graph must end before `onEnd` is called.
+    /// The number of activities outside the graph that must end before `onEnd` is called.
     var holds = 0
     var onEnd: (Outcome) -> Void = { _ in }
     /// Nil: it runs.
     var outcome: Outcome?
     var pauses = Pauses()
-    /// What waits for itself, according to the plan; made when it is first asked for.
+    /// The circular waits of the plan; computed on first use.
     var circularWaits: [CircularWait]?
   }
 
@@ -93,7 +93,7 @@ extension Execution {
 
     mutating func end(_ node: any Pausing) { waiting[ObjectIdentifier(node)] = nil }
 
-    /// In the order in which the waits began.
+    /// In the order in which the pauses began.
     var nodes: [any Pausing] { waiting.values.sorted { $0.number < $1.number }.map(\.node) }
   }
 
@@ -103,9 +103,9 @@ extension Execution {
     var restoration: Restoration?
     private(set) var refusals: [Diagnostic] = []
     private(set) var steps: [String]?
-    /// The parts of the file that go on from what the state has under their former names.
+    /// The parts of the file whose state was saved under former names.
     private(set) var renamed: [FormerName] = []
-    /// What sinks of the execution before have left, by their keys.
+    /// What sinks of the previous execution have left, by their keys.
     var inherited: [String: any SinkEstate] = [:]
     /// The moment from which times in pages count that stay as they are; nil: none do.
     var startOfPages: Instant?
@@ -123,17 +123,17 @@ extension Execution {
 
   /// The state that was saved last.
   package struct SavedParts {
-    /// How many bytes of its own each step wrote.
+    /// The number of bytes that each step wrote.
     package internal(set) var sizes: [StepID: Int] = [:]
     /// The parts that could not be saved, with the reasons.
     package internal(set) var faults: [Diagnostic] = []
-    /// The table of the states with pages; nil: there was none yet.
+    /// The table of the states with pages; nil: there has been none.
     var table: StateTable.Builder?
     /// The moment from which times in pages count, on the executor's clock.
     var startOfPages = Instant(nanoseconds: 0)
     /// The state from which another execution can continue.
     var parts: SavedState?
-    /// What sinks leave as it is to an execution that goes on from that state, by the keys of their steps.
+    /// What sinks hand over in memory to an execution that continues from that state, by the keys of their steps.
     package internal(set) var estates: [String: any SinkEstate] = [:]
     /// The size of the state, in bytes.
     var size = 0
@@ -176,7 +176,7 @@ extension Execution {
 
   // MARK: What others see of the parts
 
-  /// How it ended; nil: it has not.
+  /// How the execution ended; nil: it has not.
   package var outcome: Outcome? { life.outcome }
   /// The sources have been stopped; a new source ends at once.
   package var isStopping: Bool { life.isStopping }
@@ -193,9 +193,9 @@ extension Execution {
   var restoration: Restoration? { restored.restoration }
   /// The parts of the restored state that could not be used, with the reasons.
   package var refusals: [Diagnostic] { restored.refusals }
-  /// The names of the steps that go on from the restored state; nil: there was none.
+  /// The names of the steps that continue from the restored state; nil: no state was restored.
   package var restoredSteps: [String]? { restored.steps }
-  /// The parts of the file that go on from what the restored state has under their former names.
+  /// The parts of the file whose restored state was saved under former names.
   package var renamed: [FormerName] { restored.renamed }
   /// The state from which another execution can continue: set when this one was suspended, or failed with
   /// ``Settings/keepsStateOnFailure`` set.

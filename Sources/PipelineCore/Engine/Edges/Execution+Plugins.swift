@@ -1,5 +1,5 @@
 extension Execution {
-  /// Why a component of a plugin cannot start, of the first one in the file; nil: all can, as far as that is known before they do.
+  /// The reason why a plugin's component cannot start, for the first such component in the file; nil: none is known before the start.
   var pluginFailure: SignalFailure? {
     for (number, component) in plan.components.sorted(by: { $0.key < $1.key }) {
       guard let plugin = component as? any PluginComponent,

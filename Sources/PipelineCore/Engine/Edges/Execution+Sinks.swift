@@ -3,10 +3,10 @@ extension Execution {
   struct SinkEnds {
     /// The number of sinks that have not drained.
     var open = 0
-    /// The number of sinks that wait for their writers (``RunningSink/closeBeside(_:then:)``). What they have written and lost is known after that: neither the
-    /// last commit nor the end comes before.
+    /// The number of sinks that wait for their writers (``RunningSink/closeBeside(_:then:)``). Only then is it known
+    /// what they have written and lost: the last commit and the end come after that.
     var closing = 0
-    /// Called when an execution that was cancelled has none of these any more.
+    /// Called when the last of these sinks of a cancelled execution has ended.
     var onCancelled: (() -> Void)?
     /// The sinks that finish because no state has the events that they hold.
     var finishing: FinishingSinks?

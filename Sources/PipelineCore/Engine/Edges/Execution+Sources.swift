@@ -71,7 +71,7 @@ extension Execution {
     if settings.keepsStateOnFailure { sources.closed(source) }
   }
 
-  /// A source has ended with a piece: `isAcknowledged` tells whether everything that it sent is acknowledged.
+  /// Handles the end of a source in the middle of a piece: `isAcknowledged` tells whether everything that it sent is acknowledged.
   func ended(_ isAcknowledged: @escaping () -> Bool) {
     if outcome == nil { sources.ended(isAcknowledged) }
   }

@@ -1,6 +1,6 @@
 extension SinkPlan {
   /// The key of the sink's position in a saved state.
-  var placeReference: String { "\(reference).place" }
+  var positionReference: String { "\(reference).place" }
 }
 
 extension RootSubscriber {
@@ -49,10 +49,11 @@ extension Execution {
     case failed(String)
   }
 
-  /// Takes the state as it is now, with the positions up to which turns have taken the input, and hands it over once every effect of the turns up to now is acknowledged:
-  /// what sinks hold is written, what inner signals have asked for them is answered. What steps keep is in the state.
+  /// Captures the present state, with the positions up to which turns have taken the input, and passes it on once every
+  /// effect of the turns so far is acknowledged: sinks have written what they held, and inner signals have their
+  /// answers. What steps keep is in the state.
   ///
-  /// Called between two turns, or in one that has done nothing yet. `done` is called once, on any thread, in the order of the checkpoints.
+  /// Called between two turns, or at the start of one. `done` is called once, on any thread, in the order of the checkpoints.
   /// - Returns: False if the pipeline has ended or is about to; `done` is not called.
   package func checkpoint(_ done: @escaping @Sendable (Checkpoint) -> Void) -> Bool {
     guard let state = saveState(keeping: { _ in false }) else { return false }
@@ -83,7 +84,7 @@ extension Execution {
     /// The ends of records that change independently of each other.
     fileprivate var ends: [Int] = []
 
-    /// All of them, in order.
+    /// All ends, in order.
     fileprivate var allEnds: [Int] { (ends + records.cuts.filter { $0 <= records.bytes.count }).sorted() }
   }
 
@@ -110,10 +111,10 @@ extension Execution {
           sink.step, version: open.persistence.version, fitsOtherParameters: open.persistence.fitsOtherParameters)
         state.record(key) { state in state.own(sink.step, open.node.save) }
       }
-      if open.node.placeVersion > 0, status != .drained {
-        state.record(.reference(sink.placeReference)) { state in
-          state.write(open.node.placeVersion)
-          open.node.savePlace(&state)
+      if open.node.positionVersion > 0, status != .drained {
+        state.record(.reference(sink.positionReference)) { state in
+          state.write(open.node.positionVersion)
+          open.node.savePosition(&state)
         }
       }
       if status == .open { record(open.upstream, of: sink.input, &state) }
@@ -191,9 +192,9 @@ extension Execution {
   func restore(
     _ node: RunningSink, _ sink: SinkPlan, _ component: any SinkComponent, _ restoration: Restoration
   ) {
-    if node.placeVersion > 0, let place = restoration.record(reference: sink.placeReference) {
+    if node.positionVersion > 0, let record = restoration.record(reference: sink.positionReference) {
       do throws(StateFault) {
-        try restorePlace(node, place)
+        try restorePosition(node, record)
       } catch {
         restoration.refuse(sink.step, error)
       }
@@ -212,14 +213,14 @@ extension Execution {
     }
   }
 
-  private func restorePlace(_ node: RunningSink, _ place: StateReader) throws(StateFault) {
-    var place = place
-    let version = try place.read(Int.self)
-    guard version > 0, version <= node.placeVersion else {
-      throw StateFault("its place is of version \(version), and this version of rxd reads \(node.placeVersion)")
+  private func restorePosition(_ node: RunningSink, _ record: StateReader) throws(StateFault) {
+    var record = record
+    let version = try record.read(Int.self)
+    guard version > 0, version <= node.positionVersion else {
+      throw StateFault("its place is of version \(version), and this version of rxd reads \(node.positionVersion)")
     }
-    var reader = place.reader(version: version, target: nil)
-    try node.restorePlace(&reader)
+    var reader = record.reader(version: version, target: nil)
+    try node.restorePosition(&reader)
     guard reader.isAtEnd else { throw StateFault("there is more than the sink reads") }
   }
 

@@ -55,7 +55,7 @@ extension Execution {
     return work.makeNode(nodeContext(signal, scope, over: edge), edge)
   }
 
-  /// `edge`: over which the node sends; nil: that of the plan.
+  /// `edge`: the edge over which the node sends; nil: that of the plan.
   func nodeContext(_ signal: SignalPlan, _ scope: Scope, over edge: Edge? = nil) -> NodeContext {
     NodeContext(
       execution: self, step: signal.step, location: plan.steps[signal.step.number].location, scope: scope,

@@ -57,7 +57,7 @@ extension Execution {
   }
 
   /// Starts the nodes of a wired subscription, and then its sources: the first event of a source reaches every
-  /// subscriber, after what the nodes send of their own, such as the value of `startWith`.
+  /// subscriber, after the events that the nodes send of their own, such as the value of `startWith`.
   func begin(_ wired: Wiring) {
     wirings.current = nil
     if !wired.nodes.isEmpty, !isDryRun {
@@ -81,19 +81,20 @@ extension Execution {
 
   // MARK: Taking over
 
-  /// Calls `body` in this turn when everything that was wired at the launch has begun, unless something fails before; at once after the launch. A source
-  /// takes over there what cannot be read again: if its pipeline does not start, the input is untouched, and the version before goes on with it.
+  /// Calls `body` in this turn when everything that was wired at the launch has begun, unless something fails before;
+  /// at once after the launch. A source takes over there what cannot be read again: if its pipeline does not start, the
+  /// input is untouched, and the previous version continues with it.
   package func whenBegun(_ body: @escaping () -> Void) {
     if hasBegun { body() } else { life.takeovers.append(body) }
   }
 
-  /// Calls `body` after all of these, unless something fails before: the pipeline has started then. A sink takes over there what the version before has
-  /// not delivered.
+  /// Calls `body` after all of these, unless something fails before: the pipeline has started then. A sink takes over
+  /// there what the previous version has not delivered.
   package func whenTakenOver(_ body: @escaping () -> Void) { life.lastTakeovers.append(body) }
 
-  /// Everything has begun: sources take over what cannot be read again, then sinks what was not delivered.
+  /// The wired graph has begun: sources take over input that cannot be read again, then sinks take over undelivered events.
   func takeOver() {
-    // One may add another.
+    // A callback may add another.
     while outcome == nil, !life.takeovers.isEmpty { life.takeovers.removeFirst()() }
     life.takeovers = []
     life.hasBegun = outcome == nil

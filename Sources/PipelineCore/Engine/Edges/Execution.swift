@@ -30,13 +30,13 @@ public final class Execution {
   package let services: Services
   package let json = JSONParser()
   package let topScope = Scope.top()
-  /// What is decided before the launch.
+  /// The settings, fixed before the launch.
   package var settings = Settings()
   /// Sources and sinks in place of those of the plan. Set before the launch.
   package var replacements = Replacements()
   /// How sources read. Set before the launch.
   package var reading = Reading()
-  /// Ends the execution when its sinks have received so many events together. Set before the launch.
+  /// Ends the execution when its sinks have received this number of events in total. Set before the launch.
   package var outputLimit = OutputLimit()
   /// The sinks whose destinations are down.
   package let troubles = SinkTroubles()
@@ -45,7 +45,7 @@ public final class Execution {
   let meters: Meters
   /// Whether the store has room for events that must be stored before they are delivered.
   package let storage = StorageRoom()
-  /// What is kept on disk, and the last commit.
+  /// The data that the execution keeps on disk, and its last commit.
   var commits = Commits()
   /// The memory of the events in the queues of steps.
   private(set) lazy var keptMemory = KeptMemory(executor, services.memory)
@@ -70,7 +70,7 @@ public final class Execution {
   var restored = RestoredState()
   /// The state that was saved last.
   package internal(set) var saved = SavedParts()
-  /// How it began and how it ends.
+  /// The start and the end of this execution.
   var life = Life()
   var shared = SharedParts()
   /// Work that nodes have deferred to later in the turn.
@@ -129,7 +129,7 @@ public final class Execution {
     for bank in shared.banks.values { bank.forget() }
     let wasFree = !executor.isInputPaused
     for sink in sinks where sink.isOpen { sink.node.turnEnded() }
-    // Events that a sink keeps for its next batch do not wait while another sink pauses the input.
+    // Events that a sink holds back for its next batch do not wait while another sink pauses the input.
     if wasFree, executor.isInputPaused {
       for sink in sinks where sink.isOpen { sink.node.turnEnded() }
     }

@@ -1,22 +1,22 @@
-/// The sinks of a suspended pipeline that finish the events that they hold, because no state has them.
+/// The sinks of a suspended pipeline that finish the events that they hold, because these are not part of the saved state.
 ///
-/// A sink may take as long as it makes progress. One that delivers nothing for a while is given up: its receiver is dead or stalled. Its events
-/// are rejected if rejections are read or stored, and otherwise count as undelivered; in `light` the next execution then goes on from the
-/// last commit, which still has them.
+/// A sink may take as long as it makes progress. One that delivers nothing for a while is given up: its receiver is
+/// down or stalled. Its events are rejected if rejections are read or stored, and otherwise count as undelivered; in
+/// `light` the next execution then continues from the last commit, which still has them.
 final class FinishingSinks: TimerTarget {
   var timerKind: TimerKind { .output }
 
   private struct Open {
     var index: Int
-    /// When it is given up if it has delivered no more until then.
+    /// The sink is given up at this time unless it has delivered more by then.
     var deadline: Instant
     let patience: TimeSpan
     var delivered: UInt64
   }
 
-  /// How long a sink that the next execution does not have may deliver nothing.
+  /// How long a sink that is absent from the next execution may deliver nothing.
   static let patienceOfRemoved = TimeSpan.seconds(2)
-  /// The same of a sink that the next execution has: its receiver may be starting again.
+  /// The same for a sink that the next execution has: its receiver may be restarting.
   static let patience = TimeSpan.seconds(5)
 
   private unowned let execution: Execution

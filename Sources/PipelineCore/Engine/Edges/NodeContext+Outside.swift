@@ -1,4 +1,4 @@
-/// What a component uses of the world outside of its pipeline.
+/// Services from outside of the pipeline that a component uses.
 extension NodeContext {
   /// A worker that runs jobs off the pipeline's thread, for calls that block. In tests it runs them at once.
   ///

@@ -19,7 +19,7 @@ package final class PartLedgers<Position: Sendable> {
   private struct Part {
     var name: String
     var ledger: PositionLedger<Position>
-    /// The position behind the last event that was sent.
+    /// The position after the last event that was sent.
     var taken: Position
     var isRevoked = false
   }
@@ -53,7 +53,7 @@ package final class PartLedgers<Position: Sendable> {
     return part.ledger
   }
 
-  /// The position behind the last event of that part that was sent; nil if the part is lost.
+  /// The position after the last event of that part that was sent; nil if the part is lost.
   package func taken(_ epoch: Epoch) -> Position? { parts[epoch]?.taken }
 
   /// All before `position` has been sent.
@@ -75,17 +75,17 @@ package final class PartLedgers<Position: Sendable> {
   /// Whether everything that was taken from the part has been acknowledged; a lost part is settled.
   package func settled(_ epoch: Epoch) -> Bool { parts[epoch].map { $0.ledger.outstanding == 0 } ?? true }
 
-  /// The part belongs to another member.
+  /// Drops the part, because it belongs to another member.
   package func lose(_ epoch: Epoch) {
     guard let part = parts.removeValue(forKey: epoch) else { return }
     if current[part.name] == epoch { current[part.name] = nil }
   }
 
-  /// What may be committed: the position up to which each part is acknowledged, of assigned ones and of revoked ones that are not lost.
-  /// Where a revoked part was assigned anew, the new assignment counts.
+  /// The positions that may be committed: up to where each part is acknowledged, for assigned parts and revoked ones
+  /// that are not lost. Where a revoked part was assigned again, the new assignment counts.
   package var acknowledged: [String: Position] { positions(\.ledger.acknowledged) }
 
-  /// The positions behind the last events that were sent, of the same parts.
+  /// The positions after the last events that were sent, of the same parts.
   package var taken: [String: Position] { positions(\.taken) }
 
   private func positions(_ position: (Part) -> Position) -> [String: Position] {

@@ -1,11 +1,11 @@
-/// Gives revoked parts back in a bounded time, whatever the sinks do.
+/// Gives revoked parts back in a bounded time, however slow the sinks are.
 ///
-/// A part is given back when what turns have taken from it is acknowledged, when that has failed, or at the latest after `limit`. Its acknowledged
-/// position at that moment is what its next owner begins with; what is acknowledged later counts for nothing.
+/// A part is given back when what turns have taken from it is acknowledged, when that has failed, or at the latest
+/// after `limit`. Its next owner begins at the position acknowledged by then; later acknowledgements are ignored.
 ///
-/// Blocked sinks pause the input: batches wait, and so do the timers of a source. Neither may hold a revocation, so the source reports it with
-/// ``Executor/post(_:)`` and not as a batch, and the limit is a timer that never waits. Used in turns of the source, which calls ``stop()`` when it
-/// ends and when its session is over.
+/// Blocked sinks pause the input: batches wait, and so do the timers of a source. Neither may delay a revocation, so
+/// the source reports it with ``Executor/post(_:)`` and not as a batch, and the limit is a timer that never waits. Used
+/// in turns of the source, which calls ``stop()`` when it ends and when its session is over.
 package final class PartRevocations<Position: Sendable>: TimerTarget {
   package typealias Epoch = PartLedgers<Position>.Epoch
 
@@ -29,7 +29,7 @@ package final class PartRevocations<Position: Sendable>: TimerTarget {
     self.giveBack = giveBack
   }
 
-  /// Nothing more is taken from the part, which is given back soon, possibly within this call. Does nothing for a part that is not assigned.
+  /// Stops taking input from the part and gives it back soon, possibly within this call. Does nothing for a part that is not assigned.
   package func revoke(_ name: String) {
     guard let epoch = parts.epoch(of: name) else { return }
     parts.revoke(epoch)
@@ -45,7 +45,7 @@ package final class PartRevocations<Position: Sendable>: TimerTarget {
   /// Whether a part has not been given back yet.
   package var isWaiting: Bool { !timers.isEmpty }
 
-  /// Gives no part back any more.
+  /// Cancels all pending revocations.
   package func stop() {
     for timer in timers.values { executor.cancel(timer) }
     timers = [:]
@@ -69,7 +69,7 @@ package final class PartRevocations<Position: Sendable>: TimerTarget {
     guard let (name, ledger) = parts.revoked(epoch) else { return }
     let position = ledger.acknowledged
     parts.lose(epoch)
-    // A part that was assigned anew belongs to this source again.
+    // A part that was assigned again belongs to this source.
     guard parts.epoch(of: name) == nil else { return }
     giveBack(name, position)
   }

@@ -6,7 +6,7 @@ struct AckOrder {
   private var acknowledged: [Bool] = []
   private var head = 0
 
-  /// The number of items that are not acknowledged, or come after one that is not.
+  /// The number of items that are not acknowledged, or follow one that is not.
   var count: Int { acknowledged.count - head }
 
   /// Begins an item; returns its number.
@@ -42,7 +42,7 @@ public final class PositionLedger<Position: Sendable>: Sendable {
     var acknowledged: Position
     var taken: Position
     var order = AckOrder()
-    /// The ends of the pieces that `order` still counts.
+    /// The ends of the pieces that `order` still tracks.
     var ends: [Position] = []
     var head = 0
     /// The turn of the last piece.
@@ -72,7 +72,7 @@ public final class PositionLedger<Position: Sendable>: Sendable {
   package var taken: Position { state.withLock(\.taken) }
   /// The position up to which all events are acknowledged.
   public var acknowledged: Position { state.withLock(\.acknowledged) }
-  /// How many pieces are not acknowledged, or come behind one that is not.
+  /// The number of pieces that are not acknowledged, or follow one that is not.
   package var outstanding: Int { state.withLock { $0.hasFailed ? 1 : $0.order.count } }
 
   /// Calls `body` once every piece is acknowledged or one has failed: the acknowledged position then stays as it is until another piece
@@ -94,7 +94,7 @@ public final class PositionLedger<Position: Sendable>: Sendable {
     for body in settled { body() }
   }
 
-  /// Whether that turn has no piece yet; it has one then.
+  /// Whether that turn has no piece yet; marks it as having one.
   func isNew(turn: UInt64) -> Bool {
     state.withLock { state in
       defer { state.turn = turn }
@@ -159,7 +159,7 @@ extension PositionLedger.State {
 final class CheckpointSequence: Sendable {
   private struct State {
     var order = AckOrder()
-    /// The callback of each checkpoint that `order` still counts.
+    /// The callback of each checkpoint that `order` still tracks.
     var waiting: [(@Sendable (Ack.Outcome) -> Void)?] = []
     /// The first failure, after which no checkpoint can be acknowledged.
     var failure: String?

@@ -56,7 +56,8 @@ public final class Receipt: Sendable {
     }
   }
 
-  /// Reports that the events have no reader any more, which counts as delivered; only a sender that waits for an answer receives the failure.
+  /// Reports that the events no longer have a reader, which counts as delivered; only a sender that waits for an answer
+  /// receives the failure.
   package func dropAll(_ reason: String) { acknowledgeAll(ack.notifiesSender ? .failed(reason) : .acknowledged) }
 
   /// Reports that the next execution gets the remaining events: nothing is decided about them here.
@@ -74,7 +75,8 @@ public final class Receipt: Sendable {
     return LeftReceipt(ack, count, bytes: bytes)
   }
 
-  /// Reports that the sink keeps the events no more, although it acknowledges them later: they are written, but not on the disk. From any thread.
+  /// Reports that the sink no longer holds the events in memory, although it acknowledges them later: they are written,
+  /// but not on the disk. From any thread.
   package func freeMemory() {
     book.memory?.remove(
       state.withLock { state in
@@ -109,11 +111,11 @@ public final class Receipt: Sendable {
   }
 }
 
-/// Events that one execution has taken and the next one delivers (``Receipt/leave()``). A left receipt that no sink takes has failed.
+/// Events that one execution has taken and the next one delivers (``Receipt/leave()``). If no sink takes a left receipt, it fails.
 package final class LeftReceipt: Sendable {
   private let hold: Mutex<Ack?>
   package let events: Int
-  /// The memory that the sink keeps for them.
+  /// The memory that the sink uses for them.
   package let bytes: Int
   /// Whether the sender is notified of a failure and sends the events again.
   package let notifiesSender: Bool
@@ -147,7 +149,7 @@ final class ReceiptBook: Sendable {
   private let done = Atomic(0)
   /// Measures the time from arrival to acknowledgement; nil: it is not measured.
   private let latency: LatencyMeter?
-  /// Counts the bytes of the receipts.
+  /// The account of the receipts' bytes.
   let memory: SinkMemory?
   /// Events that arrive within this time may share a receipt, and then a latency; in nanoseconds.
   private static let sameTime: Int64 = 10_000_000

@@ -16,7 +16,7 @@ open class RunningSink: Downstream {
   public let nodeContext: NodeContext
   package var index = 0
   package private(set) var hasEnded = false
-  /// Its input has completed; if false and it has ended, the input failed or the reader went away.
+  /// Whether the input has completed; if false after the end, the input failed or the reader closed the connection.
   private(set) var hasCompleted = false
   private var isDrained = false
   /// False for a sink that reads only errors outputs; its deliveries do not count as sent.
@@ -26,11 +26,11 @@ open class RunningSink: Downstream {
   /// Events that an earlier execution had taken.
   private var restored = 0
   private let book: ReceiptBook
-  /// What it keeps of the events that it has taken.
+  /// The memory of the events that the sink has taken.
   private let memory: SinkMemory
   /// Whether the input is paused because too many events wait (``bound(_:_:)``).
   private var isBounded = false
-  /// The acknowledgement of its receipts under `delivery: bestEffort`, in place of the turn's: nothing waits for it.
+  /// Under `delivery: bestEffort`, replaces the turn's acknowledgement for receipts: no source waits for it.
   private let unfollowed: Ack?
   /// The outbox from which it receives rows, in durable delivery.
   weak final var outbox: OutboxSink?
@@ -86,19 +86,20 @@ open class RunningSink: Downstream {
   // MARK: State, to override where the spec says `persistence: .position`
 
   /// Writes the events taken and not delivered, except those with an acknowledgement, whose source is notified that
-  /// they have failed. Timers are set anew.
+  /// they have failed. Timers are not saved.
   open func save(_ state: inout StateWriter) {}
   /// Whether `save` would write nothing that the next execution needs, so that a change of the step loses nothing.
   open var keepsNothing: Bool { false }
   /// Reads what `save` wrote, in the same order; called before `open`. Must change nothing if it throws.
   open func restore(_ state: inout StateReader) throws(StateFault) {}
-  /// The pipeline is about to be suspended, and its sources have stopped: begin nothing that the next execution can begin. A sink that waits
-  /// for answers may hold the execution (``Execution/hold()``) until they have come, for a short time, so that nothing is done twice. Called
-  /// where `suspend` may follow.
+  /// The pipeline is about to be suspended, and its sources have stopped: start nothing that can be left to the next
+  /// execution. A sink that waits for answers may hold the execution (``Execution/hold()``) for a short time until they
+  /// have come, so that no request is repeated. Called where `suspend` may follow.
   open func willSuspend() {}
-  /// The pipeline is about to be suspended: whether the sink leaves what it has not delivered to its next version in this process, with its receipts
-  /// (``Receipt/leave()``) and ``leftRows``, as ``suspend()`` does then (``Execution/leave(_:of:)``), and saves nothing of it. It begins nothing new from
-  /// now on, and announces it to its senders (``Receipt/announceHandover()``).
+  /// The pipeline is about to be suspended. True: the sink hands over what it has not delivered to its next version in
+  /// this process, with its receipts (``Receipt/leave()``) and ``leftRows``, in ``suspend()``
+  /// (``Execution/leave(_:of:)``), and saves none of it. It starts nothing new from now on, and announces the hand-over
+  /// to its senders (``Receipt/announceHandover()``).
   open func handOverQueue() -> Bool { false }
   /// The rows whose events the sink leaves to its next version; set before ``suspend()``.
   package final var leftRows: [GivenRows] = []
@@ -107,28 +108,28 @@ open class RunningSink: Downstream {
   /// The pipeline is about to end: send incomplete batches at once, because a client may wait for their events. Called between two turns, or in
   /// one.
   open func hurry() { acknowledgeSoon() }
-  /// The pipeline is suspended and the next execution delivers the saved events: release them, acknowledge their receipts, write nothing
-  /// more. A sink that the next execution does not have gets ``finish()`` in its place.
+  /// The pipeline is suspended and the next execution delivers the saved events: release them, acknowledge their
+  /// receipts, write nothing more. A sink that is absent from the next execution gets ``finish()`` instead.
   open func suspend() {}
 
   // MARK: The position, to override for a target that can be cut back
 
-  /// The version of what ``savePlace(_:)`` writes; 0: the sink has no position.
-  open var placeVersion: Int { 0 }
-  /// Writes where the target ends behind the events up to ``savedMark``. It is part of every state, also of one without the events
-  /// that the sink holds (``save(_:)``). An execution that goes on from the state receives later events again, so its sink cuts
-  /// off the output after the position, unless ``outputComesAgain`` is false. Write nothing if the state has ``SavedPositions/acknowledged`` positions, which do not determine the
-  /// progress of this sink.
-  open func savePlace(_ state: inout StateWriter) {}
-  /// Reads what `savePlace` wrote; called before `open`, which cuts the target back.
-  open func restorePlace(_ state: inout StateReader) throws(StateFault) {}
-  /// Whether all output behind the restored position will be written again, so that it must be cut off: the sink has an outbox, or all its
-  /// events come from sources that read the same again. Set before ``restorePlace(_:)``.
+  /// The version of what ``savePosition(_:)`` writes; 0: the sink has no position.
+  open var positionVersion: Int { 0 }
+  /// Writes the end of the target after the events up to ``savedMark``. It is part of every state, also of one without
+  /// the events that the sink holds (``save(_:)``). An execution that continues from the state receives later events
+  /// again, so its sink cuts off the output after the position, unless ``outputComesAgain`` is false. Write nothing if
+  /// the state has ``SavedPositions/acknowledged`` positions, which do not determine the progress of this sink.
+  open func savePosition(_ state: inout StateWriter) {}
+  /// Reads what `savePosition` wrote; called before `open`, which cuts the target back.
+  open func restorePosition(_ state: inout StateReader) throws(StateFault) {}
+  /// Whether all output after the restored position will be written again, so that it must be cut off: the sink has an
+  /// outbox, or all its events come from sources that read the same again. Set before ``restorePosition(_:)``.
   package internal(set) final var outputComesAgain = true
   /// How much the sink has taken since it was opened, in a unit of its own. In turns.
   open var mark: Int64 { 0 }
-  /// The ``mark`` behind the last event that need not come again after a crash; nil: behind all that it has taken. Set by the
-  /// owner of the undelivered events, before a state is saved that no longer has them.
+  /// The ``mark`` after the last event that need not be repeated after a crash; nil: after all that the sink has taken.
+  /// Set by the owner of the undelivered events, before a state is saved that no longer has them.
   package final var savedMark: Int64?
   /// A checkpoint waits for the events that the sink has taken: write and acknowledge them now. Called between two turns, or at the beginning of one.
   open func acknowledgeSoon() {}
@@ -136,7 +137,7 @@ open class RunningSink: Downstream {
   /// The pipeline ends without draining: release everything, write nothing more. It must not wait for a writer: ``closeBeside(_:then:)`` does.
   open func cancel() {}
 
-  /// How many writers are being waited for.
+  /// The number of writers that the sink waits for.
   private var closings = 0
   private var afterClosings: [() -> Void] = []
 
@@ -204,7 +205,7 @@ open class RunningSink: Downstream {
     if let outbox { outbox.targetDrained() } else { execution.sinkDrained(index) }
   }
 
-  /// The reader has gone away (a closed pipe): ends the sink quietly, as if it were complete.
+  /// The reader has closed the connection or pipe: ends the sink quietly, as if it were complete.
   public final func closed() {
     hasEnded = true
     isUnread = true
@@ -237,7 +238,7 @@ open class RunningSink: Downstream {
   private lazy var fingerprint: Fingerprint = {
     var print = Fingerprint()
     print.add(execution.plan.steps[nodeContext.step.number].owner.utf8)
-    // The end of the name: that of another sink may begin with it.
+    // Marks the end of the name, which may be the start of another sink's name.
     print.add(UInt8(0))
     return print
   }()
@@ -251,11 +252,11 @@ open class RunningSink: Downstream {
 
   // MARK: What waits in the sink
 
-  /// How many bytes it may usually keep of the events that it has taken; less while the queues of all pipelines leave less of
-  /// `--queue-memory`. Above the limit its input pauses; the sink need not call anything.
+  /// The usual limit of the bytes of events that the sink holds; less while the queues of all pipelines leave less of
+  /// `--queue-memory`. Above the limit the input is paused; the sink need not call anything.
   open var memoryLimit: Int { 16 << 20 }
 
-  /// Whether its input is paused, so that no more events come to fill a batch.
+  /// Whether the sink's input is paused, so that no more events come to fill a batch.
   package final var waitsForRoom: Bool { memory.isPaused || isBounded }
 
   /// Pauses the input while more than `most` events wait, until half of them do. Beside ``memoryLimit``; call it whenever the number has
@@ -276,8 +277,8 @@ open class RunningSink: Downstream {
     bound(0, 0)
   }
 
-  /// The pipeline is being suspended and its sources have stopped: the rest of their batches comes at once, however full the sink is. A pause would hold it
-  /// until the sink has delivered, which it may not do.
+  /// The pipeline is being suspended and its sources have stopped: the rest of their batches is taken at once, however
+  /// full the sink is. If it paused the input, the rest would wait for deliveries that may not happen.
   final func takeRest() {
     takesRest = true
     left()
@@ -313,10 +314,10 @@ open class RunningSink: Downstream {
   /// The events that the sink has taken and not delivered; nil: unknown. Read between two turns.
   open var queued: PipelineStatistics.Queue? { nil }
 
-  /// Its connections, for statistics; nil: it has none. Asked between two turns.
+  /// The sink's connections, for statistics; nil: it has none. Called between two turns.
   open var connections: PipelineStatistics.Connections? { nil }
 
-  /// Counts an attempt that repeats a failed one. In turns.
+  /// Counts a retry. In turns.
   package final func countRetry() { counters.pointee.retries &+= 1 }
 
   /// Counts events of an earlier execution that this one delivers.
@@ -327,8 +328,8 @@ open class RunningSink: Downstream {
   /// A receipt for events of this turn, which the sink acknowledges later. In turns.
   ///
   /// - Parameters:
-  ///   - bytes: The memory that the sink keeps for them until they are acknowledged, or ``Receipt/freeMemory()`` is called.
-  ///   - open: An open receipt of the sink, which takes these events in, too, if they need not be distinguished.
+  ///   - bytes: The memory that the sink uses for them until they are acknowledged, or ``Receipt/freeMemory()`` is called.
+  ///   - open: An open receipt of the sink, to which these events are added if they need not be distinguished.
   public final func take(_ events: Int, bytes: Int, joining open: Receipt? = nil) -> Receipt {
     let receipt = book.take(events, bytes: bytes, unfollowed ?? executor.turnAck, joining: open, at: executor.now)
     memory.add(bytes, self)
@@ -366,7 +367,8 @@ open class RunningSink: Downstream {
   /// Counts events of this turn that another object delivers and counts.
   final func accept(_ count: Int) { acknowledgedAtOnce &+= count }
 
-  /// How many events it has acknowledged at once or taken on receipts; for audits. A sink that passes all events to another one returns the number of that.
+  /// The number of events that the sink has acknowledged at once or taken on receipts; for audits. A sink that passes
+  /// all events to another one returns the number of that sink.
   open var accounted: Int { acknowledgedAtOnce + book.taken - restored }
 
   /// Whether every receipt is acknowledged; for audits, as `accounted`.
@@ -392,7 +394,7 @@ open class RunningSink: Downstream {
     execution.tally.undelivered &+= UInt64(count)
   }
 
-  /// Counts events that are dropped before this sink, as the file says. In turns.
+  /// Counts events that are dropped before this sink because the file says so. In turns.
   final func countDropped(_ count: Int) { counters.pointee.dropped &+= UInt64(count) }
 
   /// Whether the errors output of this sink has a reader.
@@ -400,8 +402,8 @@ open class RunningSink: Downstream {
 
   /// Rejects the event to the errors output of this sink.
   ///
-  /// - Parameter receipt: The receipt on which the event was taken; nil: it came in this turn. It is acknowledged; the effects
-  ///   of the rejection then hold the acknowledgement of the event.
+  /// - Parameter receipt: The receipt on which the event was taken, which this call acknowledges; nil: it came in this
+  ///   turn. The effects of the rejection then hold the acknowledgement of the event.
   public final func reject(_ event: Event, _ message: String, on receipt: Receipt? = nil) {
     if let receipt {
       if executor.turnAck !== receipt.ack {

@@ -97,7 +97,7 @@ open class RunningSource: OperatorNode {
 
   public final override func start() {}
 
-  /// Whether a full queue of a step holds its timers back; false for the script of a test, which gives the times of its events.
+  /// Whether the source's timers wait while a step's queue is full; false for the script of a test, which gives the times of its events.
   package final var waitsForSteps = true
 
   public final override var timerKind: TimerKind {
@@ -109,7 +109,7 @@ open class RunningSource: OperatorNode {
   /// The source has ended, and `stop` has run.
   func ended() {}
 
-  /// If no answer can come any more, an HTTP request that waits for one is answered with an error at once.
+  /// If no answer is possible any more, an HTTP request that waits for one is answered with an error at once.
   final override func closed() {
     ended()
     if origin.reply != nil { execution.forget(self) }
@@ -121,8 +121,8 @@ open class RunningSource: OperatorNode {
 
   // MARK: Parts
 
-  /// A part of the input is there; its events have an origin with this ``Origin/part``. `isBehind`: it has events that have not been read, which
-  /// event time waits for. Called in a turn or in `begin` and `resume`.
+  /// Reports a new part of the input; its events have an origin with this ``Origin/part``. `isBehind`: it has events
+  /// that have not been read, which event time waits for. Called in a turn or in `begin` and `resume`.
   package final func partOpened(_ part: InputPart, isBehind: Bool) { note(.opened(isBehind: isBehind), of: part) }
 
   /// All events of that part have been sent.
@@ -130,7 +130,7 @@ open class RunningSource: OperatorNode {
 
   // MARK: Pieces
 
-  /// Whether a position of this source can be used: not within an inner signal, which begins anew with its event.
+  /// Whether a position of this source can be used: not within an inner signal, which starts over with its event.
   package final var hasPieces: Bool { !nodeContext.scope.isForSomething && nodeContext.scope.subject == nil }
 
   /// Begins a piece: all later effects of this turn belong to it, and `ledger` is notified when they are acknowledged. Called in a turn before
@@ -152,7 +152,7 @@ open class RunningSource: OperatorNode {
 
   final override var persistence: Persistence { replacement?.persistence ?? nodeContext.persistence }
 
-  /// A source starts when everything that reads it is there.
+  /// A source starts when all of its readers are subscribed.
   final override func begin(restoring version: Int?) {
     execution.start(self, resuming: version.map { $0 > 0 } ?? false)
   }
@@ -197,15 +197,15 @@ open class RunningSource: OperatorNode {
     }
   }
 
-  /// Counts bytes of the input. `position`: where they end in it. In turns.
+  /// Counts bytes of the input. `position`: their end in it. In turns.
   final func countBytes(_ bytes: Int, to position: Int64) {
     counters.pointee.bytes &+= UInt64(bytes)
     counters.pointee.position = position
   }
 
-  /// Sends nothing behind the event with which the limit was reached.
+  /// Sends nothing after the event with which the limit was reached.
   private func endAtLimit() {
-    // If the next run goes on from a state, the source must not have ended there.
+    // If the next run continues from a state, the source must not have ended there.
     if !nodeContext.scope.isForSomething, !execution.keepsState { completeEarly() }
   }
 
@@ -247,7 +247,7 @@ open class RunningSource: OperatorNode {
       because: failure, "input")
   }
 
-  /// Counts input that the parameters of the source leave out.
+  /// Counts input that is excluded by the parameters of the source.
   package final func dropInput(
     _ bytes: UnsafeRawBufferPointer, _ message: String, origin: Origin? = nil, position: Int64 = -1
   ) {
@@ -261,8 +261,8 @@ open class RunningSource: OperatorNode {
     String(decoding: UnsafeRawBufferPointer(rebasing: bytes.prefix(shownInputBytes)), as: UTF8.self)
   }
 
-  /// Applies the error policy of the source to the event for which this inner signal was made; `keep` sends that event.
-  /// Returns false if the signal was not made for an event.
+  /// Applies the error policy of the source to the event for which this inner signal was created; `keep` sends that
+  /// event. Returns false if the signal was not created for an event.
   package final func rejectOuter(_ code: Diagnostic.Code, because failure: SignalFailure) -> Bool {
     guard let outer = nodeContext.scope.outerEvent else { return false }
     refuse(outer, code, because: failure, "an event")
@@ -338,7 +338,7 @@ public final class InputQueue: @unchecked Sendable {
   ///
   /// `bytes`: the memory of the batch. Until its turn has run, it counts in what the queues of the process may hold.
   public func deliver(here: Bool? = nil, bytes: Int = 0, _ body: @escaping @Sendable () -> Void) -> Bool {
-    // Queued batches come first.
+    // Queued batches run first.
     if let here, placement.runsInline ?? here, state.withLock({ !$0.isStopped && $0.waiting == 0 }),
       executor.runInline(body, isInner)
     {
@@ -370,7 +370,7 @@ public final class InputQueue: @unchecked Sendable {
       }
       if isAwaited { room.signal() }
       body()
-      // Also of a batch that no turn takes, with this closure.
+      // The charge must last even if no turn takes the batch and its closure.
       withExtendedLifetime(charge) {}
     }
     return true

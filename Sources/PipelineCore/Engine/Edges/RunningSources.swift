@@ -1,20 +1,20 @@
-/// The sources of an execution that run, and what is left of those that have ended.
+/// The running sources of an execution, and the unacknowledged rest of those that have ended.
 struct RunningSources {
   private(set) var running: [RunningSource] = []
-  /// When `running` has more elements, the ended sources are removed.
+  /// When `running` exceeds this number, the ended sources are removed.
   private var limit = 64
   /// Sources with a position that were closed in this turn. A failure in this turn still saves their positions.
   private(set) var justClosed: [RunningSource] = []
   /// Sources that have ended and whose last pieces may not be acknowledged.
   private var unacknowledged: [() -> Bool] = []
-  /// When `unacknowledged` has as many elements, the acknowledged ones are removed.
+  /// When `unacknowledged` reaches this number, the acknowledged ones are removed.
   private var unacknowledgedLimit = 16
   /// Record the ends of the pieces of this turn.
   var pieceEnds: [() -> Void] = []
 
   mutating func add(_ source: RunningSource) {
     running.append(source)
-    // Doubles the limit, so that many open sources cost each no more than few do.
+    // Doubles the limit, so that the cost of each source does not grow with their number.
     if running.count > limit {
       running.removeAll { $0.isClosed }
       limit = max(64, 2 * running.count)
@@ -28,7 +28,7 @@ struct RunningSources {
   /// In the order in which they were made.
   mutating func sort() { running.sort { $0.serial < $1.serial } }
 
-  /// Takes all that run: none does any more. The caller releases them.
+  /// Removes and returns all running sources. The caller releases them.
   mutating func takeAll() -> [RunningSource] {
     defer { running = [] }
     return running
@@ -36,7 +36,7 @@ struct RunningSources {
 
   mutating func closed(_ source: RunningSource) { justClosed.append(source) }
 
-  /// Takes the sources that were closed in the turn that has ended. The caller releases them.
+  /// Removes and returns the sources that were closed in the turn that has ended. The caller releases them.
   mutating func takeClosed() -> [RunningSource] {
     defer { justClosed = [] }
     return justClosed

@@ -11,7 +11,7 @@ final class SinkMemory: TimerTarget, @unchecked Sendable {
   private let budget: MemoryBudget
   private let executor: Executor
   private let bytes = Atomic(0)
-  /// The part of `bytes` that the budget knows, in units of it.
+  /// The part of `bytes` that is reported to the budget, in the budget's units.
   private let known = Atomic(0)
   private let share: Mutex<Share>
   /// While the input is paused, the number of bytes at which it resumes; otherwise -1.
@@ -34,10 +34,10 @@ final class SinkMemory: TimerTarget, @unchecked Sendable {
     share = Mutex(Share(share: MemoryShare(of: budget)))
   }
 
-  /// The bytes that the sink keeps.
+  /// The bytes that the sink holds.
   var held: Int { bytes.load(ordering: .relaxed) }
 
-  /// Counts bytes that the sink has taken. In turns.
+  /// Adds bytes that the sink has taken. In turns.
   @inline(__always)
   func add(_ count: Int, _ node: RunningSink) {
     let now = bytes.add(count, ordering: .relaxed).newValue
@@ -54,7 +54,7 @@ final class SinkMemory: TimerTarget, @unchecked Sendable {
     wait()
   }
 
-  /// Counts bytes that the sink keeps no more. On any thread.
+  /// Subtracts bytes that the sink no longer holds. On any thread.
   func remove(_ count: Int) {
     if count == 0 { return }
     // In one order with `wait()`: either this sees the limit, or `wait()` sees that the bytes are gone.
@@ -83,7 +83,7 @@ final class SinkMemory: TimerTarget, @unchecked Sendable {
   private func wait() {
     let limit = room / 2
     resumesAt.store(limit, ordering: .sequentiallyConsistent)
-    // Other queues do not report that they hold less.
+    // Other queues do not notify this sink when they shrink.
     if let node, held <= node.memoryLimit / 2, !wake.isSet {
       wake = executor.wake(at: executor.now + Self.interval, self)
     }

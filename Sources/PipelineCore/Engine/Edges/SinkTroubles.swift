@@ -1,10 +1,10 @@
 import Synchronization
 
-/// What keeps a sink from delivering: its destination is down, full, or refuses everything.
+/// The reason why a sink cannot deliver: its destination is down, full, or refuses everything.
 package struct SinkTrouble: Sendable, Equatable {
-  /// What the destination said last, in one clause.
+  /// The destination's last message, as a clause.
   package var reason: String
-  /// When it began: wall-clock nanoseconds since 1970.
+  /// The start of the trouble: wall-clock nanoseconds since 1970.
   package var since: Int64
 }
 
@@ -29,7 +29,7 @@ package final class SinkTroubles: Sendable {
     let sink: String
     let clock: any Clock
 
-    /// Nothing can be delivered, and why. A reason that follows another leaves the beginning as it is.
+    /// Notes that nothing can be delivered, and why. A new reason leaves the start of the trouble unchanged.
     package func begins(_ reason: String) { troubles.note(sink, reason, at: clock.wallTime) }
     /// Something was delivered.
     package func ends() { troubles.forget(sink) }

@@ -1,5 +1,5 @@
 extension DatabaseValue {
-  /// Why a value cannot be stored, a clause that follows the name of its column.
+  /// The reason why a value cannot be stored, as a clause that follows the name of its column.
   package struct Refusal: Error, Sendable, Equatable {
     package var message: String
   }

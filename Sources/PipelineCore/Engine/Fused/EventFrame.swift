@@ -64,7 +64,7 @@ public final class EventFrame {
   @inline(__always)
   var evaluation: UnsafeMutablePointer<EvaluationFrame.State> { state }
 
-  // Copies of what every event needs, so that reading them avoids retain and release.
+  // Copies of data that every event needs, so that reading it avoids retain and release.
   private let usesMeta: Bool
   private let read: Meta
   private let readsPaths: Bool
@@ -109,11 +109,11 @@ public final class EventFrame {
     return outcome.isError ? unreadable(value, outcome) : nil
   }
 
-  /// Reads the slots of an event, and nothing else. False: ``load(_:)`` says why they cannot be read.
+  /// Reads the slots of an event, and nothing else. False: they cannot be read; ``load(_:)`` gives the reason.
   @inline(__always)
   func readSlots(_ event: Value) -> Bool { !projection._withUnsafeGuaranteedRef { $0.fill(event, state) }.isError }
 
-  // Apart, so that an event without them passes less code.
+  // Out of line, so that an event without them executes less code.
   @inline(never)
   private func loadNow() {
     timeOfNow = time.pointee
@@ -180,7 +180,7 @@ public final class EventFrame {
   /// The variable `meta` of expressions, with the members that are read.
   private struct Meta {
     let source, time, path, offset, key, id: Bool
-    /// How many are read.
+    /// The number of fields that are read.
     let count: Int
 
     init(_ members: Set<String>?) {

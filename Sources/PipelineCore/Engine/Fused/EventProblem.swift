@@ -8,7 +8,7 @@ struct EventProblem {
   var location: SourceLocation?
   /// The kind of the signal's failure under `onError: fail`.
   var kind = SignalFailure.Kind.user
-  /// What the log says was dropped under `onError: drop`.
+  /// The object of the log message "dropped ..." under `onError: drop`.
   var dropped = "an event"
 
   /// For ``StoppedEvents``.
@@ -27,7 +27,7 @@ struct EventProblem {
 
 /// How the error policy handles the event.
 enum ProblemOutcome {
-  /// The event goes on unchanged.
+  /// The event passes unchanged.
   case pass
   /// The event was counted, or went to the errors output.
   case gone
@@ -36,7 +36,7 @@ enum ProblemOutcome {
 }
 
 extension OperatorNode {
-  /// Applies the error policy to an event; returns whether the event goes on unchanged.
+  /// Applies the error policy to an event; returns whether the event passes unchanged.
   final func passesOn(_ event: Event, because problem: () -> EventProblem) -> Bool {
     switch execution.outcome(of: event, at: nodeContext.step, because: problem) {
     case .pass: return true
@@ -52,7 +52,7 @@ extension OperatorNode {
     passesOn(event) { .expression(error, program, frame) }
   }
 
-  /// Applies the error policy to an event that the step cannot take; `keep` passes the event on.
+  /// Applies the error policy to an event that the step cannot process; `keep` passes the event on.
   final func refuse(_ event: Event, _ code: Diagnostic.Code, _ message: String) {
     if passesOn(event, because: { EventProblem(code: code, message: message) }) { emit(event) }
   }

@@ -1,13 +1,13 @@
-/// A part of a group's chain that sends at its completion what else only time would send.
+/// A part of a group's chain that, when it completes, sends at once what it would otherwise send at a later time.
 protocol OutputHolder: AnyObject {
-  /// When the first of these outputs is due; nil: it holds none.
+  /// The time of the first of these outputs; nil: there is none.
   var nextOutput: Due? { get }
 }
 
 /// The end of chains that are parts of one stream.
 ///
-/// While a stream runs, the steps of all chains send what time makes them send in the order of that time. So must they at the end: the next step
-/// of the stream would take for late what comes after something newer.
+/// While a stream runs, timed outputs of the steps of all chains are sent in the order of their times. The same order
+/// must hold at the end: otherwise the next step of the stream would treat older outputs as late.
 extension FusedRun {
   /// The step of this ID in a chain, or of the run itself; nil: the run has none, or the step sends nothing later.
   final func lateStep(_ id: StepID, of chain: FusedChain? = nil) -> LateStep? {
@@ -15,7 +15,7 @@ extension FusedRun {
     return lateStep(index, chain?.steps)
   }
 
-  /// Sends what these steps hold and only time would send, the earliest first.
+  /// Sends the timed outputs of these steps at once, the earliest first.
   static func sendOutputs(of steps: [LateStep]) {
     guard steps.count > 1 else { return }
     var queue = TimerQueue()
@@ -32,13 +32,13 @@ extension FusedRun {
 }
 
 extension SignalPlan {
-  /// The steps of a group's chain that send what waits for its time when the chain's input ends, before any other step acts on the end; in the
-  /// order in which events pass them.
+  /// The steps of a group's chain that send their timed outputs when the chain's input ends, before any other step acts
+  /// on the end; in the order in which events pass them.
   var endingSteps: [StepID] {
     var runs: [FusedRunPlan] = []
     var signal = self
     while signal.origin == nil, let input = signal.inputs.first {
-      // Only the runs at the start of the chain: what comes before a step of another kind is not known to be quiet at the end.
+      // Only the runs at the start of the chain: a step of another kind may send something at the end.
       if let run = signal.run { runs.append(run) } else { runs = [] }
       signal = input
     }

@@ -19,7 +19,7 @@ extension FusedRun {
     }
   }
 
-  /// Restores the steps of one of many chains from what ``recordSteps(_:_:)`` wrote for it.
+  /// Restores the steps of one of many chains from its record by ``recordSteps(_:_:)``.
   func restoreSteps(
     _ records: inout StateReader, _ restoration: Restoration, of chain: FusedChain
   ) throws(StateFault) {

@@ -1,14 +1,14 @@
-/// What a fused step decides about one event.
+/// The decision of a fused step about one event.
 public enum StepVerdict {
-  /// The event goes on, perhaps with another value.
+  /// The event passes, perhaps with another value.
   case pass
   /// The event ends here by the meaning of the step: a condition is false, a limit is reached.
   case drop
-  /// The event ends here: the step keeps it, or has used it for what it makes.
+  /// The event stops here: the step keeps it, or has used it in an event that it emits.
   case keep
   /// The event ends here and is already counted: the error policy was applied, or the event was rejected.
   case gone
-  /// The event goes on, and the signal completes after it.
+  /// The event passes, and the signal completes after it.
   case passAndFinish
   /// The signal completes without the event.
   case finish
@@ -29,7 +29,7 @@ open class FusedStep {
   /// The input is complete. The result is the last event of the signal and goes to the steps downstream, which see
   /// another value than this step; so the operator sets ``FusableOperator/changesValue``.
   open func complete(_ run: FusedRun) -> Value? { nil }
-  /// The input has failed; the failure goes on.
+  /// The input has failed; the failure is passed on.
   open func fail(_ failure: SignalFailure, _ run: FusedRun) {}
   /// Writes the step's state. Override it, with `restore`, if the spec says `persistence: .state`.
   open func save(_ state: inout StateWriter) {}
@@ -72,7 +72,7 @@ public class FusedRun: OperatorNode {
   private var clocks: [Int: EventClock] = [:]
   /// The counters of the edge over which events reach the first step.
   private let entry: UnsafeMutablePointer<EdgeCounters>
-  /// The counters of the edges between the steps. Events are not counted there, for what passes them follows from what the steps drop.
+  /// The counters of the edges between the steps. Events are not counted there: what passes an edge follows from what the steps drop.
   private let between: UnsafeMutablePointer<EdgeCounters>
   private let meters: Meters
 
@@ -85,7 +85,7 @@ public class FusedRun: OperatorNode {
   }
   // Nodes run on one thread at a time, and no access outlasts a load or a store.
   @exclusivity(unchecked) private var current = 0
-  /// The key of the chain whose input is complete.
+  /// The key of the chain that is completing.
   private var completingKey = Value.absent
 
   init(_ plan: FusedRunPlan, _ nodeContext: NodeContext, downstream: Downstream) {
@@ -258,7 +258,7 @@ public class FusedRun: OperatorNode {
     meters.offer(event.pointee, .dropped, at: steps[index].id, outer: frame(at: index).outerEvent)
   }
 
-  /// The same, step by step: the edges between the steps show what passes, and each step's time is taken by itself.
+  /// The same, step by step: the edges between the steps show what passes, and each step is timed separately.
   @inline(never)
   private func runWatched(_ event: UnsafeMutablePointer<Event>, from first: Int, _ own: OwnSteps?) -> Int {
     var index = first
@@ -269,7 +269,7 @@ public class FusedRun: OperatorNode {
       var shown = Verdict.passed
       var verdict = StepVerdict.pass
       let before = steps[at].counters.pointee
-      // The first step's time is that of the edge by which the event has come.
+      // The edge over which the event came has timed the first step.
       meters.timed(at > 0 ? steps[at].id.number : -1) {
         switch steps.passOne(event, at: at, own) {
         case .passed: verdict = .pass
@@ -383,7 +383,7 @@ public class FusedRun: OperatorNode {
     return frame
   }
 
-  /// Stands for the event of a step that completes: null, with the key of the group.
+  /// The event of a step that completes: null, with the key of the group.
   final var nothing: Event { Event(.null, key: completingKey) }
 
   // MARK: Steps that send later
@@ -402,12 +402,12 @@ public class FusedRun: OperatorNode {
     chain.ended()
   }
 
-  /// Passes on what a step has made.
+  /// Passes on an event that a step has made.
   private func go(on event: UnsafeMutablePointer<Event>, from index: Int, _ own: OwnSteps?) -> Int {
     entry.pointee.isWatched || meters.isTiming ? runWatched(event, from: index, own) : run(event, from: index, own)
   }
 
-  /// A step has made an event and given it up.
+  /// Counts an event that a step has made and given up.
   final func countMade(at index: Int) { steps[index].counters.pointee.made &+= 1 }
 
   final func countSkipped(at index: Int) {

@@ -31,7 +31,7 @@ extension FusedRunPlan {
 }
 
 extension SignalPlan {
-  /// Its fused steps, one or several; nil: the signal is something else.
+  /// The fused steps of this signal; nil: it is another kind of signal.
   var run: FusedRunPlan? { (work as? FusedWork)?.plan }
 }
 

@@ -12,7 +12,7 @@ struct FusedSteps: RandomAccessCollection {
     /// `step` is a ``PureStep``.
     var isPure: Bool
     private let number: Int32
-    /// What the step has done, counted by the thread that runs it.
+    /// The step's counters, updated by the thread that runs it.
     let counters: UnsafeMutablePointer<StepCounters>
     var id: StepID { StepID(Int(number)) }
 
@@ -35,7 +35,7 @@ struct FusedSteps: RandomAccessCollection {
 
   /// - Parameters:
   ///   - counters: The counters of a step, by its index among these steps.
-  ///   - frame: The frame of a segment. The flag says whether the frame must know the event of its slots.
+  ///   - frame: The frame of a segment. The flag says whether the frame needs the event itself, beside its slots.
   init(
     _ plan: FusedRunPlan, counting counters: (StepID, Int) -> UnsafeMutablePointer<StepCounters>,
     frame: (Segment, Bool) -> EventFrame
@@ -64,8 +64,8 @@ struct FusedSteps: RandomAccessCollection {
   @inline(__always)
   func leadingOutcome(_ event: Value) -> LeadingCondition.Outcome { leading?.outcome(event) ?? .undecided }
 
-  /// Reads what the first step's condition compares, and returns whether it drops the event. If the event cannot be read, the steps must
-  /// process it.
+  /// Reads the operands of the first step's condition, and returns whether it drops the event. If the event cannot be
+  /// read, the steps must process it.
   @inline(__always)
   func readsAndDrops(_ event: Value) -> Bool {
     guard let leading, steps[0].frame._withUnsafeGuaranteedRef({ $0.readSlots(event) }) else { return false }

@@ -11,16 +11,16 @@ class FusedChain {
   var key: Value { .absent }
   /// A step has completed the chain, and the steps downstream have completed.
   func ended() {}
-  /// A step has sent everything and has no state left.
+  /// A step has sent everything and is in its initial state.
   func becameFresh() {}
-  /// A step acts, and what its chain would save may be another after it.
+  /// Called before a step acts, which may change the saved state of its chain.
   func acts() {}
   /// The runs that contain steps of the chain, if each chain is subscribed by itself.
   final var runs: [Unmanaged<FusedRun>] = []
 
-  /// The other nodes of the chain that send at its end what waits for a time.
+  /// The other nodes of the chain that, at its end, send their timed outputs at once.
   final var holders: [any OutputHolder] = []
-  /// When the first output is due of those that these would send at the end; nil: they hold nothing.
+  /// The time of the first output that these nodes would send at the end; nil: they hold nothing.
   final var nextOutput: Due? { holders.compactMap(\.nextOutput).min() }
 
   final func remove(_ holder: any OutputHolder) { holders.removeAll { $0 === holder } }
@@ -52,11 +52,11 @@ class LateStep: FusedStep, TimerTarget {
   private var link: Unmanaged<FusedChain>?
   private var runLink: Unmanaged<FusedRun>?
   fileprivate final var index = 0
-  /// Its index in the run.
+  /// The step's index in the run.
   final var position: Int { index }
   /// The chain has ended or was cancelled: nothing more is sent, and no timer may be set.
   private(set) final var isStopped = false
-  /// The step restored its state from another process.
+  /// Whether the step's state comes from another process.
   final var isRestored = false
 
   // MARK: To override
@@ -71,14 +71,15 @@ class LateStep: FusedStep, TimerTarget {
   func timeSkipped(_ token: Int, _ late: Lateness) { timeCame(token) }
   /// Frees timers and state. Called once.
   func stopped() {}
-  /// The stream's event time has advanced, for a step that goes by it. The steps of the groups of a stream share a clock, so one of them is notified.
+  /// The stream's event time has advanced, for a step that uses it. The steps of the groups of a stream share a clock,
+  /// so one of them is notified.
   func advance(to time: Int64) {}
-  /// When the first output of those that only wait for their time is due; nil: there is none. When the inputs of several groups end
-  /// together, what their steps hold is sent in this order.
+  /// The time of the first output that only waits for its time; nil: there is none. When the inputs of several groups
+  /// end together, the outputs of their steps are sent in this order.
   var nextOutput: Due? { nil }
-  /// Sends the output that ``nextOutput`` says, as if its time had come. The step may find that a later one is due.
+  /// Sends the output of ``nextOutput`` at once. The step may find that a later one is due.
   func sendNextOutput() {}
-  /// Whether the step is as new, so that another step of its kind could take its place.
+  /// Whether the step is in its initial state, so that a new one could replace it.
   var isFresh: Bool { false }
 
   // MARK: What it may ask for
@@ -98,7 +99,7 @@ class LateStep: FusedStep, TimerTarget {
   /// The step of the plan that it runs.
   final var id: StepID { run.id(at: index) }
 
-  /// The frame of its expressions. They see the last loaded event, which may be another one by now.
+  /// The frame of the step's expressions. They see the last loaded event, which may not be the current one.
   final var frame: EventFrame { run.frame(at: index) }
 
   /// A stopped step gets no timer.
@@ -125,16 +126,16 @@ class LateStep: FusedStep, TimerTarget {
     if !isStopped { run.send(value, from: self, at: index, chain) }
   }
 
-  /// Counts an event that it has made and given up.
+  /// Counts an event that the step has made and given up.
   final func countMade() { run.countMade(at: index) }
 
-  /// Counts an event that it would have made, and left out as its file says.
+  /// Counts an event that the step would have made, but left out as its file says.
   final func countSkipped() { run.countSkipped(at: index) }
 
   /// The event time of the stream at this step.
   final func makeClock() -> EventClock { run.clock(at: index) }
 
-  /// Writes how far the event time has come, unless the stream of which this chain is a part does (``StreamTime``).
+  /// Writes the current event time, unless the stream that contains this chain does (``StreamTime``).
   final func saveClock(_ clock: EventClock?, _ state: inout StateWriter) {
     let own = run.nodeContext.scope.time == nil ? clock : nil
     (own ?? EventClock()).save(&state)
@@ -157,7 +158,7 @@ class LateStep: FusedStep, TimerTarget {
     if isFresh { chain.becameFresh() }
   }
 
-  /// Sends the next output although its time has not come.
+  /// Sends the next output before its time.
   final func sendNow() {
     guard !isStopped else { return }
     chain.acts()
@@ -227,7 +228,8 @@ final class EventClock {
   /// The token of a step that waits for the watermark itself: a pause of the stream does not wake it.
   static let patientToken = -1
 
-  /// Nothing is waited for now: wakes all steps in order. The watermark stays where the last one waited for, because more may come.
+  /// No event can advance the watermark for now: wakes all steps in order. The watermark stays at the last time waited
+  /// for, because more events may come.
   @inline(never)
   private func wakeThrough() {
     if isAdvancing { return }
@@ -242,7 +244,7 @@ final class EventClock {
       due.target.woke(due.token)
     }
     isAdvancing = false
-    // They ask again.
+    // These steps wait again.
     for target in patient { target.woke(Self.patientToken) }
   }
 

@@ -8,7 +8,7 @@ struct LeadingCondition {
     case drop
     /// The steps must process the event.
     case undecided
-    /// The slots are those of another event.
+    /// The slots do not belong to the current event.
     case unread
   }
 

@@ -1,4 +1,5 @@
-/// Fused steps of which the first drops most of its events by comparing slots (``LeadingCondition``). Only what is left is copied and processed.
+/// Fused steps of which the first drops most of its events by comparing slots (``LeadingCondition``). Only the
+/// remaining events are copied and processed.
 final class LeadingConditionRun: FusedRun {
   public override func receive(_ event: Event) {
     switch steps.leadingOutcome(event.value) {
@@ -8,7 +9,7 @@ final class LeadingConditionRun: FusedRun {
     }
   }
 
-  // Apart, like what follows, so that an event that the condition drops passes less code.
+  // Kept out of line, like the following functions, so that an event that the condition drops executes less code.
   @inline(never)
   private func readAndReceive(_ event: Event) {
     if steps.readsAndDrops(event.value) { countDropped(event) } else { processApart(event) }

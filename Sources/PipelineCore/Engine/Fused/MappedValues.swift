@@ -9,7 +9,7 @@ package final class MappedValues {
     self.builder = builder
   }
 
-  /// The value for the event that the frame has loaded, or one sentence that says why there is none.
+  /// The value for the event that the frame has loaded, or the reason, as a sentence, why there is none.
   package func value(_ frame: EventFrame) -> Result<Value, MappingFailure> {
     var failing: Unmanaged<Program>?
     let value = builder.build(frame, &failing)

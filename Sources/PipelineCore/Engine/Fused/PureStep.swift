@@ -11,7 +11,7 @@ open class PureStep: FusedStep {
     preconditionFailure("a pure step has no turns")
   }
 
-  /// Fails because `program` gave `error`.
+  /// The value passes, perhaps changed.
   @inline(never)
   public final func fail(_ error: Value, _ program: Program, _ frame: EventFrame) -> PureVerdict {
     frame.problem = .expression(error, program)
@@ -36,9 +36,9 @@ open class PureStep: FusedStep {
   }
 }
 
-/// What a pure step decides about one value.
+/// The decision of a pure step about one value.
 public enum PureVerdict {
-  /// The value goes on, perhaps changed.
+  /// The value passes, perhaps changed.
   case pass
   /// The event ends here.
   case drop
@@ -46,7 +46,7 @@ public enum PureVerdict {
   case failed
 }
 
-/// Why a pure step failed.
+/// The reason why a pure step failed.
 enum PureProblem {
   case expression(Value, Program)
   case refused(Diagnostic.Code, String)
@@ -54,7 +54,7 @@ enum PureProblem {
 
 /// A fusable operator whose steps are ``PureStep``s.
 public protocol PureOperator: FusableOperator {
-  /// Makes the running step. It may be made anew between any two events, and run on any thread.
+  /// Creates the running step. It may be replaced by a new one between any two events, and run on any thread.
   func makePureStep() -> PureStep
   /// The condition that its steps decide, if they drop each value for which it does not hold and do nothing else. The engine may decide it
   /// before it calls a step. Nil by default.

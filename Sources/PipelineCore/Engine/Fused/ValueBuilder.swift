@@ -104,11 +104,11 @@ final class ValueBuilder {
 }
 
 extension MappingParameter {
-  /// Makes what builds the values; nil before binding without errors.
+  /// Creates the builder of the values; nil before binding without errors.
   func makeBuilder() -> ValueBuilder? { root.flatMap(ValueBuilder.init) }
 }
 
 extension FiguresParameter {
-  /// Makes what builds the values around the figures.
+  /// Creates the builder of the values around the figures.
   func makeBuilder() -> ValueBuilder? { around.makeBuilder() }
 }

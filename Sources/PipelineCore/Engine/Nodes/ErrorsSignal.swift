@@ -24,9 +24,9 @@ final class ErrorsSignal {
 
   init(_ execution: Execution) { self.execution = execution }
 
-  /// The signal can never run again, or the sink has ended: no more events come.
+  /// Whether no more events can come: the signal can never run again, or the sink has ended.
   private var isOver = false
-  /// It was completed because nothing could happen any more, although its signal may run again.
+  /// Whether the signal was completed because nothing could happen any more, although it may run again.
   private(set) var wasWaitedFor = false
 
   var isClaimed: Bool { !subscribers.isEmpty }

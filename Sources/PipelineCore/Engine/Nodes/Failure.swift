@@ -18,7 +18,7 @@ public struct SignalFailure: Error, Sendable, Equatable {
     case plugin
   }
 
-  /// What failed.
+  /// The kind of component that failed.
   public var kind: Kind
   /// One sentence without a full stop.
   public var message: String
@@ -31,7 +31,7 @@ public struct SignalFailure: Error, Sendable, Equatable {
   public struct Detail: Sendable, Equatable {
     /// The name of the detail, a member of `error.details`.
     public var name: String
-    /// Its number.
+    /// The value of the detail.
     public var value: Int64
     /// A number with a name.
     public init(_ name: String, _ value: Int64) {

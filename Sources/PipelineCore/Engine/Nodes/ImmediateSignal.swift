@@ -72,7 +72,7 @@ final class ImmediateSignal {
     if origin.reply != nil { releaseOrigin() }
   }
 
-  /// Forgets the request: if no answer can come any more, the client gets an error after this turn.
+  /// Releases the request: if no answer is possible any more, the client gets an error after this turn.
   private func releaseOrigin() {
     node.arena.keep(origin)
     outerOrigin = .none

@@ -93,7 +93,7 @@ class MultiInletNode: OperatorNode {
   /// The inlets, oldest first.
   final var inlets: [Inlet] { slots.compactMap { $0 } }
 
-  /// Whether the inlet with this number is there and has not ended.
+  /// Whether the inlet with this number exists and has not ended.
   final func isOpen(_ number: Int) -> Bool {
     slots.contains { inlet in inlet.map { $0.number == number && !$0.hasEnded } ?? false }
   }
@@ -127,7 +127,7 @@ class MultiInletNode: OperatorNode {
     nodeContext.plan?.steps.first.map { Timing.of($0.component) } ?? .ends
   }
 
-  /// How many of its inputs decide its watermark from the start on: all that its events are made of, or the first.
+  /// The number of inputs that determine the node's watermark from the start on: all whose events are combined, or the first.
   private var timedInputs: Int { timing == .all ? nodeContext.inputs.count : min(1, nodeContext.inputs.count) }
 
   override func advance(to time: Int64) { passOn(time) }
@@ -139,7 +139,7 @@ class MultiInletNode: OperatorNode {
   func advance(to time: Int64, from inlet: Inlet) {
     guard let marks else { return }
     if inlet.isInput {
-      // The next input has yet to begin.
+      // The next input has not begun yet.
       if time == EventTime.end, timing == .inTurn, inlet.number + 1 < nodeContext.inputs.count { return }
       move(marks.set(time, of: inlet.number))
     } else if inlet.signal.isTimed {
@@ -149,10 +149,10 @@ class MultiInletNode: OperatorNode {
     }
   }
 
-  /// Sends the watermark, if it has moved. A node that keeps it behind events that wait overrides this.
+  /// Sends the watermark, if it has advanced. A node whose watermark must stay behind waiting events overrides this.
   func move(_ time: Int64?) { if let time { sendAdvance(to: time) } }
 
-  /// The signal of the inlet has ended, and what that causes is sent.
+  /// The signal of the inlet has ended, and the effects of that have been sent.
   fileprivate final func endHold(_ inlet: Inlet) {
     guard isTimed, let marks else { return }
     marks.release(&inlet.hold)

@@ -14,7 +14,7 @@ final class InputMarks {
     marks = (0..<inputs).map { $0 < counting ? EventTime.unknown : EventTime.end }
   }
 
-  /// Stands for all holds, none of which comes due.
+  /// The timer target of all holds, none of which becomes due.
   private final class Hold: TimerTarget {
     func woke(_ token: Int) {}
   }
@@ -22,7 +22,7 @@ final class InputMarks {
   /// Holds the watermark at `time`.
   func hold(at time: Int64) -> Wake { holds.schedule(at: Instant(nanoseconds: time), target, 0) }
 
-  /// Ends a hold; the caller passes the watermark on when what the held event has caused is sent.
+  /// Ends a hold; the caller passes the watermark on when the effects of the held event have been sent.
   func release(_ hold: inout Wake) {
     holds.cancel(hold)
     hold = .none
@@ -34,13 +34,13 @@ final class InputMarks {
     return next()
   }
 
-  /// After a restart: the input had ended before, or has yet to begin.
+  /// After a restart: the input had ended before, or has not begun yet.
   func close(_ input: Int) { if marks.indices.contains(input) { marks[input] = EventTime.end } }
 
   /// The watermark to send on, if it has moved since it was last sent.
   func next() -> Int64? {
     let lowest = min(marks.min() ?? EventTime.end, holds.next?.nanoseconds ?? EventTime.end)
-    // After being idle, an input goes on where it was.
+    // After being idle, an input continues at its previous watermark.
     guard lowest != sent, lowest > sent || sent == EventTime.idle else { return nil }
     sent = lowest
     return lowest

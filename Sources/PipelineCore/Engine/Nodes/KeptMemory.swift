@@ -1,8 +1,9 @@
-/// The bytes in the queues of a pipeline's steps, as a part of the process's ``MemoryBudget``. The input is paused while they exceed their
-/// limit. Used in turns.
+/// The bytes in the queues of a pipeline's steps, as a part of the process's ``MemoryBudget``. The input is paused
+/// while they exceed their limit. Used in turns.
 ///
-/// One account for all steps and all their instances: a thousand groups with a queue each are one pipeline. An event costs an addition and a
-/// comparison where it is kept and where it leaves; one that nothing keeps costs nothing.
+/// There is one account for all steps and all their instances: a thousand groups with a queue each are one pipeline. An
+/// event costs an addition and a comparison when it is queued and when it leaves the queue; an event that is not queued
+/// costs nothing.
 final class KeptMemory: TimerTarget {
   var mayGoOn: Bool { false }
   var timerKind: TimerKind { .output }
@@ -16,7 +17,7 @@ final class KeptMemory: TimerTarget {
   private var wake = Wake.none
   /// How often it checks whether other pipelines have freed memory.
   private static let interval = TimeSpan.seconds(1)
-  /// Up to so many bytes never pause the input.
+  /// Up to this number of bytes, the input is never paused.
   private static let least = 16 << 10
 
   init(_ executor: Executor, _ budget: MemoryBudget) {

@@ -10,10 +10,10 @@ open class Downstream {
   open func accepts(_ batch: Batch) -> Bool { false }
   /// Receives many events at once; call it only if ``accepts(_:)`` is true.
   open func receive(_ batch: Batch) {}
-  /// Event time has advanced to `time`, the watermark: no earlier event is waited for. See ``EventTime`` for its last two values. Comes behind the
-  /// event that moved it, only where the plan gives event time.
+  /// Event time has advanced to `time`, the watermark: no earlier event is waited for. See ``EventTime`` for its last
+  /// two values. Called after the event that advanced it, only where the plan has event time.
   func advance(to time: Int64) {}
-  /// A source says this of a part of its input.
+  /// A part of the source's input has changed.
   func note(_ change: InputPart.Change, of part: InputPart) {}
   /// The signal has completed; nothing follows.
   open func complete() {}
@@ -86,33 +86,33 @@ open class OperatorNode: Downstream, Subscription, TimerTarget, OutputHolder {
   open override func fail(_ failure: SignalFailure) { finish(failing: failure) }
   /// A timer that this node scheduled is due.
   open func woke(_ token: Int) {}
-  /// The time of a restored timer came while the pipeline was down, and what was due is to be left out: in place of `woke`, in the order of
-  /// the times. For a component whose spec says what `whenLate: skip` does.
+  /// The time of a restored timer came while the pipeline was down, and its output must be left out: called instead of
+  /// `woke`, in the order of the times. For a component whose spec declares the effect of `whenLate: skip`.
   open func skipped(_ token: Int, _ late: Lateness) { woke(token) }
-  /// Whether events may come of its timers, or its end. A node whose timers repeat themselves says here when they send nothing, and that
-  /// they hold up no stop.
+  /// Whether the node's timers or its end may emit events. A node whose timers repeat overrides this to say when they
+  /// emit nothing and need not delay a stop.
   open var mayGoOn: Bool { true }
   /// The condition that its timers wait for besides their time.
   open var timerKind: TimerKind { .step }
   /// Subscribes the inputs; called once, when the node itself is subscribed.
   open func start() { if let input = nodeContext.inputs.first { subscribe(input) } }
-  /// Starts the node as part of its subscription. `version`: that of its own state, which it has restored; nil: it is new.
+  /// Starts the node as part of its subscription. `version`: the format version of the restored state; nil: the node is new.
   func begin(restoring version: Int?) {
     if let chain = nodeContext.scope.chain, outputTimers != nil { chain.holders.append(self) }
     if version == nil { start() }
   }
-  /// Frees what only this class knows: inner subscriptions, queues. Called once.
+  /// Frees the resources of this class: inner subscriptions, queues. Called once.
   open func stop() {}
   /// Continues the work deferred by `later`.
   open func resumed(_ token: Int) {}
 
-  /// How many of the events that came over its inputs it holds, and has neither sent, combined nor given up. Asked when it ends, before
-  /// `stop`: after an error or a cancellation they are lost. A completion has sent or counted them.
+  /// The number of received events that the node holds, and has neither sent, combined nor given up. Called when it
+  /// ends, before `stop`: after an error or a cancellation they are lost. A completion has sent or counted them.
   open var heldCount: Int { 0 }
-  /// The timers at whose times it sends what it holds, if its completion sends the same at once; nil: its completion sends nothing that
-  /// waits for a time. When the groups of `groupBy` end together, they complete in the order of these times.
+  /// The timers of outputs that the node sends at once when it completes; nil: its completion sends nothing that waits
+  /// for a time. When the groups of `groupBy` end together, they complete in the order of these times.
   open var outputTimers: [Wake]? { nil }
-  /// When the first of these timers is due; nil: it holds nothing.
+  /// The time of the first of these timers; nil: the node holds nothing.
   final var nextOutput: Due? { outputTimers?.compactMap { executor.pending($0).map(Due.init) }.min() }
 
   // MARK: State, to override where the spec says `persistence: .state`
@@ -135,8 +135,9 @@ open class OperatorNode: Downstream, Subscription, TimerTarget, OutputHolder {
     if !isClosed { edge.pass(batch) }
   }
 
-  /// An event that the step makes of several events, at a time or at an end: it has the key of the group and no other metadata. An event that
-  /// the step sends for one received event keeps the metadata of that event (``Event/with(_:)``).
+  /// An event that the step derives from several events, at a time or at an end: it has the key of the group and no
+  /// other metadata. An event that the step sends for one received event keeps the metadata of that event
+  /// (``Event/with(_:)``).
   package final func made(_ value: Value) -> Event { Event(value, key: nodeContext.scope.keyValue) }
 
   /// Sends one event, unless the node has ended.
@@ -147,7 +148,7 @@ open class OperatorNode: Downstream, Subscription, TimerTarget, OutputHolder {
 
   // MARK: Event time
 
-  /// Whether what the node sends has event time.
+  /// Whether the node's output has event time.
   final var isTimed: Bool { nodeContext.plan?.isTimed ?? false }
 
   /// The default passes the watermark on, if the step keeps event time.
@@ -158,7 +159,7 @@ open class OperatorNode: Downstream, Subscription, TimerTarget, OutputHolder {
     if !isClosed { edge.note(change, of: part) }
   }
 
-  /// Sends the watermark of what this node sends.
+  /// Sends the watermark of the node's output.
   final func sendAdvance(to time: Int64) {
     guard isTimed, !isClosed else { return }
     counters.pointee.watermark = time
@@ -189,7 +190,7 @@ open class OperatorNode: Downstream, Subscription, TimerTarget, OutputHolder {
     close()
   }
 
-  /// Ends a node that another one replaces; its subscription goes on.
+  /// Ends a node that is replaced by another one; its subscription continues.
   final func giveUp() { if !isClosed { close() } }
 
   private func close() {
@@ -251,12 +252,12 @@ open class OperatorNode: Downstream, Subscription, TimerTarget, OutputHolder {
     execution.meters.offer(event, verdict, at: nodeContext.step, outer: nodeContext.scope.outer?.value ?? .absent)
   }
 
-  /// Counts an event that did not come over an input and was given up.
+  /// Counts an event that the node made itself and gave up.
   package final func countMade() { counters.pointee.made &+= 1 }
   /// Counts events that a newer one replaces.
   package final func countSuperseded(_ count: Int) { counters.pointee.superseded &+= UInt64(count) }
 
-  /// Counts an attempt that repeats a failed one.
+  /// Counts a retry.
   package final func countRetry() { counters.pointee.retries &+= 1 }
 
   // MARK: What a node may ask for
@@ -281,7 +282,7 @@ open class OperatorNode: Downstream, Subscription, TimerTarget, OutputHolder {
 
   /// Calls `resumed` with an empty stack, later in this turn or in the next.
   package final func later(_ token: Int = 0) { executor.defer(self, token) }
-  /// The same, called in ``resumed(_:)`` because a step upstream has yet to run.
+  /// The same, called in ``resumed(_:)`` because a step upstream must run first.
   final func waitLonger() { executor.waitLonger(self) }
 
   /// Subscribes one of `nodeContext.inputs` for this node itself and cancels it when the node ends. Inner signals need
@@ -315,11 +316,11 @@ open class OperatorNode: Downstream, Subscription, TimerTarget, OutputHolder {
   /// The acknowledgement that ``holdAck()`` holds, for a node that holds it once for many events.
   package final var ackToHold: Ack? { if let own = executor.acks.ofCall { own } else { executor.ack } }
 
-  /// Ends a hold: its source now waits for what this turn makes of the answer, or of giving up the call. If the pipeline is over, the
-  /// hold has failed.
+  /// Ends a hold: the source now waits for the effects of the answer in this turn, or of giving up the call. If the
+  /// pipeline is over, the hold fails.
   ///
-  /// - Parameter isGivenUp: A call that this turn begins for another event is not waited for: else a row of calls, each of which replaces the one
-  ///   before, would never be acknowledged.
+  /// - Parameter isGivenUp: The acknowledgement does not wait for a call that this turn begins for another event:
+  ///   otherwise a series of calls, each of which replaces the previous one, would never be acknowledged.
   package final func goOn(with held: inout Ack?, isGivenUp: Bool = false) {
     guard let ack = held.take() else { return }
     if execution.isOver {
@@ -392,7 +393,7 @@ open class OperatorNode: Downstream, Subscription, TimerTarget, OutputHolder {
     guard try state.count() == 0 else { throw StateFault("it has no inner signals") }
     return []
   }
-  /// Writes the times that hold the watermark back, if there are any: behind all else, because older states have none.
+  /// Writes the times that hold the watermark back, if there are any: at the end, because older states have none.
   func recordTimes(_ state: inout StateWriter) {}
   func restoreTimes(_ state: inout StateReader, _ inlets: [SavedInlet]) throws(StateFault) {}
   func prepare(_ inlets: [SavedInlet]) throws(StateFault) {}
@@ -506,7 +507,7 @@ package final class Scope {
     Scope(outer: outer, error: OwnedValue(value), origin: origin, key: key, subject: subject, work: work)
   }
 
-  /// The scope of a group's chain. `key`: nil keeps that of this scope.
+  /// The scope of a group's chain. `key`: nil keeps the key of this scope.
   func with(
     subject: Subject, key: OwnedValue? = nil, frames: SharedFrames? = nil, time: StreamTime? = nil,
     chain: FusedChain? = nil

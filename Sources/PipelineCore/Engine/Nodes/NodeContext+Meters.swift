@@ -5,6 +5,6 @@ extension NodeContext {
   /// The counts of the plugin behind the step; nil: there is none.
   package var pluginMeter: PluginMeter? { execution.meters.plugins[step.number]?.meter }
 
-  /// The plugin of an earlier execution goes on, and counts from now on for this one.
+  /// Attributes the counts of a plugin that an earlier execution started to this execution from now on.
   package func goOn(with meter: PluginMeter) { execution.meters.goOn(with: meter, at: step) }
 }

@@ -8,7 +8,7 @@ protocol Pausing: OperatorNode {
 ///
 /// A round has no effect if it was short and, for callers of ``reset()``, sent nothing.
 struct Pace {
-  /// How many rounds in a row may have no effect before a pause.
+  /// The number of consecutive rounds that may have no effect before a pause.
   static let limit = 1000
   /// A round shorter than this is short; also the length of the pause.
   static let pause = TimeSpan.milliseconds(10)

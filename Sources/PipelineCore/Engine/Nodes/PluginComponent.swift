@@ -1,14 +1,14 @@
 /// A component that a plugin offers. Its name and parameters are known only with the plugin, so its spec belongs to the value and not to the
 /// type.
 package protocol PluginComponent: Component {
-  /// The plugin's spec of it.
+  /// The plugin's spec of this component.
   var offered: PluginComponentSpec { get }
   var arguments: PluginArguments { get set }
   /// The component's own counters, shared by all executions of its plan; nil: each execution has its own.
   var sharedMeter: PluginMeter? { get }
-  /// Why the component cannot start, if that is known before the start; nil: it can, as far as is known.
+  /// The reason why the component cannot start, if known before the start; nil: none is known.
   ///
-  /// - Parameter isDryRun: Whether this is a dry run: another execution may be running, so nothing is opened that
+  /// - Parameter isDryRun: Whether this is a dry run: another execution may be running, so nothing may be opened that
   ///   others would notice.
   func startFailure(isDryRun: Bool) -> SignalFailure?
 }

@@ -1,7 +1,7 @@
 internal import DequeModule
 
-/// A node that makes inner signals of events, a limited number at once; further events wait in a queue. More than
-/// `queueLimit` waiting events pause the pipeline's input, as do more bytes than steps may keep (``KeptMemory``).
+/// A node that creates inner signals for events, a limited number at once; further events wait in a queue. More than
+/// `queueLimit` waiting events pause the pipeline's input, as do more bytes than steps may hold (``KeptMemory``).
 class QueueingNode: MultiInletNode {
   private let maxConcurrent: Int
   private let queueLimit: Int
@@ -63,14 +63,14 @@ class QueueingNode: MultiInletNode {
     }
   }
 
-  /// Opens what may begin now that an inner signal has ended. Returns true when that is done, false while an outer call
-  /// still does it. A loop, not a recursion: inner signals that end at once need no stack.
+  /// Opens the inner signals that may begin now that one has ended. Returns true when that is done, false while an
+  /// outer call still does it. A loop, not a recursion: inner signals that end at once need no stack.
   final func advance() -> Bool {
     guard !isAdvancing else { return false }
     isAdvancing = true
     while !isClosed, active < maxConcurrent, var next = waiting.popFirst() {
       backlog.removed(next.event, waiting.count, queueLimit, self)
-      // A call that it makes is not waited for by those whose call has ended in this turn, or they would wait for ever.
+      // Events whose call has ended in this turn do not wait for the next call, or they would wait for ever.
       let outer = executor.acks.ofCall
       executor.acks.ofCall = .some(next.ack)
       goOn(with: &next.ack)

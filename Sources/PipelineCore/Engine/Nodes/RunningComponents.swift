@@ -28,7 +28,7 @@ public protocol OperatorComponent: OperatorDeclaration {
 public protocol FusableOperator: OperatorComponent, FusableDeclaration {
   /// Makes the running step for one subscription.
   func makeStep() -> FusedStep
-  /// Makes the step of a further chain equal to the one that contains `first`: the two may share what does not change.
+  /// Creates the step of another chain equal to the one that contains `first`: the two may share immutable data.
   func makeStep(beside first: FusedStep) -> FusedStep
 }
 

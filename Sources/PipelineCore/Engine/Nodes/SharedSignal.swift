@@ -16,8 +16,8 @@ final class SharedSignal: Downstream {
   private var subscribers: [Subscriber] = [] { didSet { subscribersChanged() } }
   /// The receiver, if there is just one. Unmanaged like `receivers`, so that an event avoids retain and release.
   @exclusivity(unchecked) private var only: Edge?
-  /// The subscribers as an event meets them: those that were there when it came. A replaced list, like a removed subscriber, lives to the
-  /// end of the turn.
+  /// The subscribers that an event is sent to: those that existed when it came. A replaced list, like a removed
+  /// subscriber, lives to the end of the turn.
   @exclusivity(unchecked) private var receivers = Receivers([])
   /// Whether the next event must rebuild `receivers`: once for thousands of subscriptions in a row.
   @exclusivity(unchecked) private var isStale = false
@@ -30,7 +30,7 @@ final class SharedSignal: Downstream {
     case completed
     case failed(SignalFailure)
   }
-  /// How the signal ended, if it does not run again.
+  /// The outcome of the signal, if it does not run again.
   private var ending: Ending?
   /// Whether it ran when its state was saved.
   private var wasConnected: Bool?
@@ -158,7 +158,7 @@ final class SharedSignal: Downstream {
     while let oldest = kept.first, oldest.at + within <= now { kept.removeFirst() }
   }
 
-  /// Sends a late subscriber the kept events, and those that come meanwhile.
+  /// Sends a late subscriber the kept events, and those that arrive meanwhile.
   private func catchUp(_ subscriber: Subscriber) {
     expire()
     var next: UInt64 = 0
@@ -190,7 +190,7 @@ final class SharedSignal: Downstream {
     let serial: UInt64
     enum State {
       case receiving
-      /// It receives kept events, and nothing else meanwhile.
+      /// The subscriber receives kept events, and nothing else meanwhile.
       case catchingUp
       case closed
     }
@@ -247,7 +247,7 @@ final class SharedSignal: Downstream {
     if let only { only.pass(event) } else { passToAll(event) }
   }
 
-  // Apart, so that an event for one subscriber passes less code.
+  // Out of line, so that an event for one subscriber executes less code.
   @inline(never)
   private func passToAll(_ event: Event) {
     if sharing.replay > 0 { keep(event) }
@@ -267,7 +267,7 @@ final class SharedSignal: Downstream {
     for subscriber in subscribers where !subscriber.isClosed { subscriber.edge.pass(batch) }
   }
 
-  /// The last watermark; unknown as well if there is no event time.
+  /// The last watermark; unknown, too, if there is no event time.
   private var mark = EventTime.unknown
 
   override func advance(to time: Int64) {

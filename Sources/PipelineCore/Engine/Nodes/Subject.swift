@@ -8,7 +8,7 @@ final class Subject: Downstream {
   @exclusivity(unchecked) private var target: Edge?
   /// Whether an event has a receiver.
   var isRead: Bool { target != nil }
-  /// No event can come any more, for any subscriber.
+  /// Whether no event can come any more, for any subscriber.
   private(set) var hasEnded: Bool
 
   init(hasEnded: Bool = false) {
@@ -72,7 +72,7 @@ final class Subject: Downstream {
 }
 
 extension OperatorNode {
-  /// Whether subscribing the input again can bring events: a group's events come once.
+  /// Whether another subscription to the input can bring events: a group's events come once.
   final var canRunAgain: Bool {
     guard let subject = nodeContext.scope.subject, subject.hasEnded else { return true }
     return !(nodeContext.inputs.first?.isFed ?? false)

@@ -119,7 +119,8 @@ class SettlingNode: TriggeredNode {
 }
 
 extension NodeContext {
-  /// Whether one event of a source may come both over the step's input and from `trigger`, and the precedence of a node that waits for both.
+  /// Whether one event of a source may arrive both over the step's input and from `trigger`, and the precedence of a
+  /// node that waits for both.
   func meeting(_ trigger: SignalPlan?) -> (meets: Bool, precedence: Int) {
     if let known = execution.shared.meetings[step] { return known }
     let signals = inputs + [trigger].compactMap { $0 }

@@ -1,10 +1,10 @@
-/// Backpressure of one operator's queue: pauses the pipeline's input while the queue is over its bound, and counts what waits, also in bytes
-/// (``KeptMemory``).
+/// Backpressure of one operator's queue: pauses the pipeline's input while the queue is over its bound, and counts the
+/// waiting events and their bytes (``KeptMemory``).
 package struct Backlog {
   package init() {}
 
   package private(set) var isOver = false
-  /// How many events waited at the last update, and their bytes.
+  /// The number of waiting events at the last update, and their bytes.
   private var count = 0
   private var bytes = 0
 

@@ -3,14 +3,14 @@ struct ControlWork {
   var work: [Executor.Work] = []
   /// The first that has had no turn.
   var head = 0
-  /// How many turns in a row were control work, or timers, while input may have waited.
+  /// The number of consecutive turns with control work, or timers, while input may have waited.
   var row = 0
   var timerRow = 0
 }
 
-/// Which timers come before input that waits, and which after it.
+/// Which timers run before waiting input, and which after it.
 struct TimerGrace {
-  /// Timers that were due before this instant come first, however many they are: those of a restored state.
+  /// Timers that were due before this instant run first, however many they are: those of a restored state.
   var restoredAt = Instant(nanoseconds: .min)
   /// See ``Executor/graceOfTimers``.
   var span: TimeSpan?
@@ -18,17 +18,17 @@ struct TimerGrace {
   var end: Instant?
   /// Timers that were due before this instant have waited already.
   var given = Instant(nanoseconds: .min)
-  /// What due timers wait for now; nil: nothing.
+  /// The input that due timers wait for now; nil: they do not wait.
   var queue: InputAhead?
-  /// Timers that were due before this instant have given way to the input that was there.
+  /// Timers that were due before this instant have already waited for the input that was queued.
   var passed = Instant(nanoseconds: .min)
 
-  /// Input that was there when a timer was found to be due.
+  /// Input that was queued when a timer was found to be due.
   struct InputAhead {
     var since: Instant
-    /// How many of its batches have had no turn.
+    /// The number of its batches that have had no turn.
     var batches: Int
-    /// How many turns it may still take. A source that never stops leaves the rest of a batch each time.
+    /// The number of turns that it may still take. A source that never stops leaves the rest of a batch each time.
     var turns = Executor.rowLimit
   }
 }
@@ -36,14 +36,14 @@ struct TimerGrace {
 /// How long a turn may last.
 struct TurnBudget {
   var limits = TurnLimits()
-  /// How many events are granted after a read of the clock: about as many as take ``TurnLimits/checkInterval``.
+  /// The number of events granted after a reading of the clock: about as many as take ``TurnLimits/checkInterval``.
   var stride = 8
   var lastCheck = Instant(nanoseconds: 0)
   var end = Instant(nanoseconds: 0)
   /// When another pipeline needs the thread: turns end soon after this instant.
   var bound = Instant.distantFuture
   var eventsLeft = 0
-  /// How many events were granted at the last check.
+  /// The number of events granted at the last check.
   var granted = 0
   var isSpent = false
 }
@@ -53,17 +53,17 @@ struct DeferredSteps {
   var steps: [(node: OperatorNode, token: Int)] = []
   /// The first that has not run.
   var head = 0
-  /// Where the steps begin that the innermost start of sources has deferred and may run; those before wait for outer events.
+  /// The index of the first deferred step that the innermost start of sources may run; earlier ones wait for outer events.
   var nestedHead = Int.max
   /// The nodes whose steps are on the stack, the innermost last.
   var resuming: [OperatorNode] = []
-  /// How many steps have ever been deferred.
+  /// The number of deferrals so far.
   var deferrals: UInt64 = 0
-  /// How many of these were by a step that ran too early: a step upstream of it has yet to run.
+  /// The number of these by a step that ran too early: a step upstream of it must run first.
   var waits: UInt64 = 0
   /// See ``Executor/drain``.
   var drain: UInt64 = 0
-  /// How many steps and starts of sources are on the stack.
+  /// The number of steps and starts of sources on the stack.
   var depth = 0
   /// A sink had paused the input before this turn: the steps wait.
   var isLonger = false
@@ -72,7 +72,7 @@ struct DeferredSteps {
 /// The sources that are notified when the wall clock is set.
 struct ClockWatchers {
   private var waiting: [Weak<RunningSource>] = []
-  /// When there are more, the freed ones are removed.
+  /// When the list is longer, freed elements are removed.
   private var limit = 16
 
   var sources: [RunningSource] { waiting.compactMap(\.object) }

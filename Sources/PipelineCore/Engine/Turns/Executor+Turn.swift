@@ -1,7 +1,7 @@
 extension Executor {
   // MARK: During a turn
 
-  /// Runs what an event of a batch has deferred before the next event of the batch comes, so that it makes no
+  /// Runs the steps that an event of a batch has deferred before the next event of the batch comes, so that it makes no
   /// difference whether events share a turn.
   ///
   /// `yielding`: the next event may wait for another turn (``spend()``).
@@ -44,17 +44,17 @@ extension Executor {
       steps += 1
       idle = deferred.waits != before.1 && deferred.deferrals == before.0 &+ 1 ? idle + 1 : 0
       let mustYield = spend() && yielding && steps >= Self.deferredLeast
-      // All that are left wait for a step of the outer event.
+      // All remaining steps wait for a step of the outer event.
       if idle > 0, idle >= deferred.steps.count - next { next = deferred.steps.count }
       if mustYield { break }
     }
-    // Those that wait belong to the outer event: they are not tried again after each event.
+    // These steps belong to the outer event: they are not tried again after each event.
     deferred.nestedHead = min(next, deferred.steps.count)
-    // The remaining steps come before the rest of the batch.
+    // The remaining steps run before the rest of the batch.
     if yielding, steps >= Self.deferredLimit { endTurn() }
   }
 
-  /// Starts sources from inside a node: what an event of theirs defers runs after it (``runNested(yielding:)``).
+  /// Starts sources from inside a node: steps that their events defer run after it (``runNested(yielding:)``).
   func nested(_ start: () -> Void) {
     deferred.depth += 1
     let outer = deferred.nestedHead
@@ -139,7 +139,7 @@ extension Executor {
     lateTimers.given = now
   }
 
-  /// How long the input has been paused, until `time`.
+  /// How long the input has been paused in total, until `time`.
   func timePaused(until time: Instant) -> TimeSpan { inputPause.time(until: time) }
 
   /// Calls `body` with the deadline and the target of pending timers, of at most `limit`; returns whether these are all.

@@ -43,8 +43,8 @@ public final class Executor: @unchecked Sendable {
   /// The most turns of one kind in a row before the next kind gets one: no kind starves.
   static let rowLimit = 1024
 
-  /// How many more events may come before the clock is read. Shared with the arena, which sets it to zero when it takes
-  /// more memory from the system.
+  /// The number of events that may come before the clock is read. Shared with the arena, which sets it to zero when it
+  /// takes more memory from the system.
   let credit: UnsafeMutablePointer<Int>
   var budget = TurnBudget()
   var timers = TimerQueue()
@@ -94,9 +94,9 @@ public final class Executor: @unchecked Sendable {
   /// Called in a turn when nothing is left to do in it; returns whether it caused more work, in which case another turn follows that calls
   /// it again.
   var becameQuiet: () -> Bool = { false }
-  /// The last turn was not quiet to its end, so there is another one.
+  /// Whether the last turn ended with work left, so that there is another one.
   var asksForTurn = false
-  /// The pipeline has ended: another turn would find nothing to do.
+  /// The pipeline has ended: another turn would do nothing.
   func needsNoTurn() { asksForTurn = false }
 
   var inputPause = InputPause()
@@ -140,17 +140,18 @@ public final class Executor: @unchecked Sendable {
     set { budget.limits = newValue }
   }
 
-  /// How long timers that are late by ``late`` or more wait, so that input comes first: after the process was stopped or got no processor, a timer
-  /// must not report the absence of input that has arrived meanwhile. Nil in virtual time, where no timer is late.
+  /// How long timers that are late by ``late`` or more wait, so that input is processed first: after the process was
+  /// stopped or got no processor, a timer must not report the absence of input that has arrived meanwhile. Nil in
+  /// virtual time, where no timer is late.
   package var graceOfTimers: TimeSpan? {
     get { lateTimers.span }
     set { lateTimers.span = newValue }
   }
 
-  /// The state was restored at this instant: timers that were due before come first, however many they are.
+  /// The state was restored at this instant: timers that were due before run first, however many they are.
   func restored(at instant: Instant) { lateTimers.restoredAt = instant }
 
-  /// How many steps have ever been deferred: shows the activity of a pipeline that `turns` does not show.
+  /// The number of deferrals so far: shows activity of a pipeline that `turns` does not show.
   package var deferrals: UInt64 { deferred.deferrals }
   /// Changes when deferred steps start to run and when they have run. While it is unchanged and deferred steps run,
   /// nothing comes from outside.
@@ -329,7 +330,7 @@ public final class Executor: @unchecked Sendable {
     return false
   }
 
-  /// Whether timers are so late that the input that has waited with them comes first.
+  /// Whether timers are so late that the input that has waited with them is processed first.
   var timersMustWait: Bool {
     if let end = lateTimers.end {
       if now < end { return true }
@@ -346,7 +347,7 @@ public final class Executor: @unchecked Sendable {
     return next >= lateTimers.passed && inputComesFirst
   }
 
-  /// Whether input that was there when the next timer was found to be due has yet to have its turn: a timer must not
+  /// Whether input that was queued when the next timer was found to be due has not had its turn yet: a timer must not
   /// report the absence of input that only waits for the processor.
   private var inputComesFirst: Bool {
     guard !isInputPaused else {
@@ -414,7 +415,7 @@ public final class Executor: @unchecked Sendable {
   /// Runs a turn with input; false if there is none, or the input is paused.
   func runBatch() -> Bool {
     let outer = inputPause.queues == 0
-    // A source has one batch at a time, so its rest comes before queued batches; inner ones first, as below.
+    // A source has one batch at a time, so its rest precedes queued batches; inner ones first, as below.
     if !remainders.isEmpty,
       let index = remainders.firstIndex(where: \.isInner) ?? (outer ? remainders.indices.first : nil),
       remainders[index].isInner || mailbox.withLock({ $0.innerBatches.isEmpty })
@@ -468,7 +469,7 @@ public final class Executor: @unchecked Sendable {
     if deferred.head == deferred.steps.count { acks.turnEnded() }
   }
 
-  /// Ends the turn after the current event: the rest of its batch is for another turn.
+  /// Ends the turn after the current event: the rest of its batch waits for another turn.
   func endTurn() {
     budget.isSpent = true
     credit.pointee = 0
@@ -490,7 +491,7 @@ public final class Executor: @unchecked Sendable {
     }
     deferred.drain &+= 1
     deferred.depth -= 1
-    // The remaining steps come before the rest of the batch.
+    // The remaining steps run before the rest of the batch.
     if deferred.head < deferred.steps.count { credit.pointee = 0 }
   }
 

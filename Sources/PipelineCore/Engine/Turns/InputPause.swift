@@ -30,6 +30,6 @@ struct InputPause {
     if !isOn { ended = ended + (now - since) }
   }
 
-  /// How long the input has been paused, until `time`.
+  /// How long the input has been paused in total, until `time`.
   func time(until time: Instant) -> TimeSpan { isOn ? ended + max(.zero, time - since) : ended }
 }

@@ -1,6 +1,6 @@
 /// The acknowledgement of the running turn's events, and the checkpoint that covers all other effects. Used in turns.
 final class TurnAcks {
-  /// The acknowledgement of this turn's events, if their source wants one.
+  /// The acknowledgement of this turn's events, if their source needs one.
   private(set) var current: Ack?
   /// The acknowledgement that a new call holds in place of `current`. Set while a queued event begins its call, and after this turn has given
   /// up the call of another event.
@@ -11,7 +11,7 @@ final class TurnAcks {
   private var withheld: [Ack] = []
   /// Whether the sources have ended, so that no sender keeps its events.
   private var refusesAll = false
-  /// Why an event of a dry run is not acknowledged.
+  /// The reason why an event of a dry run is not acknowledged.
   private static let dryRun = "this is a dry run: nothing is delivered"
   /// Whether `current` includes several others.
   private var tracksSeveral = false
@@ -88,7 +88,7 @@ final class TurnAcks {
 }
 
 extension Executor {
-  /// The acknowledgement of this turn's events, if their source wants one.
+  /// The acknowledgement of this turn's events, if their source needs one.
   package var ack: Ack? { acks.current }
 
   /// The acknowledgements that a sink holds for events taken in this turn and written later.
@@ -101,8 +101,8 @@ extension Executor {
     set { acks.areWithheld = newValue }
   }
 
-  /// Sets a checkpoint after everything that has happened: `done` is called once, on any thread, when all effects of that are
-  /// acknowledged or have failed. Called between two turns, or in a turn that has done nothing yet.
+  /// Sets a checkpoint after everything that has happened: `done` is called once, on any thread, when all effects of
+  /// that are acknowledged or have failed. Called between two turns, or at the start of a turn.
   func setCheckpoint(_ done: @escaping @Sendable (Ack.Outcome) -> Void) { acks.setCheckpoint(done) }
 
   /// Fails the effects of this turn.

@@ -3,7 +3,7 @@ extension GraphPicture {
   package enum Form: Sendable {
     /// A standalone file, with its colours and size.
     case file
-    /// A part of a page, which has ``styleSheet`` and may change classes and texts: no styles, no identifiers, as large as there is room.
+    /// A part of a page, which has ``styleSheet`` and may change classes and texts: without styles and IDs, scaled to the available room.
     case page
   }
 
@@ -24,7 +24,7 @@ extension GraphPicture {
         "<rect class=\"paper\" width=\"\(SVGWriter.number(width))\" height=\"\(SVGWriter.number(height))\" rx=\"8\"/>\n"
     }
     for group in groups { writer.write(group) }
-    // Lines stand on the boxes that have others in them, and below all others.
+    // Lines are drawn over boxes that contain others, and under all other boxes.
     for box in boxes where box.frame.height > box.headHeight { writer.write(box) }
     for edge in edges { writer.write(edge) }
     for box in boxes where box.frame.height <= box.headHeight { writer.write(box) }
@@ -58,7 +58,7 @@ extension GraphPicture {
     var dark: String
   }
 
-  /// The colours of steps by what they are for.
+  /// The colours of steps by category.
   private static let colors: [(classes: [String], Palette)] = [
     (["reading"], Palette(light: "#0969da", dark: "#58a6ff")),
     (["choosing"], Palette(light: "#0b7285", dark: "#39c5cf")),

@@ -1,7 +1,9 @@
-/// A plan as a picture: boxes and lines with coordinates, in pixels from the upper left corner. The same plan always makes the same picture.
+/// A plan as a picture: boxes and lines with coordinates, in pixels from the upper left corner. The same plan always
+/// gives the same picture.
 ///
-/// Each named source, signal, command and sink is a group, whose steps stand below each other in the order of the file; inner signals and
-/// chains are boxes within the box of their step. Groups stand in columns, so that events go from left to right, and downwards inside.
+/// Each named source, signal, command and sink is a group, whose steps are arranged from top to bottom in the order of
+/// the file; inner signals and chains are boxes within the box of their step. Groups are arranged in columns, so that
+/// events flow from left to right, and downwards within a group.
 package struct GraphPicture: Sendable {
   /// A rectangle.
   package struct Frame: Sendable, Equatable {
@@ -66,13 +68,13 @@ package struct GraphPicture: Sendable {
 
   /// A step, port or branch.
   package struct Box: Sendable {
-    /// The step's name in metrics and views (``Plan/id(of:)-(StepID)``); of a port or branch the name that it has in edges, or "".
+    /// The step's name in metrics and views (``Plan/id(of:)-(StepID)``); for a port or branch its name in edges, or "".
     package var id: String
     package var kind: Kind
     /// The purpose of the operator; nil: unknown.
     package var topic: UseCase.Topic?
     package var keyword: String
-    /// All of it; inner signals are inside.
+    /// The whole box; inner signals are inside.
     package var frame: Frame
     /// The height of the part with the texts.
     package var headHeight: Double
@@ -100,7 +102,7 @@ package struct GraphPicture: Sendable {
     /// A part of the path of an edge.
     package enum Segment: Sendable, Equatable {
       case line(x: Double, y: Double)
-      /// From the last point to this one, horizontal at both ends.
+      /// From the previous point to this one, horizontal at both ends.
       case curve(x: Double, y: Double)
     }
     /// Both ends as `rxd_edge_events_total{from,to}` has them.
@@ -117,9 +119,9 @@ package struct GraphPicture: Sendable {
     package var segments: [Segment]
     /// Whether it ends at the border of its group, from where the readers get the events.
     package var isExit = false
-    /// Whether it leads back to a column on its left, as only commands do.
+    /// Whether the link leads back to a column on its left, as only links to commands do.
     package var isBackward: Bool
-    /// How many edges of the plan it represents.
+    /// The number of plan edges that it represents.
     package var count: Int
     /// The point at which a rate is drawn, and whether the text is left of it.
     package var labelX: Double

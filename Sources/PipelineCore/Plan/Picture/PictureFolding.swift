@@ -1,5 +1,5 @@
 extension PictureOutline {
-  /// Makes one group of those that have the same steps and whose origins and readers are alike, if there are at least `limit`.
+  /// Merges groups that have the same steps and similar origins and readers into one, if there are at least `limit`.
   mutating func fold(atLeast limit: Int) {
     let classes = likeGroups()
     var representatives = Array(groups.indices)
@@ -60,12 +60,12 @@ extension PictureOutline {
     return result
   }
 
-  /// Sets of groups that are alike, in the order of the file. Two are alike if they have the same steps and get what they read, and send what
-  /// they make, from and to groups that are alike: so a set never reads itself.
+  /// Sets of similar groups, in the order of the file. Two groups are similar if they have the same steps, and their
+  /// inputs and outputs connect to similar groups: so a set never reads itself.
   private func likeGroups() -> [[Int]] {
     var position = [Int](repeating: 0, count: boxes.count)
     for group in groups.indices { for (at, box) in boxesInside(group).enumerated() { position[box] = at } }
-    func place(_ anchor: Anchor) -> [Int] {
+    func anchorKey(_ anchor: Anchor) -> [Int] {
       switch anchor {
       case .box(let box): [0, position[box]]
       case .feed(let box): [1, position[box]]
@@ -104,7 +104,7 @@ extension PictureOutline {
     var rank = [Int](repeating: 0, count: groups.count)
     for (at, group) in order.enumerated() { rank[group] = at }
 
-    /// A number for each group, equal where all that comes before (or after) it is alike. Links that close a circle are left out.
+    /// A number for each group, equal for groups whose predecessors (or successors) are similar. Links that close a cycle are left out.
     func walk(_ order: [Int], _ sides: [[Int]], _ far: (Link) -> Anchor, _ near: (Link) -> Anchor, isBefore: Bool)
       -> [Int]
     {
@@ -113,7 +113,7 @@ extension PictureOutline {
         let around = sides[group].compactMap { index -> [Int]? in
           let other = self.group(of: far(links[index]))
           if (rank[other] < rank[group]) != isBefore { return nil }
-          return place(near(links[index])) + [-1, color[other], -1] + place(far(links[index])) + [
+          return anchorKey(near(links[index])) + [-1, color[other], -1] + anchorKey(far(links[index])) + [
             links[index].kind.number
           ]
         }.sorted { $0.lexicographicallyPrecedes($1) }

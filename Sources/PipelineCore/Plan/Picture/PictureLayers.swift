@@ -1,5 +1,6 @@
-/// Puts nodes into columns so that arcs lead from left to right, with few crossings and short ways. Nodes come in the order of the file, which
-/// stays as far as crossings allow. After Sugiyama: columns by the longest way, orders by barycentres, heights by least squares.
+/// Puts nodes into columns so that arcs lead from left to right, with few crossings and short routes. Nodes are given
+/// in the order of the file, which is kept as far as crossings allow. After Sugiyama: columns by the longest path,
+/// orders by barycentres, heights by least squares.
 struct PictureLayers {
   struct Arc {
     var from: Int
@@ -31,7 +32,7 @@ struct PictureLayers {
 
   private let nodeCount: Int
   private(set) var arcs: [Arc]
-  /// Whether the arc leads to the left, because it closes a circle.
+  /// Whether the arc leads to the left, because it closes a cycle.
   private(set) var isBackward: [Bool]
   private(set) var column: [Int]
   private var items: [Item] = []
@@ -63,7 +64,7 @@ struct PictureLayers {
     for node in order {
       for arc in outgoing[node] { column[arcs[arc].to] = max(column[arcs[arc].to], column[node] + 1) }
     }
-    // Nodes without an origin stand right before their first reader.
+    // Nodes without an origin are put right before their first reader.
     for node in order where !hasOrigin[node] {
       if let first = outgoing[node].map({ column[arcs[$0].to] }).min() { column[node] = first - 1 }
     }
@@ -91,19 +92,19 @@ struct PictureLayers {
     for item in items.indices { columns[items[item].column].append(item) }
   }
 
-  /// All numbers below `count`, origins first, those without a common way in their order. Where arcs make a circle, the one that closes it in
-  /// the order of the numbers is left out.
+  /// All numbers below `count`, origins first; unconnected ones keep their order. Where arcs form a cycle, the one that
+  /// closes it in the order of the numbers is left out.
   static func topologicalOrder(_ count: Int, _ arcs: [(Int, Int)]) -> [Int] {
     var next = [[Int]](repeating: [], count: count)
     for (from, to) in arcs where from != to { next[from].append(to) }
-    // Depth first from each node, backwards, gives an order in which arcs that close no circle lead forward.
+    // Depth-first from each node, backwards: gives an order in which arcs that close no cycle lead forward.
     var state = [UInt8](repeating: 0, count: count)
     var finished: [Int] = []
     for root in (0..<count).reversed() where state[root] == 0 {
       var stack = [(node: root, at: 0)]
       state[root] = 1
       while let (node, at) = stack.last {
-        // The last readers first, so that the first ones come first in the end.
+        // The last readers are visited first, so that the first ones end up first.
         if at < next[node].count {
           stack[stack.count - 1].at += 1
           let target = next[node][next[node].count - 1 - at]
@@ -123,7 +124,7 @@ struct PictureLayers {
 
   // MARK: Order
 
-  /// Fewer crossings: each column is sorted by where its neighbours stand, to and fro.
+  /// Reduces crossings: sorts each column by the positions of its neighbours, in both directions.
   mutating func order() {
     number()
     var best = columns
@@ -197,7 +198,7 @@ struct PictureLayers {
     return total
   }
 
-  /// Where an arc comes from, as a number that grows from top to bottom, seen from its end.
+  /// The position of an arc's origin, as seen from its end: numbers grow from top to bottom.
   func rankBeforeEnd(_ arc: Int) -> (Int, Int) {
     if isBackward[arc] { return (Int.max, arc) }
     return (items[ways[arc].last ?? arcs[arc].from].order, arc)
@@ -210,7 +211,8 @@ struct PictureLayers {
     arcs[arc].toOffset = to
   }
 
-  /// Where the arc pulls a node: its end, but for high nodes nearer to their middle, so that a row of high nodes makes no stairs.
+  /// The height to which the arc pulls a node: its end, but for high nodes nearer to their middle, so that a row of
+  /// high nodes forms no staircase.
   private func pull(_ node: Int, _ offset: Double) -> Double {
     let middle = items[node].height / 2
     return min(max(offset, middle - Self.reach), middle + Self.reach)

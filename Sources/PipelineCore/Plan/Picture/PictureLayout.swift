@@ -27,7 +27,7 @@ struct PictureLayout {
   /// The box whose events are those of a group, and the index of each box among those beside it.
   private var lastBoxes: [Int: Int] = [:]
   private var positions: [Int]
-  /// Whether the last inner signal sends to the box's inside, so that there is a line below it.
+  /// Whether the last inner signal sends into the box, so that there is a line below it.
   private var hasResult: Set<Int> = []
 
   enum Size {
@@ -190,7 +190,7 @@ struct PictureLayout {
     boxFrames[box].height = frame.height
   }
 
-  /// Places the contents of a box in the group. The box itself is placed.
+  /// Arranges the contents of a box in the group. The box itself has been arranged.
   private mutating func stretch(_ box: Int) {
     let own = boxFrames[box]
     let content = own.width - 2 * Size.padding - (boxLanes[box] ?? 0)
@@ -212,7 +212,7 @@ struct PictureLayout {
     case outOf
     /// To the border of the group.
     case exit
-    /// Along the right side of what stands between them.
+    /// Along the right side of the boxes between the two.
     case lane
   }
 
@@ -334,7 +334,7 @@ struct PictureLayout {
     var group: Int
     var parent: Int?
   }
-  /// How many lines pass others there, and how many of these are drawn.
+  /// The number of lines that pass others there, and how many of them have been drawn.
   private var laneCounts: [LaneOwner: Int] = [:]
   private var laneNumbers: [LaneOwner: Int] = [:]
 
@@ -399,7 +399,7 @@ struct PictureLayout {
         return .init(from: number[outline.group(of: link.from)] ?? 0, to: number[outline.group(of: link.to)] ?? 0)
       })
     layers.order()
-    // Links come to a box in the order in which they come from above.
+    // Links reach a box in the order in which they come from above.
     var arriving: [Int: [Int]] = [:]
     for (arc, index) in links.enumerated() {
       if let box = box(of: outline.links[index].to) { arriving[box, default: []].append(arc) }
@@ -546,7 +546,7 @@ struct PictureLayout {
     let boxes = order.map { index -> GraphPicture.Box in
       let info = outline.boxes[index]
       let frame = boxFrames[index]
-      let title = ([info.keyword] + info.details + info.remarks + [info.place]).joined(
+      let title = ([info.keyword] + info.details + info.remarks + [info.fileAndLine]).joined(
         separator: "\n")
       return .init(
         id: info.id, kind: info.kind, topic: info.topic, keyword: info.keyword, frame: frame,

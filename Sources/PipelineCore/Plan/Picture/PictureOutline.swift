@@ -3,7 +3,7 @@ struct PictureOutline {
   struct Group {
     var name: String
     var kind: GraphPicture.Kind
-    /// Indexes of the boxes that stand directly in it, from top to bottom.
+    /// Indexes of the boxes directly within it, from top to bottom.
     var children: [Int] = []
     var members: [String]
     var location: SourceLocation
@@ -14,7 +14,7 @@ struct PictureOutline {
     var kind: GraphPicture.Kind
     var topic: UseCase.Topic?
     var keyword: String
-    /// The settings, the first of them cut in the picture.
+    /// The settings; the picture cuts the first one if it is long.
     var details: [String] = []
     /// Remarks for the title, added to the settings.
     var remarks: [String] = []
@@ -23,7 +23,7 @@ struct PictureOutline {
     var children: [Int] = []
     var location: SourceLocation
     /// ``location`` as text.
-    var place = ""
+    var fileAndLine = ""
   }
 
   enum Anchor: Hashable {
@@ -184,7 +184,7 @@ struct PictureOutline {
     @discardableResult
     private mutating func addBox(_ box: Box, first: Bool = false) -> Int {
       var box = box
-      box.place = plan.place(box.location)
+      box.fileAndLine = plan.fileAndLine(box.location)
       let index = boxes.count
       boxes.append(box)
       if let parent = box.parent {
@@ -275,7 +275,7 @@ struct PictureOutline {
           guard let box = lastBoxes[origin] else { return nil }
           from = .box(box)
         } else if plan.named[index].kind == .command {
-          // Drawn from the step that executes to the command, although it is the values that come over it.
+          // Drawn from the executing step to the command, although the edge carries the command's values.
           guard case .group(let command) = output, let box = lastBoxes[command] else { return nil }
           return Link(from: target, to: .box(box), fromName: "", toName: "", kind: .command)
         }
@@ -331,7 +331,7 @@ enum PictureDetails {
       if entry.name.isEmpty {
         lines.append(text)
       } else if let parameter, parameter.isPrimary, !isWhole {
-        // A number says nothing without its name.
+        // A number is meaningless without its name.
         let speaks = parameter.shape.speaksForItself
         lines.insert(speaks ? text : "\(entry.name): \(text)", at: names.isEmpty ? 0 : 1)
       } else {

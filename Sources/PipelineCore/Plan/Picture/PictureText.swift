@@ -1,9 +1,9 @@
-/// How wide texts are at most. The pictures use fonts of equal width, in which a character takes 0.6 of the size or a little less; what such a
-/// font lacks comes from another one.
+/// The maximum widths of texts. The pictures use monospaced fonts, in which a character takes at most 0.6 of the size;
+/// characters that such a font lacks come from another one.
 enum PictureText {
   static let advance = 0.61
 
-  /// The most that the text takes, in parts of the font's size.
+  /// The maximum width of a character, relative to the font's size.
   private static func units(_ scalar: Unicode.Scalar) -> Double {
     switch scalar.value {
     case 0x20..<0x250: advance
@@ -19,7 +19,7 @@ enum PictureText {
     (text.unicodeScalars.reduce(0) { $0 + units($1) } * size).rounded(.up)
   }
 
-  /// Whether another font may be used for a part of it.
+  /// Whether a part of it may need another font.
   static func isUnusual(_ text: String) -> Bool {
     text.unicodeScalars.contains { $0.value >= 0x250 && $0 != "…" && $0 != "×" }
   }

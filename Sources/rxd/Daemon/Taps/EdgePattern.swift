@@ -45,8 +45,8 @@ struct EdgePattern: Sendable {
     }
   }
 
-  /// The names of an edge: that of its signal, of the errors that it carries, or of the step that it leads to. An edge that
-  /// leaves a source is called after that, too.
+  /// The names of an edge: that of its signal, of the errors that it carries, or of the step that it leads to. An edge
+  /// that leaves a source has that name, too.
   static func names(of edge: EdgePlan, in plan: Plan) -> [String] {
     var names: [String] = []
     if case .named(let index) = edge.to { names.append(plan.named[index].name) }
@@ -77,7 +77,7 @@ enum Wildcard {
     let pattern = Array(pattern.utf8)
     let text = Array(text.utf8)
     var (at, position) = (0, 0)
-    // Where to continue behind the last star, if the rest does not match.
+    // Where to continue after the last star, if the rest does not match.
     var star: (pattern: Int, text: Int)?
     while position < text.count {
       if at < pattern.count, pattern[at] == UInt8(ascii: "*") {

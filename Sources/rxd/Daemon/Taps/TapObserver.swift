@@ -5,7 +5,7 @@ final class TapObserver: EdgeObserver, @unchecked Sendable {
   let edge: EdgeID
   private let session: TapSession
   private unowned let execution: Execution
-  /// It outlives the execution, which the observer does not outlive.
+  /// The executor outlives the execution, which outlives the observer.
   private let executor: Unmanaged<Executor>
   private let condition: TapCondition?
   /// `{"pipeline":"tail","from":"lines","to":"large/filter",`
@@ -52,7 +52,7 @@ final class TapObserver: EdgeObserver, @unchecked Sendable {
     head = Array(names.utf8.dropLast()) + Array(", ".utf8)
   }
 
-  /// What the condition says of the event that comes next.
+  /// The verdict of the condition for the next event.
   private var known: TapSession.ConditionVerdict?
 
   override func ignores(_ event: Event) -> Bool {
@@ -96,7 +96,7 @@ final class TapObserver: EdgeObserver, @unchecked Sendable {
     session.send(now.line + Array("\"verdict\": \"\(Verdict.superseded.rawValue)\", \"since\": \(since)}\n".utf8))
   }
 
-  // A condition may look for one event among millions, so it looks at all of them.
+  // A condition may select one event among millions, so it is evaluated for all of them.
   override var isSated: Bool {
     condition == nil && session.isSated(at: execution.executor.now, edgeIndex: edgeIndex, share: share)
   }
@@ -168,7 +168,7 @@ final class TapObserver: EdgeObserver, @unchecked Sendable {
 final class TapCondition {
   private let expression: StandaloneExpression
   private let arena = Arena()
-  /// Nothing else is made for an event than what the condition reads.
+  /// Whether the condition reads metadata: nothing is computed for an event that the condition does not read.
   private let readsMeta: Bool
 
   /// Checks a condition, which sees the event, `meta` and `now`, and may call the functions of the pipeline.
@@ -180,7 +180,7 @@ final class TapCondition {
     return ExpressionSyntax.parse(LocatedText(text), into: &diagnostics)?.check(in: scope, into: &diagnostics)
   }
 
-  /// - Parameter json: That of the execution whose events it sees: they are read by the tokens that are known there.
+  /// - Parameter json: The parser of the execution whose events it sees, which has the tokens of their texts.
   init(_ checked: CheckedExpression, json: JSONParser = JSONParser()) {
     expression = StandaloneExpression(checked, arena: arena, json: json)
     readsMeta = checked.reads.contains { $0.variable == "meta" }

@@ -2,8 +2,8 @@ import PipelineCore
 import Synchronization
 import Transport
 
-/// One reader of events that pass edges of running pipelines. Lines of JSON go into the stream of its answer; events that the reader does not take
-/// in time are counted and left out.
+/// One reader of events that pass edges of running pipelines. Lines of JSON are written to the stream of its answer;
+/// events that the reader does not read in time are counted and left out.
 ///
 /// Observers call it in turns of their pipelines, which may run at the same time.
 final class TapSession: Sendable {
@@ -30,13 +30,13 @@ final class TapSession: Sendable {
     }
   }
 
-  /// The most edges of a tap in one pipeline, and how many events it shows at once and, where more come, each second. Each edge has its share
-  /// of these, so that a busy one does not hide the others.
+  /// The maximum number of edges of a tap in one pipeline, and the maximum number of events that it shows at once and,
+  /// if there are more, each second. Each edge has its share of these, so that a busy one does not hide the others.
   static let mostEdges = 64
   static let mostEvents = 1000
 
-  /// How many events of one edge may be shown: at first, and after a while with few, `share` of them; then `share` a second, spread over
-  /// slots of it, so that a picture of a steady stream is steady, too.
+  /// The number of events of one edge that may be shown: at first, and after a while with few, `share` of them; then
+  /// `share` a second, distributed over slots of it, so that a picture of a steady stream is steady, too.
   private struct Allowance {
     private static let slots: Int64 = 20
     private var slot: Int64
@@ -118,8 +118,8 @@ final class TapSession: Sendable {
 
   // MARK: Events. In turns.
 
-  /// An event passes an edge: whether its line is wanted. `place`: which of the session's edges it is; `share`: how many events a second are shown
-  /// of it.
+  /// Whether the line of an event that passes an edge is wanted. `place`: the index of the edge among those of the
+  /// session; `share`: how many of its events are shown in a second.
   func admits(at now: Instant, _ verdict: ConditionVerdict, edgeIndex: Int, share: Int) -> Bool {
     seen.wrappingAdd(1, ordering: .relaxed)
     switch verdict {
@@ -195,7 +195,7 @@ final class TapSession: Sendable {
 
   /// Ends the answer with the counts.
   ///
-  /// - Parameter isEnding: The process ends, so the reader did not get all that it asked for.
+  /// - Parameter isEnding: Whether the process ends, so that the reader did not get everything that it asked for.
   func finish(isEnding: Bool = false) {
     state.withLock { state in
       guard !state.isOver else { return }

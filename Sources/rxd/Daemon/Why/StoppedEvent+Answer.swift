@@ -2,7 +2,7 @@ import FigureTable
 import PipelineCore
 
 extension StoppedEvent {
-  /// Why the event did not pass, one sentence without a full stop.
+  /// The reason why the event did not pass, one sentence without a full stop.
   var reason: String {
     if let problem { return SecretMask.process.masked(problem.message) }
     if verdict == .superseded { return "a newer event took its place" }
@@ -33,15 +33,15 @@ extension StoppedEvent {
     "groupBy": "the chain of its group had ended", "then": "the step waits for the end of this signal only",
   ]
 
-  /// The place of the reason: the expression that decided, or the step.
-  var place: SourceLocation {
+  /// The location of the reason: the expression that decided, or the step.
+  var reasonLocation: SourceLocation {
     if let location = problem?.location { return location }
     let conditions = expressions.filter { $0.result == "false" || $0.result == "true" }
     if verdict == .dropped, conditions.count == 1, let condition = conditions.first { return condition.location }
     return plan.steps[step.number].location
   }
 
-  /// The place from which the event was read: `/var/log/a.log, at byte 12`.
+  /// The position from which the event was read: `/var/log/a.log, at byte 12`.
   private var from: String? {
     if source.isEmpty { return nil }
     return (path ?? source) + (position >= 0 ? ", at \(path == nil ? "number" : "byte") \(position)" : "")
@@ -53,8 +53,8 @@ extension StoppedEvent {
     var members: [(String, JSONText)] = [
       ("pipeline", .string(plan.name)), ("step", .string(plan.id(of: step))), ("type", .string(described.keyword)),
       ("verdict", .string(verdict.rawValue)), ("reason", .string(reason)), ("time", .string(StoredTime.text(time))),
-      ("nanoseconds", .int(Int(instant.nanoseconds))), ("number", .count(number)), ("at", .string("\(place)")),
-      ("line", .int(place.line)), ("event", size == nil ? .document(text) : .string(text)),
+      ("nanoseconds", .int(Int(instant.nanoseconds))), ("number", .count(number)), ("at", .string("\(reasonLocation)")),
+      ("line", .int(reasonLocation.line)), ("event", size == nil ? .document(text) : .string(text)),
     ]
     if let size { members += [("cut", .bool(true)), ("bytes", .int(size))] }
     if !source.isEmpty { members.append(("source", .string(source))) }
@@ -92,7 +92,7 @@ extension StoppedEvent {
     let code = problem.map { "[\($0.code)]" } ?? ""
     return renderer.passage(
       "\(StoredTime.text(time)) \(plan.name): \(verdict.rawValue)\(code) by `\(plan.id(of: step))`: \(reason)",
-      at: place,
+      at: reasonLocation,
       remarks)
   }
 }

@@ -8,7 +8,7 @@ struct WhyQuestion {
   var steps: [StepPattern] = []
   /// The verdicts; empty: all.
   var verdicts: Set<Verdict> = []
-  /// The name of an event, its place (`FILE:OFFSET`), or its field `id`.
+  /// The name of an event, its position (`FILE:OFFSET`), or its field `id`.
   var id: String?
   var condition: CheckedExpression?
   /// The times between which it was stopped, in nanoseconds since 1970.

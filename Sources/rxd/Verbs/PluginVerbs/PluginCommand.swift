@@ -34,8 +34,8 @@ struct PluginArgument: ParsableArguments {
   func plugin() throws -> PluginFile {
     var path = file
     if !path.contains("/"), access(path, F_OK) != 0 {
-      let places = (getenv("PATH").map { String(cString: $0) } ?? "").split(separator: ":")
-      path = places.map { "\($0)/\(file)" }.first { access($0, X_OK) == 0 } ?? path
+      let directories = (getenv("PATH").map { String(cString: $0) } ?? "").split(separator: ":")
+      path = directories.map { "\($0)/\(file)" }.first { access($0, X_OK) == 0 } ?? path
     }
     guard access(path, F_OK) == 0 else {
       Console.printError("'\(path)' is not there")

@@ -200,7 +200,7 @@ struct PluginTemplate {
       "  \"" + line.replacing("\"", with: "\\\"") + "\""
     }
     return """
-      // A plugin for rxd: a pure function of an event. rxd_plugin.h says what each function promises.
+      // A plugin for rxd: a pure function of an event. rxd_plugin.h describes each function's contract.
       #include <stdlib.h>
       #include <string.h>
 
@@ -213,7 +213,7 @@ struct PluginTemplate {
 
       static const rxd_host *host;
 
-      // What an instance keeps: the parameter, copied, because what rxd hands over lives as long as the call.
+      // The data of an instance: a copy of the parameter, because rxd's value is valid only during the call.
       typedef struct instance {
         size_t count;
         char text[];

@@ -84,7 +84,8 @@ struct TopVerb: ParsableCommand {
     let rows: [JSONText] = rates.rows.filter { filter.isEmpty || $0.name.contains(filter) }.map { row in
       var members: [(String, JSONText)] = [
         ("pipeline", .string(row.pipeline)), ("id", .string(row.step.id)), ("kind", .string(row.step.kind)),
-        ("at", .string(row.step.place)), ("in_per_second", number(row.received)), ("out_per_second", number(row.sent)),
+        ("at", .string(row.step.location)), ("in_per_second", number(row.received)),
+        ("out_per_second", number(row.sent)),
         ("dropped_per_second", number(row.dropped)), ("errors_per_second", number(row.errors)),
         ("in", .int(row.step.received)), ("out", .int(row.step.sent)), ("dropped", .int(row.step.dropped)),
         ("errors", .int(row.step.errors + row.step.diverted)), ("holding", .int(row.step.holding)),

@@ -10,7 +10,7 @@ final class TopScreen {
   private let interval: TimeSpan
   private let isTerminal: Bool
   private var history: [String: [Double]] = [:]
-  /// The last reading, and what has changed since the one before it and in the last minute.
+  /// The last reading, and the changes since the one before it and in the last minute.
   private var last: LiveStatistics
   private var rates: (last: LiveRates, minute: LiveRates)?
   private var window = LiveWindow()
@@ -54,7 +54,7 @@ final class TopScreen {
     while true {
       let left = (end - SystemClock.shared.now).nanoseconds
       if left <= 0 { return false }
-      // Rounded up, so that `poll` does not return early and have to be called again.
+      // Rounded up, so that `poll` does not return early and need another call.
       if poll(&entry, 1, Int32(clamping: (left - 1) / 1_000_000 + 1)) > 0 { return true }
     }
   }

@@ -10,10 +10,10 @@ static inline const rxd_host *rxd_swift_host(void) { return &rxd_swift_host_tabl
 
 static inline void rxd_swift_set_host(const rxd_host *host) { rxd_swift_host_table = *host; }
 
-/* So many threads at a time have a place of their own. */
-#define RXD_SWIFT_PLACES 64
+/* The number of threads that have a slot of their own at the same time. */
+#define RXD_SWIFT_SLOTS 64
 
-/* A call begins, with this scope. Returns the place of the thread, which no other running thread has; RXD_SWIFT_PLACES: it has none. */
+/* A call begins, with this scope. Returns the slot of the thread, which no other running thread has; RXD_SWIFT_SLOTS: it has none. */
 int rxd_swift_enter(rxd_scope *scope);
 
 /* The scope of the call that this thread is in. */

@@ -4,7 +4,7 @@ import PipelineCore
 import Synchronization
 
 /// The address of a socket.
-package enum SocketPlace: Sendable, Equatable {
+package enum SocketEndpoint: Sendable, Equatable {
   /// An IP address without brackets, or a name. Port 0: the system chooses.
   case network(host: String, port: Int, isDatagram: Bool)
   /// A path, or an abstract name that begins with `@`. `mode`: the permissions of a listening socket, which decide who
@@ -40,7 +40,7 @@ package enum SocketPlace: Sendable, Equatable {
   }
 
   /// Whether only one of the two sockets can be open.
-  package func excludes(_ other: SocketPlace) -> Bool { exclusive == other.exclusive }
+  package func excludes(_ other: SocketEndpoint) -> Bool { exclusive == other.exclusive }
 
   /// The part that only one socket can have: the port, whatever the host, or the path.
   var exclusive: String {
@@ -52,7 +52,7 @@ package enum SocketPlace: Sendable, Equatable {
   }
 }
 
-/// Why there is no socket.
+/// The reason why there is no socket.
 package struct SocketFailure: Error, Sendable, Equatable {
   /// One sentence without a full stop.
   package var message: String
@@ -60,7 +60,7 @@ package struct SocketFailure: Error, Sendable, Equatable {
 
 /// A socket that listens for connections or receives datagrams. Closed by ``close(handsOver:)`` or when it is released.
 package final class BoundSocket: Sendable {
-  package let place: SocketPlace
+  package let endpoint: SocketEndpoint
   let descriptor: Int32
   /// The actual address, with the port if the system has chosen it.
   package let text: String
@@ -70,36 +70,36 @@ package final class BoundSocket: Sendable {
   private let isOpen = Mutex(true)
 
   /// Opens the socket, or takes the one that was kept during a reload.
-  package init(_ place: SocketPlace) throws(SocketFailure) {
+  package init(_ endpoint: SocketEndpoint) throws(SocketFailure) {
     var faults: [String] = []
-    let (descriptor, local) = try Self.open(place, &faults)
+    let (descriptor, local) = try Self.open(endpoint, &faults)
     self.faults = faults
-    self.place = place
+    self.endpoint = endpoint
     self.descriptor = descriptor
     self.local = local
     var address = rx_address()
-    if case .network = place, rx_local_address(descriptor, &address) != 0 {
+    if case .network = endpoint, rx_local_address(descriptor, &address) != 0 {
       text = SocketPeer.text(address)
     } else {
-      text = place.text
+      text = endpoint.text
     }
-    KeptListeners.begins(place.exclusive)
+    KeptListeners.begins(endpoint.exclusive)
   }
 
   deinit { close() }
 
   private static func open(
-    _ place: SocketPlace, _ faults: inout [String]
+    _ endpoint: SocketEndpoint, _ faults: inout [String]
   ) throws(SocketFailure) -> (Int32, LocalSocket?) {
-    let kept = place.address.flatMap { KeptListeners.take($0, listens: !place.isDatagram) }
-    switch place {
+    let kept = endpoint.address.flatMap { KeptListeners.take($0, listens: !endpoint.isDatagram) }
+    switch endpoint {
     case .network(let host, let port, let isDatagram):
       if let kept { return (kept, nil) }
-      let descriptor = try bind(host, port, isDatagram, place.text, &faults)
+      let descriptor = try bind(host, port, isDatagram, endpoint.text, &faults)
       guard isDatagram || listen(descriptor, 256) == 0 else {
         let code = errno
         Glibc.close(descriptor)
-        throw failure(code, place.text, host)
+        throw failure(code, endpoint.text, host)
       }
       return (descriptor, nil)
     case .unix(let path, let isDatagram, let mode):
@@ -150,7 +150,7 @@ package final class BoundSocket: Sendable {
     return descriptor
   }
 
-  private static func failure(_ code: Int32, _ place: String, _ host: String) -> SocketFailure {
+  private static func failure(_ code: Int32, _ endpoint: String, _ host: String) -> SocketFailure {
     let reason =
       switch code {
       case EADDRINUSE: "another program listens there; choose another one"
@@ -158,26 +158,26 @@ package final class BoundSocket: Sendable {
       case EADDRNOTAVAIL: "\(host) is not an address of this machine"
       default: PosixError.text(code)
       }
-    return SocketFailure(message: "cannot listen on \(place): \(reason)")
+    return SocketFailure(message: "cannot listen on \(endpoint): \(reason)")
   }
 
   /// Binds the address for a socket that is opened soon, while listeners are kept, so that no other process can take it
   /// until then. Does nothing if this process has the address, because its present socket may be about to close.
-  package static func reserve(_ place: SocketPlace) throws(SocketFailure) {
-    if case .activated(let name, let isDatagram) = place {
+  package static func reserve(_ endpoint: SocketEndpoint) throws(SocketFailure) {
+    if case .activated(let name, let isDatagram) = endpoint {
       Glibc.close(try ActivatedSockets.take(name, isDatagram: isDatagram))
       return
     }
-    guard let address = place.address, !KeptListeners.hasOwn(place.exclusive, address) else { return }
+    guard let address = endpoint.address, !KeptListeners.hasOwn(endpoint.exclusive, address) else { return }
     // Refused options are not reported: the next receiver works without them, too.
     var faults: [String] = []
-    switch place {
+    switch endpoint {
     case .network(let host, let port, let isDatagram):
-      let descriptor = try bind(host, port, isDatagram, place.text, &faults)
+      let descriptor = try bind(host, port, isDatagram, endpoint.text, &faults)
       KeptListeners.keep(address, descriptor)
       Glibc.close(descriptor)
     default:
-      let (descriptor, local) = try open(place, &faults)
+      let (descriptor, local) = try open(endpoint, &faults)
       KeptListeners.keep(address, descriptor)
       if local == nil { Glibc.close(descriptor) }
     }
@@ -196,7 +196,7 @@ package final class BoundSocket: Sendable {
     let wasOpen = isOpen.withLock { isOpen in
       guard isOpen else { return false }
       isOpen = false
-      let isKept = handsOver && (place.address.map { KeptListeners.keep($0, descriptor) } ?? false)
+      let isKept = handsOver && (endpoint.address.map { KeptListeners.keep($0, descriptor) } ?? false)
       if let local {
         if !isKept { local.remove() }
       } else {
@@ -204,7 +204,7 @@ package final class BoundSocket: Sendable {
       }
       return true
     }
-    if wasOpen { KeptListeners.ends(place.exclusive) }
+    if wasOpen { KeptListeners.ends(endpoint.exclusive) }
   }
 }
 
@@ -298,7 +298,7 @@ package struct SocketPeer: Sendable, Equatable {
 
 /// How the names of receivers are looked up.
 package struct NameLookup: Sendable, Equatable {
-  /// How long a connection may be used without a look at its name.
+  /// How long a connection may be used before its name is looked up again.
   package var every = AddressWatch.interval
   /// The addresses of a host; replaced in tests.
   var addresses: @Sendable (_ host: String, _ port: Int, _ isDatagram: Bool) throws(SocketFailure) -> [rx_address] = {
@@ -307,7 +307,7 @@ package struct NameLookup: Sendable, Equatable {
 
   package init() {}
 
-  /// Always true: what a connection is does not depend on how its name is looked up.
+  /// Always true: how names are looked up does not matter for the equality of connections.
   package static func == (a: NameLookup, b: NameLookup) -> Bool { true }
 
   /// - Parameter moved: The address in use is no longer one of the name.
