@@ -158,7 +158,7 @@ package struct PipelineTestReader {
     return PipelineTest.Input(source: node.name, origin: origin, type: type, history: SignalHistory(entries))
   }
 
-  /// The rows of the tables that are loaded from sources of their own: those of the test, or none.
+  /// The rows of the tables that are loaded from sources of their own: those of the test; else those in the pipeline file, or none.
   private mutating func rows(_ given: [NamedNode<YAMLNode>]) -> [PipelineTest.Input] {
     let loaded = plan.tables.filter(\.isLoaded).map(\.named)
     for table in given where !loaded.contains(where: { plan.named[$0].name == table.name.value }) {
@@ -174,6 +174,7 @@ package struct PipelineTestReader {
     return loaded.compactMap { index in
       guard let origin = plan.named[index].ownSource else { return nil }
       let table = given.first { $0.name.value == plan.named[index].name }
+      if table == nil, origin.source?.runsOnVirtualTime == true { return nil }
       let type = origin.type.type
       let rows = table.map { self.rows(of: $0, type) } ?? []
       let name = table?.name ?? Located(plan.named[index].name, at: plan.named[index].location)

@@ -105,6 +105,17 @@ import Testing
     #expect(run.texts["out"] == [])
   }
 
+  /// A sink that takes nothing, because what it has waits for the tables, does not hold up their loading.
+  @Test func aPausedInputLoadsTables() throws {
+    for pressure in [Executor.Pressure.output, .queue] {
+      var options = PipelineRun.Options()
+      options.prepare = { $0.executor.pauseInput(pressure) }
+      let run = try PipelineRun(Self.reading("{ map: event in t }"), sources: [:], options: options)
+      #expect(run.step("table")?.keys == 2)
+      #expect(run.isInputPaused)
+    }
+  }
+
   // MARK: Read again
 
   private static func again(_ source: any SourceComponent) throws -> PipelineRun {

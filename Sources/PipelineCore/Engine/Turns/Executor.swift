@@ -104,7 +104,12 @@ public final class Executor: @unchecked Sendable {
   /// its steps hold are bounded then, and the sinks receive them before they end.
   var holdsBack = true { didSet { releaseTimers() } }
   /// Which timers fire while tables are being loaded; nil: none is being loaded, and all fire.
-  var wakesWhileLoading: ((any TimerTarget) -> Bool)? { didSet { if wakesWhileLoading == nil { releaseTimers() } } }
+  var wakesWhileLoading: ((any TimerTarget) -> Bool)? {
+    didSet {
+      inputPause.ignore(wakesWhileLoading != nil, at: now)
+      if wakesWhileLoading == nil { releaseTimers() }
+    }
+  }
   /// A sink pauses the input.
   var isHeldBack: Bool { holdsBack && inputPause.outputs > 0 }
   /// Steps that must not run on the stack of their caller: the next round of a repeat.

@@ -11,8 +11,11 @@ extension Executor {
 /// Counts the causes that pause the input of a pipeline, and the time of the pauses.
 struct InputPause {
   /// The numbers of sinks and of full queues that pause the input.
-  private(set) var outputs = 0
-  private(set) var queues = 0
+  var outputs: Int { isIgnored ? 0 : causes.outputs }
+  var queues: Int { isIgnored ? 0 : causes.queues }
+  private var causes = (outputs: 0, queues: 0)
+  /// Whether the input flows in spite of all causes: while tables are being loaded, it is theirs, and sinks wait for it.
+  private var isIgnored = false
   private var since = Instant(nanoseconds: 0)
   /// The time of the pauses that have ended.
   private var ended = TimeSpan.zero
@@ -21,13 +24,21 @@ struct InputPause {
 
   mutating func begin(_ pressure: Executor.Pressure, at now: Instant) {
     if !isOn { since = now }
-    if pressure == .output { outputs += 1 } else { queues += 1 }
+    if pressure == .output { causes.outputs += 1 } else { causes.queues += 1 }
   }
 
   mutating func end(_ pressure: Executor.Pressure, at now: Instant) {
-    if pressure == .output { outputs -= 1 } else { queues -= 1 }
-    precondition(outputs >= 0 && queues >= 0, "input resumed more often than paused")
-    if !isOn { ended = ended + (now - since) }
+    let wasOn = isOn
+    if pressure == .output { causes.outputs -= 1 } else { causes.queues -= 1 }
+    precondition(causes.outputs >= 0 && causes.queues >= 0, "input resumed more often than paused")
+    if wasOn, !isOn { ended = ended + (now - since) }
+  }
+
+  /// Lets the input flow in spite of all causes, or no longer.
+  mutating func ignore(_ isIgnored: Bool, at now: Instant) {
+    if isOn { ended = ended + (now - since) }
+    self.isIgnored = isIgnored
+    if isOn { since = now }
   }
 
   /// How long the input has been paused in total, until `time`.
