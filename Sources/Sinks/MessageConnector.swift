@@ -220,7 +220,7 @@ final class MessageConnector: StreamConnector {
     let notify: @Sendable (SocketSender.Notice) -> Void = { notice in
       switch notice {
       case .fault(let reason): notices.log(.warning, reason)
-      case .moved: notices.log(.info, "the name of the receiver has another address now: connecting to that")
+      case .moved: notices.log(.info, "the name of the receiver resolves to another address now: connecting to it")
       }
     }
     if let target = settings.webSocket { return start(target, notify) }

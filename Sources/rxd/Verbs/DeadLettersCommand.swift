@@ -209,7 +209,7 @@ struct DeadLettersVerb: ParsableCommand {
     var name: String
     @Option(parsing: .upToNextOption, help: ArgumentHelp("These only, as 'show' prints them.", valueName: "id"))
     var id: [Int64] = []
-    @Flag(help: "Print, and remove, those that no sink can be given.")
+    @Flag(help: "Print and remove letters that no sink can receive.")
     var print = false
     @OptionGroup var directory: StateDirectoryOptions
 

@@ -24,13 +24,14 @@ struct Initialize: ParsableCommand {
       "What comes in: \(PipelineSketch.sources.map(\.name).joined(separator: ", ")).", valueName: "source"))
   var from: String?
 
-  @Option(help: ArgumentHelp("What a line is: json or text.", valueName: "form"))
+  @Option(help: ArgumentHelp("The format of a line: json or text.", valueName: "form"))
   var decode: String?
 
   @Option(
     name: .customLong("do"),
     help: ArgumentHelp(
-      "What is done: \(PipelineSketch.steps.map(\.name).joined(separator: ", ")); may be repeated.", valueName: "step"))
+      "A step to add: \(PipelineSketch.steps.map(\.name).joined(separator: ", ")); may be repeated.", valueName: "step")
+  )
   var steps: [String] = []
 
   @Option(
