@@ -187,11 +187,13 @@ extension Figures {
     table.add(
       "lookups", { .count($0.counted.lookups) }, if: { $0.counted.lookups > 0 },
       .metric(
-        "rxd_table_lookups", .counter, "How often expressions asked a table for a row", if: { $0.keyword == "table" }))
+        "rxd_table_lookups", .counter, "How often expressions asked a table for a row",
+        if: { $0.keyword == "table" || $0.counted.lookups > 0 }))
     table.add(
       "misses", { .count($0.counted.misses) }, if: { $0.counted.lookups > 0 },
       .metric(
-        "rxd_table_misses", .counter, "How often a table had no row with the key", if: { $0.keyword == "table" }))
+        "rxd_table_misses", .counter, "How often a table had no row with the key",
+        if: { $0.keyword == "table" || $0.counted.lookups > 0 }))
     table.add(
       "pauses_input", meaning: "whether it makes the sources wait", { .flag($0.counted.isPausing) }, if: \.hasPaused)
     table.add(

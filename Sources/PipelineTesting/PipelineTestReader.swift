@@ -169,7 +169,8 @@ package struct PipelineTestReader {
           ? "the rows of '\(table.name.value)' come of a signal" : "there is no table '\(table.name.value)'",
         table.name.location,
         help: isTable
-          ? "Give its events under 'inputs:'" : known(table.name.value, loaded.map { plan.named[$0].name }, "There are"))
+          ? "Give its events under 'inputs:'" : known(table.name.value, loaded.map { plan.named[$0].name }, "There are")
+      )
     }
     return loaded.compactMap { index in
       guard let origin = plan.named[index].ownSource else { return nil }

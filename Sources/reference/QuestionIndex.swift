@@ -99,7 +99,8 @@ enum GeneralUseCases {
       .combining, "add what a file, a database or a service knows to events", "set: { name: 'users[event.user].name' }",
       "../tables.md", "tables"),
     .init(
-      .combining, "look up what other events have said before", "tables: { devices: { from: announcements, key: event.id } }",
+      .combining, "look up what other events have said before",
+      "tables: { devices: { from: announcements, key: event.id } }",
       "../tables.md#where-the-rows-come-from", "tables"),
     .init(
       .combining, "know why a diamond fires twice", "settle: true", "\(contracts)#a-diamond-fires-once-per-arrival",

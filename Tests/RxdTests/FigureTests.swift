@@ -84,6 +84,7 @@ private let packageRoot = URL(fileURLWithPath: Rxd.root)
     step.latency = latency
     (step.inner, step.timers, step.nextTimer, step.dueTimers) = (1, 1, .seconds(1), [.seconds(1)])
     (step.deadLetters, step.retries, step.keys, step.keptEvents) = (1, 1, 1, 1)
+    (step.lookups, step.misses) = (2, 1)
     (step.keptBytes, step.stateBytes, step.paused, step.isPausing) = (1, 1, .seconds(1), true)
     (step.watermark, step.isIdle, step.watermarkHeldBy) = (1_000_000_000, true, "a")
     step.connections = .init(open: 1, opened: 2, refused: 3, broken: 4, reused: 5)

@@ -292,7 +292,9 @@ package struct SchemaWriter {
     step.append(Self.closed(each, required: ["each", "in", "do"]))
     signal += use
     let table =
-      signal.filter { !["cold", "share", "buffer", "onError"].contains($0.0) && !ReservedKeys.eventTime.contains($0.0) }
+      signal.filter {
+        !["cold", "share", "buffer", "onError"].contains($0.0) && !ReservedKeys.eventTime.contains($0.0)
+      }
       + Self.tableParameters
     var source = component(.source, ReservedKeys.source)
     source.append(.object([("enum", .array(bareWords(.source)))]))

@@ -14,7 +14,9 @@ struct TableStep: OperatorComponent {
     "table",
     summary: "Keeps rows that expressions read by key.",
     parameters: [
-      .init("key", \.key, primary: true, required: true, "By what a row is found: a text, number, boolean, or a list of these."),
+      .init(
+        "key", \.key, primary: true, required: true,
+        "By what a row is found: a text, number, boolean, or a list of these."),
       .init("row", \.row, "What is kept of an event; without it, all of it."),
       .init("every", \.every, range: 1_000_000...(1 << 60), "How often its source is read again."),
       .init("delete", \.delete, expecting: .bool, "Whether an event removes the row with its key."),
@@ -60,7 +62,8 @@ struct TableStep: OperatorComponent {
         let all = Set(known).sorted().joined(separator: " or ")
         execution.services.log(
           .warning, step.label,
-          "\(step.location): a row was looked up by a key of type \(kind), and all keys of the table have the type \(all), so there is none: convert one of them")
+          "\(step.location): a row was looked up by a key of type \(kind), and all keys of the table have the type \(all), so there is none: convert one of them"
+        )
       }
     }
 

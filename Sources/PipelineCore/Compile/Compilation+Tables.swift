@@ -72,12 +72,12 @@ extension Compilation {
   }
 
   /// The table of that name, for an expression in this context.
-  func table(_ name: String, _ location: SourceLocation, _ context: SignalContext) -> ExpressionScope.Table? {
+  func table(_ name: String, _ location: SourceLocation, _ context: SignalContext) -> ExpressionScope.NamedTable? {
     guard let number = file.tables.firstIndex(where: { $0.name.value == name }), let at = index[name] else {
       // The error has been reported at the definition.
       return file.broken.contains(name) ? .init(name: name, index: 0, key: .dyn, row: .dyn) : nil
     }
-    let unknown = ExpressionScope.Table(name: name, index: number, key: .dyn, row: .dyn)
+    let unknown = ExpressionScope.NamedTable(name: name, index: number, key: .dyn, row: .dyn)
     if let owner = index[context.owner], entries[owner].kind == .table {
       diagnostics.report(
         Diagnostic(

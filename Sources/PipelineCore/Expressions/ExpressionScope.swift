@@ -20,7 +20,7 @@ package struct ExpressionScope: Sendable {
   }
 
   /// A table of the file, which expressions read by key: `users[event.user]`.
-  package struct Table: Sendable {
+  package struct NamedTable: Sendable {
     package var name: String
     /// Its index in ``EvaluationFrame/State/tables``.
     package var index: Int
@@ -57,7 +57,7 @@ package struct ExpressionScope: Sendable {
   /// The functions that the pipeline file defines.
   package var functions = UserFunctions.none
   /// The tables that the expression names.
-  package var tables: [Table] = []
+  package var tables: [NamedTable] = []
   /// The names of all tables, for messages.
   var tableNames: [String] = []
   /// Whether the expression is the body of a function, which sees only its parameters.

@@ -2,25 +2,6 @@
   import Glibc
 #endif
 
-/// The kind of a key: the first byte of what represents it.
-enum KeyKind: UInt8, CaseIterable {
-  case null, no, yes, int, uint, double, text, list, other
-
-  /// The type of such a key.
-  var name: String {
-    switch self {
-    case .null: "null"
-    case .no, .yes: "bool"
-    case .int: "int"
-    case .uint: "uint"
-    case .double: "double"
-    case .text: "string"
-    case .list: "list"
-    case .other: "map"
-    }
-  }
-}
-
 /// The bytes that represent a value as a key: equal exactly for equal values of one kind.
 ///
 /// Ints and uints are one kind. A text is represented by its code points, whatever its JSON form. Lists are equal if

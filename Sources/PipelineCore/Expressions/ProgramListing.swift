@@ -31,7 +31,8 @@ extension Program {
     switch operation.code {
     case .literal, .variable, .now, .local, .slot, .slotOrNull, .optionalSlot, .hasSlot, .compareSlot, .fail: return []
     case .slotOr: return [operation.c]
-    case .declared, .argument, .select, .optionalSelect, .has, .not, .negate, .matches, .containsIndexed, .attempt, .row, .hasRow:
+    case .declared, .argument, .select, .optionalSelect, .has, .not, .negate, .matches, .containsIndexed, .attempt,
+      .row, .hasRow:
       return [operation.a]
     case .index, .optionalIndex, .arithmetic, .compare, .contains, .optionalOr, .optionalOrValue:
       return [operation.a, operation.b]

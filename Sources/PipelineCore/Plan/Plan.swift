@@ -55,7 +55,8 @@ package final class Plan: Sendable {
 
   init(
     name: String, description: String?, threads: Int? = nil, source: SourceText, named: [NamedPlan], sinks: [SinkPlan],
-    rootSubscribers: [Int] = [], readOnlyForErrors: [Int] = [], tables: [TablePlan] = [], steps: [StepPlan], expressions: [ExpressionReport],
+    rootSubscribers: [Int] = [], readOnlyForErrors: [Int] = [], tables: [TablePlan] = [], steps: [StepPlan],
+    expressions: [ExpressionReport],
     functions: UserFunctions = .none, standardInput: SourceLocation? = nil, delivery: Located<Delivery>? = nil,
     require: Located<DeliveryRequirement>? = nil, whenLate: Located<WhenLate>? = nil, outsideWays: [OutsideWay] = [],
     formerNames: [FormerName] = []

@@ -20,7 +20,9 @@ package struct PlanExplanation {
     say(0, "pipeline \(plan.name) (\(plan.source.name))")
     if let description = plan.description { say(1, Printable.cut(description, limit: 500)) }
     functions()
-    for (kind, title) in [(NamedPlan.Kind.source, "sources"), (.table, "tables"), (.signal, "signals"), (.command, "commands")] {
+    for (kind, title) in [
+      (NamedPlan.Kind.source, "sources"), (.table, "tables"), (.signal, "signals"), (.command, "commands"),
+    ] {
       let named = plan.named.filter { $0.kind == kind }
       if named.isEmpty { continue }
       say(0, "")

@@ -20,7 +20,7 @@ protocol SignalCompiler: AnyObject {
     _ nodes: [ComponentNode], _ input: SignalPlan, _ context: SignalContext, seeing projection: Projection?
   ) -> SignalPlan?
   /// The table of that name, which an expression of the context reads; nil: there is none. Its rows are compiled, which may report errors.
-  func table(_ name: String, _ location: SourceLocation, _ context: SignalContext) -> ExpressionScope.Table?
+  func table(_ name: String, _ location: SourceLocation, _ context: SignalContext) -> ExpressionScope.NamedTable?
   /// The names of all tables.
   var tableNames: [String] { get }
   /// The command that a step executes: its index in ``Plan/named``, the type of its values, and the signal that
@@ -84,9 +84,10 @@ public struct Binder {
   }
 
   /// The tables that expressions name, each once.
-  private func tables(read syntaxes: [ExpressionSyntax], beside scope: ExpressionScope) -> [ExpressionScope.Table] {
+  private func tables(read syntaxes: [ExpressionSyntax], beside scope: ExpressionScope) -> [ExpressionScope.NamedTable]
+  {
     if scope.tableNames.isEmpty { return [] }
-    var found: [ExpressionScope.Table] = []
+    var found: [ExpressionScope.NamedTable] = []
     for syntax in syntaxes {
       for node in syntax.tree.nodes {
         guard case .identifier(let name, absolute: false) = node.kind, scope.tableNames.contains(name),

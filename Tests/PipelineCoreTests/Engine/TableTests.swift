@@ -65,7 +65,8 @@ import Testing
   @Test func rowsInTheFileAreThereAtOnce() throws {
     let run = try PipelineRun(
       Self.reading(
-        "{ map: 't[event].n.orValue(0)' }", tables: "t: { values: [ { id: a, n: 1 }, { id: b, n: 2 } ], key: event.id }"),
+        "{ map: 't[event].n.orValue(0)' }", tables: "t: { values: [ { id: a, n: 1 }, { id: b, n: 2 } ], key: event.id }"
+      ),
       sources: [:])
     #expect(run.texts["out"] == ["1", "0", "2"])
     #expect(run.out.entries.allSatisfy { $0.at == .zero })
@@ -100,7 +101,9 @@ import Testing
 
   /// If the rows cannot be read at the start, the pipeline fails before any event has passed.
   @Test func aSourceThatFailsAtTheStart() throws {
-    let run = try PipelineRun(Self.reading("{ map: 't[event].name' }", tables: "t: { marbles: '-a#', key: event, row: { name: event } }"), sources: [:])
+    let run = try PipelineRun(
+      Self.reading("{ map: 't[event].name' }", tables: "t: { marbles: '-a#', key: event, row: { name: event } }"),
+      sources: [:])
     guard case .failed = run.outcome else { return #expect(Bool(false), "\(run.outcome as Any)") }
     #expect(run.texts["out"] == [])
   }
@@ -152,7 +155,8 @@ import Testing
       var options = PipelineRun.Options()
       options.cutAfter = { $0 % 5 == 4 }
       options.pause = .milliseconds(30)
-      let run = try PipelineRun(yaml, sources: ["in": Self.scripted("----------a---------b----------x|")], options: options)
+      let run = try PipelineRun(
+        yaml, sources: ["in": Self.scripted("----------a---------b----------x|")], options: options)
       #expect(run.texts["out"] == [#""a!""#, #""b!""#, #""x""#], "\(delay) \(run.texts)")
       #expect(!run.savedStates.isEmpty)
     }
@@ -284,23 +288,47 @@ import Testing
       (file("t: { values: [a] }"), "RX202 3:6 the table has no 'key', by which expressions find its rows"),
       (file("t: { key: event }"), "RX207 3:6 the table has no rows: its source is missing"),
       (file("t: { values: [a], kye: event }"), "RX201 3:21 a table has no key 'kye'"),
-      (file("t: { from: in, key: event, every: 1s }"), "RX225 3:37 'every' reads the source of a table again, and this table changes as events come"),
-      (file("event: { values: [a], key: event }"), "RX206 3:3 'event' cannot be the name of a table: it is a word of the expression language"),
-      (file("in: { values: [a], key: event }", "event").replacing("in:", with: "one:").replacing("from: in", with: "from: one"), "RX205 3:3 the name 'one' is used twice"),
+      (
+        file("t: { from: in, key: event, every: 1s }"),
+        "RX225 3:37 'every' reads the source of a table again, and this table changes as events come"
+      ),
+      (
+        file("event: { values: [a], key: event }"),
+        "RX206 3:3 'event' cannot be the name of a table: it is a word of the expression language"
+      ),
+      (
+        file("in: { values: [a], key: event }", "event").replacing("in:", with: "one:").replacing(
+          "from: in", with: "from: one"), "RX205 3:3 the name 'one' is used twice"
+      ),
       (file(rows, "t"), "RX413 4:44 't' is a table, which is read by key"),
       (file(rows, "size(t)"), "RX413 4:49 't' is a table, which is read by key"),
       (file(rows, "t.a"), "RX413 4:44 't' is a table, which is read by key"),
       (file(rows, "tt[event].hasValue()"), "RX411 4:44 there is nothing called 'tt' here"),
-      (file("t: { values: [a], key: size(event) }", "t['a'].hasValue()"), "RX413 4:46 the keys of 't' have the type int, and this is a string"),
-      (file("t: { values: [a], key: event, chain: [ { flattenMap: { signal: in } } ] }"), "RX303 3:3 the table 't' is loaded before signals begin, so its chain cannot read one"),
-      (file("t: { values: [a], key: \"t[event].orValue('')\" }"), "RX303 3:27 the rows of the table 't' cannot depend on the table 't'"),
+      (
+        file("t: { values: [a], key: size(event) }", "t['a'].hasValue()"),
+        "RX413 4:46 the keys of 't' have the type int, and this is a string"
+      ),
+      (
+        file("t: { values: [a], key: event, chain: [ { flattenMap: { signal: in } } ] }"),
+        "RX303 3:3 the table 't' is loaded before signals begin, so its chain cannot read one"
+      ),
+      (
+        file("t: { values: [a], key: \"t[event].orValue('')\" }"),
+        "RX303 3:27 the rows of the table 't' cannot depend on the table 't'"
+      ),
       (file("t: { values: [a], key: event, time: event }"), "RX"),
     ] {
       let found = Self.errors(yaml)
       #expect(found.contains { $0.hasPrefix(expected) }, "\(yaml)\n\(found)")
     }
-    #expect(Self.errors("sources: { in: { values: [a] } }\ntables: { t: { values: [a], key: event } }\nsinks: { out: { from: t, probe: {} } }").contains { $0.hasPrefix("RX") && $0.hasSuffix("'t' is a table, which sends no events") })
-    #expect(Self.errors("sources: { in: { values: [a] } }\ntables: { t: { values: [a], key: event } }\nsinks: { out: { from: in, probe: {} } }").contains { $0.hasSuffix("no expression reads the table 't'") })
+    #expect(
+      Self.errors(
+        "sources: { in: { values: [a] } }\ntables: { t: { values: [a], key: event } }\nsinks: { out: { from: t, probe: {} } }"
+      ).contains { $0.hasPrefix("RX") && $0.hasSuffix("'t' is a table, which sends no events") })
+    #expect(
+      Self.errors(
+        "sources: { in: { values: [a] } }\ntables: { t: { values: [a], key: event } }\nsinks: { out: { from: in, probe: {} } }"
+      ).contains { $0.hasSuffix("no expression reads the table 't'") })
   }
 
   /// A step that reads a table runs in turns, where tables change.

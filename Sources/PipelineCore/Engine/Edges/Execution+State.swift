@@ -74,7 +74,9 @@ extension Execution {
   }
 
   /// Whether there is a state to save: the pipeline has begun and goes on.
-  var hasState: Bool { outcome == nil && !isStopping && !tables.areLoading && (!sinks.isEmpty || !rootSubscribers.isEmpty) }
+  var hasState: Bool {
+    outcome == nil && !isStopping && !tables.areLoading && (!sinks.isEmpty || !rootSubscribers.isEmpty)
+  }
 
   /// A state to which the positions of sources can still be added.
   struct StateDraft {

@@ -1,0 +1,42 @@
+extension Execution {
+  /// Loads the tables that have sources of their own, and then calls `begin`: in this turn if that takes no other, as with rows in the file.
+  ///
+  /// Until then nothing else begins, no timer of a step fires, nothing leaves an outbox and nothing is committed. Another execution then goes on from `state`.
+  func loadTables(_ state: [UInt8]?, begin: @escaping () -> Void) {
+    let loaded = plan.tables.filter(\.isLoaded)
+    if loaded.isEmpty { return begin() }
+    tables.left = loaded.count
+    tables.begin = begin
+    tables.state = state
+    executor.wakesWhileLoading = { [unowned plan] target in
+      target.timerKind == .output || target.step.map { plan.stepsOfTables.contains($0) } ?? false
+    }
+    // The expressions of a sink may read tables.
+    for sink in sinks { (sink.node as? OutboxSink)?.hold() }
+    let wiring = enterWiring(topScope)
+    for table in loaded {
+      let loader = RootSubscriber(self, hasEnded: false, isAwaited: false)
+      let subscription = subscribe(plan.named[table.named].body, topScope, to: loader)
+      tables.loaders.append((subscription.cancel, loader))
+    }
+    self.begin(wiring)
+    if tables.left == 0 || isDryRun { goOnLaunching() }
+  }
+
+  /// A table has all rows of its source.
+  func tableIsLoaded() {
+    tables.left -= 1
+    guard tables.left == 0, tables.areLoading else { return }
+    let execution = Weak(self)
+    // The launch goes on with nothing on the stack.
+    executor.post { execution.object?.goOnLaunching() }
+  }
+
+  private func goOnLaunching() {
+    guard let begin = tables.begin.take() else { return }
+    tables.state = nil
+    executor.wakesWhileLoading = nil
+    for sink in sinks { (sink.node as? OutboxSink)?.resume() }
+    if !isOver, !isStopping { begin() }
+  }
+}
