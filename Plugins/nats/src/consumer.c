@@ -1,0 +1,116 @@
+#include "consumer.h"
+
+enum { WAIT_MS = 2000 };
+
+/* Why a request to JetStream failed. */
+static found judge(client *client, const char *stream, const char *name, natsStatus status, jsErrCode code) {
+  const char *violation = client_violation(client), *text = NULL;
+  natsStatus last = status;
+  switch (code) {
+    case JSStreamNotFoundErr:
+      if (client->bucket != NULL) client_trouble(client, "there is no bucket '%.80s'; create it, or correct 'bucket'", client->bucket);
+      else client_trouble(client, "there is no stream '%.80s'; create it, or correct 'stream'", stream);
+      return FOUND_NEVER;
+    case JSConsumerNotFoundErr:
+      client_trouble(client, "the stream '%.60s' has no consumer '%.60s'; create it, or set 'create: true'", stream, name);
+      return FOUND_NEVER;
+    case JSNotEnabledErr:
+    case JSNotEnabledForAccountErr:
+      client_trouble(client, "JetStream is not enabled; start the server with it, and allow it to the account");
+      return FOUND_NEVER;
+    default: break;
+  }
+  if (violation != NULL) {
+    client_trouble(client, "%.140s; allow it to the user", violation);
+    return FOUND_NEVER;
+  }
+  if (status == NATS_NO_RESPONDERS) {
+    client_trouble(client, "JetStream does not answer; start the server with it, or correct 'domain'");
+    return FOUND_LATER;
+  }
+  text = code != 0 ? nats_GetLastError(&last) : natsStatus_GetText(status);
+  client_trouble(client, "the stream '%.60s' cannot be used: %.120s", stream, text != NULL ? text : "no reason was given");
+  /* The server understands such a request, and refuses it. */
+  bool is_refused = code == JSConsumerFilterNotSubsetErr || code == JSConsumerCreateErr || code == JSConsumerBadDurableNameErr
+                    || code == JSConsumerWQMultipleUnfilteredErr || code == JSConsumerWQConsumerNotUniqueErr
+                    || code == JSConsumerWQConsumerNotDeliverAllErr || code == JSConsumerInvalidPolicyErr
+                    || code == JSConsumerMaxPendingAckExcessErr || code == JSConsumerWQRequiresExplicitAckErr;
+  return is_refused ? FOUND_NEVER : FOUND_LATER;
+}
+
+static void read_config(const jsConsumerInfo *info, consumer *consumer) {
+  consumer_forget(consumer);
+  consumer->name = need(strdup(info->Name));
+  consumer->ack_wait = info->Config->AckWait / 1000000;
+  for (int i = 0; i < info->Config->BackOffLen; i++)
+    if (info->Config->BackOff[i] / 1000000 < consumer->ack_wait || consumer->ack_wait == 0)
+      consumer->ack_wait = info->Config->BackOff[i] / 1000000;
+  consumer->batch_most = info->Config->MaxRequestBatch;
+  consumer->bytes_most = info->Config->MaxRequestMaxBytes;
+}
+
+/* What this source needs of a consumer that somebody else may have made. */
+static found check(client *client, const jsConsumerConfig *given, const char *name, const jsConsumerConfig *wanted) {
+  bool is_push = given->DeliverSubject != NULL && *given->DeliverSubject != 0;
+  if (!is_push && given->AckPolicy == js_AckExplicit
+      && (wanted->FilterSubject == NULL
+          || (given->FilterSubject != NULL && strcmp(given->FilterSubject, wanted->FilterSubject) == 0)))
+    return FOUND;
+  if (is_push) client_trouble(client, "'%.60s' is a push consumer; name a pull consumer, or another one to be created", name);
+  else if (given->AckPolicy != js_AckExplicit)
+    client_trouble(client, "the consumer '%.60s' does not have the policy of explicit acknowledgements; name another one", name);
+  else client_trouble(client, "the consumer '%.60s' has another filter than 'filter'; correct it, or name another consumer", name);
+  return FOUND_NEVER;
+}
+
+found consumer_find(client *client, const char *stream, const char *durable, jsConsumerConfig *config, bool creates,
+                    consumer *consumer) {
+  jsCtx *context = client_jetstream(client, WAIT_MS);
+  if (context == NULL) return client_trouble(client, "the connection is lost"), FOUND_LATER;
+  jsConsumerInfo *info = NULL;
+  jsErrCode code = 0;
+  natsStatus status = js_GetConsumerInfo(&info, context, stream, durable, NULL, &code);
+  if (code == JSConsumerNotFoundErr && creates) {
+    code = 0;
+    status = js_AddConsumer(&info, context, stream, config, NULL, &code);
+  }
+  found found = status == NATS_OK ? check(client, info->Config, durable, config) : judge(client, stream, durable, status, code);
+  if (found == FOUND) read_config(info, consumer);
+  jsConsumerInfo_Destroy(info);
+  jsCtx_Destroy(context);
+  return found;
+}
+
+found consumer_make(client *client, const char *stream, jsConsumerConfig *config, consumer *consumer) {
+  jsCtx *context = client_jetstream(client, WAIT_MS);
+  if (context == NULL) return client_trouble(client, "the connection is lost"), FOUND_LATER;
+  jsConsumerInfo *info = NULL;
+  jsErrCode code = 0;
+  natsStatus status = js_AddConsumer(&info, context, stream, config, NULL, &code);
+  found found = status == NATS_OK ? FOUND : judge(client, stream, "", status, code);
+  if (found == FOUND) read_config(info, consumer);
+  jsConsumerInfo_Destroy(info);
+  jsCtx_Destroy(context);
+  return found;
+}
+
+found stream_bounds(client *client, const char *stream, uint64_t *first, uint64_t *last) {
+  jsCtx *context = client_jetstream(client, WAIT_MS);
+  if (context == NULL) return client_trouble(client, "the connection is lost"), FOUND_LATER;
+  jsStreamInfo *info = NULL;
+  jsErrCode code = 0;
+  natsStatus status = js_GetStreamInfo(&info, context, stream, NULL, &code);
+  found found = status == NATS_OK ? FOUND : judge(client, stream, "", status, code);
+  if (found == FOUND) {
+    *first = info->State.FirstSeq;
+    *last = info->State.LastSeq;
+  }
+  jsStreamInfo_Destroy(info);
+  jsCtx_Destroy(context);
+  return found;
+}
+
+void consumer_forget(consumer *consumer) {
+  free(consumer->name);
+  memset(consumer, 0, sizeof *consumer);
+}

@@ -1,0 +1,29 @@
+/* Consumers of streams: looked up, made if they are missing. */
+#ifndef CONSUMER_H
+#define CONSUMER_H
+#include "client.h"
+
+typedef enum found {
+  FOUND,
+  FOUND_LATER,  /* trying again may help; the client's `problem` says why */
+  FOUND_NEVER,  /* the configuration is at fault; likewise */
+} found;
+
+/* What a source must know of a consumer. */
+typedef struct consumer {
+  char *name;           /* NULL: one without a name is made, which the server removes when it is not used */
+  int64_t ack_wait;     /* milliseconds: the shortest wait for an acknowledgement */
+  int64_t batch_most;   /* of a request; 0: no limit */
+  int64_t bytes_most;   /* likewise */
+} consumer;
+
+/* Looks the consumer up, and makes it of `config` if there is none and `creates`. */
+found consumer_find(client *client, const char *stream, const char *durable, jsConsumerConfig *config, bool creates,
+                    consumer *consumer);
+/* Makes one without a name, which keeps no acknowledgements. */
+found consumer_make(client *client, const char *stream, jsConsumerConfig *config, consumer *consumer);
+void consumer_forget(consumer *consumer);
+/* The first and the last sequence of a stream. */
+found stream_bounds(client *client, const char *stream, uint64_t *first, uint64_t *last);
+
+#endif
