@@ -66,7 +66,6 @@ size_t message_size(natsMsg *message) {
 }
 
 static rxd_value header_value(rxd_scope *scope, const char **values, int count) {
-  if (count == 0) return host->make_text(scope, RXD_TEXT_OF(""));
   if (count == 1) return value_of_bytes(scope, values[0], strlen(values[0]));
   rxd_value *all = need(calloc((size_t)count + 1, sizeof *all));
   for (int i = 0; i < count; i++) all[i] = value_of_bytes(scope, values[i], strlen(values[i]));
@@ -92,8 +91,7 @@ bool headers_value(rxd_scope *scope, natsMsg *message, rxd_value *value) {
   for (int i = 0; i < count; i++) {
     const char **values = NULL;
     int repeated = 0;
-    /* An empty value is none to the library. */
-    if (natsMsgHeader_Values(message, keys[i], &values, &repeated) != NATS_OK) repeated = 0;
+    if (natsMsgHeader_Values(message, keys[i], &values, &repeated) != NATS_OK) continue;
     rxd_value made = host->make_text(scope, text_of(keys[i]));
     rxd_text name = host->text(scope, &made);
     bool is_odd = !is_utf8(keys[i], strlen(keys[i]));

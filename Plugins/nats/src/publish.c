@@ -18,6 +18,7 @@ static void disconnect(publisher *self) {
   self->acks = NULL;
   free(self->inbox);
   self->inbox = NULL;
+  self->unanswered = 0;
   client_disconnect(&self->client);
 }
 
@@ -116,10 +117,6 @@ static void judge_error(publisher *self, size_t index, const rxd_value *error) {
 static void judge_ack(publisher *self, natsMsg *ack) {
   size_t index = index_of_ack(self, ack);
   if (index == self->batch->count) return;
-  if (natsMsg_IsNoResponders(ack)) {
-    mark(self, index, NO_STREAM);
-    return;
-  }
   rxd_value answer;
   rxd_text text = {natsMsg_GetData(ack), (size_t)natsMsg_GetDataLength(ack)};
   bool is_json = text.count > 0 && host->parse_json(self->scope, text, &answer) == RXD_OK;
@@ -135,20 +132,29 @@ static void judge_ack(publisher *self, natsMsg *ack) {
 
 /* Takes acknowledgements that are there; waits for the first one. False: none came. */
 static bool take_acks(publisher *self, int64_t wait_ms) {
-  natsMsg *ack = NULL;
-  natsStatus status = natsSubscription_NextMsg(&ack, self->acks, wait_ms);
-  bool has_come = status == NATS_OK;
-  for (; status == NATS_OK; status = natsSubscription_NextMsg(&ack, self->acks, 0)) {
-    judge_ack(self, ack);
+  for (bool has_come = false;; has_come = true) {
+    natsMsg *ack = NULL;
+    natsStatus status = natsSubscription_NextMsg(&ack, self->acks, has_come ? 0 : wait_ms);
+    if (status == NATS_NO_RESPONDERS) self->unanswered++;
+    else if (status == NATS_OK) judge_ack(self, ack);
+    else {
+      if (status != NATS_TIMEOUT) fail_lost(self);
+      return has_come;
+    }
     natsMsg_Destroy(ack);
   }
-  if (status != NATS_TIMEOUT) fail_lost(self);
-  return has_come;
+}
+
+/* When all others have an answer, it is known which nobody has answered. */
+static void mark_unanswered(publisher *self) {
+  for (size_t i = 0; i < self->batch->count && self->unanswered > 0; i++)
+    if (self->verdicts[i].kind == SENT) mark(self, i, NO_STREAM);
+  self->unanswered = 0;
 }
 
 /* Until at most so many are missing; false: something has failed, or a message is not permitted. */
 static bool wait_for_acks(publisher *self, size_t most, size_t most_bytes) {
-  while (!self->has_failed && (self->missing > most || self->missing_bytes > most_bytes)) {
+  while (!self->has_failed && self->missing > self->unanswered && (self->missing > most || self->missing_bytes > most_bytes)) {
     if (take_acks(self, SLICE_MS) || self->has_failed) continue;
     if (client_violation(&self->client) != NULL) return false;
     if (now_ms() > self->end || host->is_closing(self->client.instance)) {
@@ -156,6 +162,7 @@ static bool wait_for_acks(publisher *self, size_t most, size_t most_bytes) {
       self->has_failed = true;
     }
   }
+  if (!self->has_failed && self->missing == self->unanswered) mark_unanswered(self);
   return !self->has_failed;
 }
 

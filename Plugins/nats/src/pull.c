@@ -61,7 +61,7 @@ static void read_status(pull *pull, natsMsg *message, const char *code, pull_ans
   if (strcmp(code, "100") == 0 || !is_current(pull, message)) return;
   pull->left = 0;
   answer->kind = PULL_ENDED;
-  if (strcmp(code, "503") == 0 || strcasestr(text, "consumer deleted") != NULL) answer->kind = PULL_NO_CONSUMER;
+  if (strcasestr(text, "consumer deleted") != NULL) answer->kind = PULL_NO_CONSUMER;
   else if (strcasestr(text, "exceeds maxbytes") != NULL) answer->kind = PULL_TOO_LARGE;
   else if (strcmp(code, "400") == 0 || strcasestr(text, "push based") != NULL || strcasestr(text, "exceeded maxrequest") != NULL)
     refuse(answer, text);
@@ -88,6 +88,12 @@ void pull_next(pull *pull, client *client, int64_t wait_ms, pull_answer *answer)
   natsStatus status = natsSubscription_NextMsg(&message, pull->subscription, wait_ms);
   if (status == NATS_OK) {
     read_message(pull, message, answer);
+    return;
+  }
+  /* The library keeps the message that says so. */
+  if (status == NATS_NO_RESPONDERS) {
+    pull->left = 0;
+    answer->kind = PULL_NO_CONSUMER;
     return;
   }
   if (status != NATS_TIMEOUT || !client_is_connected(client)) {

@@ -45,7 +45,6 @@ typedef struct source {
   flights flights;
   waiting *head, **tail;
   size_t queued, queued_bytes;
-  unsigned failures; /* events, in a row */
   bool is_ready;     /* the connection may be used for acknowledgements */
   bool is_ending;
   int64_t close_by;  /* now_ms: then the source does not wait any more */
@@ -81,6 +80,13 @@ static void acknowledge(source *self, flight *flight) {
   if (say(self, flight, "+ACK")) flights_remove(&self->flights, flight);
 }
 
+/* The pause before a message comes again: longer each time. */
+static int64_t pause_of(const flight *flight) {
+  origin origin = {.deliveries = 1};
+  read_origin(flight->reply, &origin);
+  return backoff_ms(origin.deliveries < 8 ? (unsigned)origin.deliveries + 1 : 8);
+}
+
 /* The server delivers it again, after a pause. Without a connection it does so when the wait has passed. */
 static void give_back(source *self, flight *flight, int64_t pause_ms) {
   char text[60] = "-NAK";
@@ -89,17 +95,16 @@ static void give_back(source *self, flight *flight, int64_t pause_ms) {
   flights_remove(&self->flights, flight);
 }
 
-static void judge(source *self, const rxd_ack *ack) {
+/* True: it has failed, and is given back. */
+static bool judge(source *self, const rxd_ack *ack) {
   flight *flight = flights_of_token(&self->flights, ack->token);
-  if (flight == NULL || flight->is_done) return;
+  if (flight == NULL || flight->is_done) return false;
   if (ack->is_failed) {
-    count_up(self, "returned", 1);
-    unsigned failures = self->failures < 8 ? self->failures++ : 8;
-    give_back(self, flight, backoff_ms(2 + failures));
-    return;
+    give_back(self, flight, pause_of(flight));
+    return true;
   }
-  self->failures = 0;
   acknowledge(self, flight);
+  return false;
 }
 
 static void send_again(flights *flights, flight *flight, void *closure) {
@@ -314,14 +319,31 @@ static void give_back_all(flights *flights, flight *flight, void *closure) {
   if (!flight->is_done) give_back(closure, flight, 0);
 }
 
+static int64_t close_ms(source *self) {
+  pthread_mutex_lock(&self->mutex);
+  int64_t left = self->close_by - now_ms();
+  pthread_mutex_unlock(&self->mutex);
+  return left > 0 ? left : 0;
+}
+
+/* Ends the request, and takes what the server has sent meanwhile: otherwise what is given back would come here again. */
+static void end_request(source *self) {
+  pull_answer answer;
+  if (natsSubscription_DrainTimeout(self->pull.subscription, close_ms(self) / 2 + 1) != NATS_OK) return;
+  do {
+    pull_next(&self->pull, &self->client, POLL_MS, &answer);
+    if (answer.kind == PULL_MESSAGE) receive(self, answer.message, &answer.origin);
+  } while (answer.kind != PULL_LOST && close_ms(self) > CLOSE_MS / 2);
+}
+
 /* What rxd has not acknowledged comes again at once, here or elsewhere. */
 static void leave(source *self) {
+  if (!self->is_ready) return;
+  end_request(self);
   pthread_mutex_lock(&self->mutex);
-  drop_queued(self);
   flights_each(&self->flights, give_back_all, self);
   pthread_mutex_unlock(&self->mutex);
-  int64_t left = self->fatal[0] != 0 ? 0 : self->close_by - now_ms();
-  if (self->is_ready && left > 0) natsConnection_FlushTimeout(self->client.connection, left);
+  if (close_ms(self) > 0) natsConnection_FlushTimeout(self->client.connection, close_ms(self));
 }
 
 static void *serve(void *opaque) {
@@ -338,7 +360,7 @@ static void *serve(void *opaque) {
       receive_some(self, self->pull.left > 0 ? POLL_MS : 0);
     if (self->client.connection != NULL && self->pull.left == 0) wait_for_room(self, 5);
   }
-  leave(self);
+  if (self->fatal[0] == 0) leave(self);
   disconnect(self);
   return NULL;
 }
@@ -366,14 +388,16 @@ static size_t take(source *self, waiting **messages) {
 static size_t take_acks(source *self, rxd_source *running, int64_t wait_ms) {
   rxd_ack acks[256];
   size_t count, all = 0;
+  int64_t returned = 0;
   do {
     count = host->acks(running, acks, sizeof acks / sizeof acks[0], wait_ms * 1000000);
     pthread_mutex_lock(&self->mutex);
-    for (size_t i = 0; i < count; i++) judge(self, &acks[i]);
+    for (size_t i = 0; i < count; i++) returned += judge(self, &acks[i]);
     pthread_mutex_unlock(&self->mutex);
     all += count;
     wait_ms = 0;
   } while (count == sizeof acks / sizeof acks[0]);
+  if (returned > 0) count_up(self, "returned", returned);
   return all;
 }
 
@@ -411,6 +435,7 @@ static void stop(source *self) {
   pthread_cond_signal(&self->room);
   pthread_mutex_unlock(&self->mutex);
   pthread_join(self->thread, NULL);
+  drop_queued(self);
   flights_clear(&self->flights);
   consumer_forget(&self->consumer);
 }

@@ -157,14 +157,14 @@ class SourceTests(NatsTest):
         client.publish("b.x", b"")
         client.publish("b.x.y", b"not subscribed to")
         client.publish("b.z", b"\xff\x00")
-        client.publish("a.1.2", b"headers", headers=[("b", "1"), ("a", "2"), ("b", "3"), ("empty", "")])
+        client.publish("a.1.2", b"headers", headers=[("b", "1"), ("a", "2"), ("b", "3")])
         client.send(Client.message("a.q", b"question", "answers.here"))
         wait_for(lambda: run.count() >= 5 and {"a.q", "b.z"} <= {event["subject"] for event in run.lines()}, "all", PATIENCE)
         self.assertEqual(run.end(), 0, run.errors())
         events = {event["subject"]: event for event in run.lines()}
         self.assertEqual(events["b.x"], {"subject": "b.x", "value": ""})
         self.assertEqual(events["b.z"]["value"], "hex:ff00")  # bytes, as the host shows them
-        self.assertEqual(events["a.1.2"]["headers"], {"a": "2", "b": ["1", "3"], "empty": ""})
+        self.assertEqual(events["a.1.2"]["headers"], {"a": "2", "b": ["1", "3"]})
         self.assertEqual(events["a.q"]["reply"], "answers.here")
         self.assertNotIn("b.x.y", events)
 
@@ -252,7 +252,7 @@ class StreamTests(NatsTest):
         client = self.start_stream()
         self.fill(0, 100)
         run = self.read(more=600000, environment={"CREDIT": "100"})  # its first round takes ten minutes
-        wait_for(lambda: client.consumer("S", "c")["num_ack_pending"] == 100, "the messages to be under way", PATIENCE)
+        wait_for(lambda: self.exists(client, "c") and client.consumer("S", "c")["num_ack_pending"] == 100, "the messages to be under way", PATIENCE)
         run.end(signal.SIGKILL)
         self.assertEqual(client.consumer("S", "c")["num_ack_pending"], 100)
         again = self.read(name="again")
@@ -286,7 +286,7 @@ class StreamTests(NatsTest):
     def test_events_that_fail_come_again(self):
         client = self.start_stream()
         self.fill(0, 2000)
-        run = self.read(more="fail 2", environment={"CREDIT": "500"})
+        run = self.read(more="fail 4", environment={"CREDIT": "500"})
         self.wait_for_all(range(2000), run)
         self.wait_until_acknowledged(client)
         self.assertIn("count: returned", run.errors())
@@ -307,7 +307,7 @@ class StreamTests(NatsTest):
     def test_a_stop_gives_back_what_is_under_way(self):
         client = self.start_stream()
         self.fill(0, 1000, 20000)
-        run = self.read(more=600, ackWait="1h", environment={"CREDIT": "100"})
+        run = self.read(more=600, ackWait="1h", buffer="1MiB")
         wait_for(lambda: run.count() >= 100, "a round", PATIENCE)
         begin = time.monotonic()
         self.assertEqual(run.end(), 0, run.errors())
@@ -731,16 +731,18 @@ class KeyTests(NatsTest):
 
     def test_no_change_is_missed_while_the_server_is_killed(self):
         client = self.start_bucket(64)
+        self.put(client, "k0", b"-1")
         run = self.read("natsKV", bucket="b")
+        wait_for(lambda: run.count() > 0, "the first value", PATIENCE)
         for number in range(300):
             self.put(client, f"k{number % 7}", str(number).encode())
             if number % 100 == 50:
                 self.server.end(signal.SIGKILL)
                 self.start_server()
                 client = self.client()
-        wait_for(lambda: run.count() >= 300, "all changes", PATIENCE)
+        wait_for(lambda: run.count() >= 301, "all changes", PATIENCE)
         self.assertEqual(run.end(), 0, run.errors())
-        self.assertEqual(self.numbers(run), list(range(300)))
+        self.assertEqual(self.numbers(run), list(range(-1, 300)))
 
     def test_a_slow_source_misses_nothing(self):
         client = self.start_bucket(64)
@@ -775,6 +777,215 @@ class KeyTests(NatsTest):
         wait_for(lambda: "there is no bucket 'b'; create it, or correct 'bucket'" in sink.errors(), "the report", PATIENCE)
         client.add_bucket("b")
         self.assertEqual(sink.process.wait(PATIENCE), 0, sink.errors())
+
+
+class PipelineTests(NatsTest):
+    """Whole pipelines in rxd."""
+
+    def reader(self, name, state=None, delivery="durable", options=()):
+        """`state`: the name of the earlier reader that this one is, started again."""
+        text = f"""name: reader
+delivery: {delivery}
+plugins: {{ nats: PLUGIN }}
+sources:
+  in: {{ natsStream: {{ stream: S, consumer: c, decode: json, ackWait: 1s, servers: {json.dumps(self.servers)} }} }}
+sinks:
+  out: {{ from: in, stdout: {{ encode: json }} }}
+"""
+        return self.pipeline(text, name, options, state)
+
+    def test_everything_comes_once_in_order_and_a_stop_acknowledges(self):
+        client = self.start_stream()
+        self.fill(0, COUNT)
+        first = self.reader("first")
+        self.wait_for_all(range(COUNT), first)
+        self.assertEqual(first.end(), 0, first.errors())
+        self.assertEqual(client.consumer("S", "c")["num_ack_pending"], 0)
+        self.fill(COUNT, 10)
+        second = self.reader("second", "first")
+        self.wait_for_all(range(COUNT + 10), first, second)
+        second.end()
+        self.assertEqual(self.numbers(first, second), list(range(COUNT + 10)))
+
+    def test_light_delivery_acknowledges_what_is_delivered(self):
+        client = self.start_stream()
+        self.fill(0, COUNT)
+        run = self.reader("light", delivery="light")
+        self.wait_for_all(range(COUNT), run)
+        self.wait_until_acknowledged(client)
+        self.assertEqual(run.end(), 0, run.errors())
+
+    def test_a_consumer_that_is_gone_fails_the_source_and_retry_makes_it_again(self):
+        client = self.start_stream()
+        self.fill(0, 10)
+        text = f"""plugins: {{ nats: PLUGIN }}
+sources:
+  in: {{ natsStream: {{ stream: S, consumer: c, decode: json, servers: {json.dumps(self.servers)} }} }}
+signals:
+  again: {{ from: in, chain: [ retry: {{ delay: 200ms }} ] }}
+sinks:
+  out: {{ from: again, stdout: {{ encode: json }} }}
+"""
+        run = self.pipeline(text, "gone")
+        self.wait_for_all(range(10), run)
+        client.ask("CONSUMER.DELETE.S.c")
+        self.fill(10, 10)
+        self.wait_for_all(range(20), run)
+        self.assertEqual(run.end(), 0, run.errors())
+
+    def test_wrong_credentials_are_told_with_their_place(self):
+        self.start_server(f"authorization {{ user: me, password: \"{PASSWORD}\" }}")
+        self.client(user="me", **{"pass": PASSWORD}).close()
+        text = f"""plugins: {{ nats: PLUGIN }}
+sources: {{ in: {{ nats: {{ subjects: a, user: me, password: wrong, servers: {json.dumps(self.servers)} }} }} }}
+sinks: {{ out: {{ from: in, stdout: {{ encode: json }} }} }}
+"""
+        run = self.pipeline(text, "wrong")
+        run.process.wait(PATIENCE)
+        self.assertNotEqual(run.process.returncode, 0)
+        self.assertIn("the server refuses the login", run.errors())
+
+    def test_a_bucket_is_watched_on_after_a_kill(self):
+        self.start_server()
+        client = self.client()
+        client.add_bucket("b", 64)
+        text = f"""name: watcher
+plugins: {{ nats: PLUGIN }}
+sources: {{ in: {{ natsKV: {{ bucket: b, decode: json, servers: {json.dumps(self.servers)} }} }} }}
+sinks: {{ out: {{ from: in, stdout: {{ encode: json }} }} }}
+"""
+        runs = []
+        for turn in range(3):
+            client.store("$KV.b.k", str(100 * turn).encode())
+            runs.append(self.pipeline(text, f"run{turn}", state="run0"))
+            self.wait_for_all(range(0, 100 * turn + 1, 100), *runs)
+            for number in range(100 * turn + 1, 100 * turn + 30):
+                client.store(f"$KV.b.k{number % 3}", str(number).encode())
+            runs[-1].end(signal.SIGKILL)
+        runs.append(self.pipeline(text, "last", state="run0"))
+        expected = [100 * turn + number for turn in range(3) for number in range(30)]
+        self.wait_for_all(expected, *runs)
+        runs[-1].end()
+        self.assert_nothing_lost(expected, self.numbers(*runs), "a bucket, three kills")
+
+    def test_a_bucket_follows_results_that_change(self):
+        self.start_server()
+        client = self.client()
+        client.add_bucket("best", 1)
+        lines = self.path("orders")
+        with open(lines, "w") as file:
+            file.writelines(json.dumps({"id": n, "total": n * 7 % 10}) + "\n" for n in range(10))
+        text = f"""plugins: {{ nats: PLUGIN }}
+sources: {{ in: {{ file: {{ path: {lines}, decode: ndjson }} }} }}
+sinks:
+  out:
+    from: in
+    chain: [ topN: {{ by: event.total, count: 3 }} ]
+    natsKV: {{ bucket: best, key: 'o.{{{{ event.id }}}}', retracted: meta.retracts, servers: {json.dumps(self.servers)} }}
+"""
+        run = self.pipeline(text, "best")
+        self.assertEqual(run.process.wait(PATIENCE), 0, run.errors())
+        last = {subject: (head, data) for subject, head, data in client.messages("KV_best")}
+        left = {subject for subject, (head, _) in last.items() if "KV-Operation" not in head}
+        self.assertEqual(left, {f"$KV.best.o.{n}" for n in range(10) if n * 7 % 10 >= 7})
+
+    def test_the_example_works(self):
+        if not RXD:
+            self.skipTest("set RXD to the program")
+        example = os.path.join(ROOT, "pipelines", "orders.yaml")
+        tested = subprocess.run([RXD, "test", example], capture_output=True, text=True, timeout=PATIENCE)
+        self.assertEqual(tested.returncode, 0, tested.stdout + tested.stderr)
+        self.start_server()
+        client = self.client()
+        client.add_stream("ORDERS", "orders.>")
+        client.add_stream("LARGE", "large.>")
+        client.add_bucket("customers")
+        for n in range(20):
+            client.store("orders.new", json.dumps({"id": n, "customer": f"c{n % 3}", "amount": n * 100}).encode())
+        client.store("orders.new", b"no JSON")
+        rxd = self.start([RXD, "run", example, "--state-dir", self.path("state")], "rxd",
+                         environment={"NATS": self.servers[0], "REFUSED": self.path("refused.ndjson")})
+        wait_for(lambda: client.state("LARGE")["messages"] >= 10 and client.state("KV_customers")["messages"] >= 3, "the large orders", PATIENCE)
+        large = client.messages("LARGE")
+        self.assertEqual(sorted(json.loads(data)["id"] for _, _, data in large), list(range(10, 20)))
+        self.assertEqual({subject for subject, _, _ in large}, {"large.c0", "large.c1", "large.c2"})
+        last = {subject: json.loads(data)["id"] for subject, _, data in client.messages("KV_customers")}
+        self.assertEqual(last, {"$KV.customers.c0": 18, "$KV.customers.c1": 19, "$KV.customers.c2": 17})
+        self.assertEqual(rxd.end(), 0, rxd.errors())
+        with open(self.path("refused.ndjson")) as file:
+            self.assertIn("the message is no JSON document", file.read())
+
+
+class KillTests(NatsTest):
+    """From a stream through rxd into another one, under load, while rxd or the server is killed (SIGKILL) KILLS times."""
+
+    LOAD = 1000  # numbers for each kill
+
+    def start_pipeline(self, name):
+        text = f"""name: mover
+plugins: {{ nats: PLUGIN }}
+sources:
+  in: {{ natsStream: {{ stream: S, consumer: c, decode: json, ackWait: 1s, servers: {json.dumps(self.servers)} }} }}
+sinks:
+  out:
+    from: in
+    chain: [ map: event.value ]
+    natsStream: {{ stream: T, subject: t.n, id: "{{{{ event }}}}", timeout: 5s, servers: {json.dumps(self.servers)} }}
+"""
+        return self.pipeline(text, name, state="mover")
+
+    def begin(self):
+        client = self.start_stream("", max_msgs=-1)
+        client.add_stream("T", "t.>")
+        self.sent = -1
+
+        def note(number):
+            self.sent = number
+
+        self.total = (KILLS + 1) * self.LOAD
+        self.sender = threading.Thread(target=fill, args=(self.port, "s.n", range(self.total), 0, 60 + 5 * KILLS, note), daemon=True)
+        self.sender.start()
+
+    def moved(self):
+        try:
+            return Client(self.port, 2).state("T")["messages"]
+        except (OSError, ValueError, IndexError, Refusal):
+            return 0
+
+    def end(self, label, run):
+        self.sender.join(PATIENCE)
+        wait_for(lambda: self.moved() >= self.total, "all to be moved", PATIENCE)
+        self.wait_until_acknowledged(self.client())
+        self.assertEqual(run.end(), 0, run.errors())
+        back = self.read(name="back", stream="T", consumer="back")
+        self.wait_for_all(range(self.total), back, seconds=PATIENCE)
+        self.wait_until_acknowledged_of_t()
+        back.end()
+        self.assert_nothing_lost(range(self.total), self.numbers(back), label)
+
+    def wait_until_acknowledged_of_t(self):
+        client = self.client()
+        wait_for(lambda: client.consumer("T", "back")["num_pending"] == 0, "the end of T", PATIENCE)
+
+    def test_rxd_is_killed(self):
+        self.begin()
+        for turn in range(KILLS):
+            run = self.start_pipeline(f"run{turn}")
+            goal = min(self.total, self.moved() + random.randrange(1, self.LOAD))
+            wait_for(lambda: self.moved() >= goal, f"{goal} to be moved\n{run.errors()}", PATIENCE)
+            run.end(signal.SIGKILL)
+        self.end(f"rxd killed {KILLS} times", self.start_pipeline("last"))
+
+    def test_the_server_is_killed(self):
+        self.begin()
+        run = self.start_pipeline("run")
+        for turn in range(KILLS):
+            goal = min(self.total, self.moved() + random.randrange(1, self.LOAD))
+            wait_for(lambda: self.moved() >= goal, f"{goal} to be moved\n{run.errors()}", PATIENCE)
+            self.server.end(signal.SIGKILL)
+            self.start_server()
+            self.client().close()
+        self.end(f"the server killed {KILLS} times", run)
 
 
 if __name__ == "__main__":
