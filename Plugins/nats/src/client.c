@@ -36,7 +36,7 @@ static void add_server(client *client, const char *url) {
   client->servers[client->server_count++] = need(strdup(url));
 }
 
-static int servers_parameter(const rxd_opening *opening, client *client, bool *is_secure) {
+static int servers_parameter(const rxd_opening *opening, client *client) {
   static const address_form form = {"nats", "tls", 4222, 4222, false};
   rxd_value list = parameter(opening, "servers");
   size_t count = host->kind(&list) == RXD_LIST ? host->count(opening->scope, &list) : 0;
@@ -49,7 +49,7 @@ static int servers_parameter(const rxd_opening *opening, client *client, bool *i
     free(text);
     snprintf(at, sizeof at, "servers.%zu", i);
     if (wrong != NULL) return fail_at(opening->scope, at, "%s", wrong);
-    *is_secure = *is_secure || address.is_secure;
+    client->is_secure = client->is_secure || address.is_secure;
     snprintf(url, sizeof url, "nats://%s", address_text(&address, where, sizeof where));
     add_server(client, url);
   }
@@ -57,12 +57,12 @@ static int servers_parameter(const rxd_opening *opening, client *client, bool *i
   return RXD_OK;
 }
 
-static int tls_parameters(const rxd_opening *opening, client *client, bool is_secure) {
+static int tls_parameters(const rxd_opening *opening, client *client) {
   static const char *const tls_only[] = {"ca", "certificate", "certificateKey", "dangerouslySkipVerification"};
-  for (size_t i = 0; i < 4 && !is_secure; i++)
+  for (size_t i = 0; i < 4 && !client->is_secure; i++)
     if (i < 3 ? is_given(opening, tls_only[i]) : boolean_parameter(opening, tls_only[i]))
       return fail_at(opening->scope, tls_only[i], "has no effect without 'tls: true'");
-  if (!is_secure) return RXD_OK;
+  if (!client->is_secure) return RXD_OK;
   char *ca = NULL, *certificate = NULL, *key = NULL;
   int status = accepted(opening, "tls", natsOptions_SetSecure(client->options, true));
   if (status == RXD_OK) status = read_file_parameter(opening, "ca", &ca);
@@ -112,8 +112,8 @@ static int login_parameters(const rxd_opening *opening, client *client) {
 static int names_parameters(const rxd_opening *opening, client *client) {
   int status = text_parameter(opening, "inboxPrefix", &client->inbox_prefix);
   if (status == RXD_OK && client->inbox_prefix == NULL) client->inbox_prefix = need(strdup("_INBOX"));
-  if (status == RXD_OK && !is_subject(text_of(client->inbox_prefix), false))
-    status = fail_at(opening->scope, "inboxPrefix", "must be a subject without wildcards");
+  if (status == RXD_OK && (!is_subject(text_of(client->inbox_prefix), false) || strlen(client->inbox_prefix) > 100))
+    status = fail_at(opening->scope, "inboxPrefix", "must be a subject of at most 100 bytes, without wildcards");
   if (status == RXD_OK)
     status = accepted(opening, "inboxPrefix", natsOptions_SetCustomInboxPrefix(client->options, client->inbox_prefix));
   if (status == RXD_OK) status = name_parameter(opening, "domain", &client->domain);
@@ -138,13 +138,13 @@ static natsStatus fixed_options(natsOptions *options, int64_t timeout) {
 int client_open(const rxd_opening *opening, client *client) {
   memset(client, 0, sizeof *client);
   client->instance = opening->instance;
-  bool is_secure = boolean_parameter(opening, "tls");
+  client->is_secure = boolean_parameter(opening, "tls");
   if (natsOptions_Create(&client->options) != NATS_OK)
     return fail_at(opening->scope, "", "the NATS library cannot be started");
   int status = accepted(opening, "connectTimeout",
                         fixed_options(client->options, milliseconds_parameter(opening, "connectTimeout", 2000)));
-  if (status == RXD_OK) status = servers_parameter(opening, client, &is_secure);
-  if (status == RXD_OK) status = tls_parameters(opening, client, is_secure);
+  if (status == RXD_OK) status = servers_parameter(opening, client);
+  if (status == RXD_OK) status = tls_parameters(opening, client);
   if (status == RXD_OK) status = login_parameters(opening, client);
   if (status == RXD_OK) status = names_parameters(opening, client);
   return status;
@@ -160,7 +160,7 @@ void client_close(client *client) {
 }
 
 bool is_subject(rxd_text text, bool wildcards) {
-  enum { LONGEST = 4000 };  /* servers take a line of 4096 bytes */
+  enum { LONGEST = 3800 }; /* servers take a line of 4096 bytes */
   if (text.count == 0 || text.count > LONGEST) return false;
   size_t token = 0;
   for (size_t i = 0; i <= text.count; i++) {
@@ -231,19 +231,19 @@ static void learn_servers(client *client) {
 }
 
 static outcome judge_connect(client *client, natsStatus status) {
+  static const char needs_tls[] = "the server requires TLS; set 'tls: true'";
   bool has_worked = client->was_connected;
   switch (status) {
     case NATS_CONNECTION_AUTH_FAILED:
       client_trouble(client, "the server refuses the login; check 'user' and 'password', 'token' or 'credentials'");
       break;
-    case NATS_SECURE_CONNECTION_REQUIRED:
-      client_trouble(client, "the server requires TLS; set 'tls: true'");
-      break;
+    case NATS_SECURE_CONNECTION_REQUIRED: client_trouble(client, needs_tls); break;
     case NATS_SECURE_CONNECTION_WANTED:
       client_trouble(client, "the server has no TLS; remove 'tls', or configure the server");
       break;
     case NATS_SSL_ERROR:
-      client_trouble(client, "TLS cannot be set up; check the server's certificate, its name and 'ca'");
+      /* The library begins with TLS by itself if the server requires it. */
+      client_trouble(client, client->is_secure ? "TLS cannot be set up; check the server's certificate, its name and 'ca'" : needs_tls);
       break;
     case NATS_NO_SERVER:
     case NATS_TIMEOUT:
@@ -305,6 +305,13 @@ void client_works(client *client) {
   if (client->is_failing) report(client->instance, "info", "%s: connected", server_text(client));
   client->is_failing = false;
   client->failures = 0;
+}
+
+void rest(rxd_source *running, int64_t milliseconds) {
+  rxd_ack ignored;
+  int64_t end = now_ms() + milliseconds;
+  for (int64_t left; (left = end - now_ms()) > 0 && host->is_stopping(running) == 0;)
+    host->acks(running, &ignored, 1, left * 1000000);
 }
 
 const char *client_violation(const client *client) {

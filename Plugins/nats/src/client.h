@@ -17,6 +17,7 @@ typedef struct client {
   char *domain;               /* of JetStream, or NULL */
   char *inbox_prefix;         /* of subjects for answers */
   const char *bucket;         /* for messages, instead of its stream; NULL: none */
+  bool is_secure;             /* TLS was asked for */
   bool was_connected;         /* the parameters have worked once */
   bool is_failing;            /* and that is in the log */
   unsigned failures;          /* in a row */
@@ -52,6 +53,9 @@ __attribute__((format(printf, 2, 3))) char *client_api(const client *client, con
 char *client_inbox(const client *client);
 /* A context for the library's own requests to JetStream; `wait`: milliseconds for each. NULL: no connection. */
 jsCtx *client_jetstream(client *client, int64_t wait);
+
+/* A pause of a source without tokens, which a stop ends. */
+void rest(rxd_source *running, int64_t milliseconds);
 
 /* A name of a stream, a consumer or a bucket. */
 int name_parameter(const rxd_opening *opening, const char *name, char **copy);

@@ -1,6 +1,6 @@
 #include "consumer.h"
 
-enum { WAIT_MS = 2000 };
+enum { WAIT_MS = 2000, REMOVE_MS = 500 };
 
 /* Why a request to JetStream failed. */
 static found judge(client *client, const char *stream, const char *name, natsStatus status, jsErrCode code) {
@@ -92,6 +92,13 @@ found consumer_make(client *client, const char *stream, jsConsumerConfig *config
   jsConsumerInfo_Destroy(info);
   jsCtx_Destroy(context);
   return found;
+}
+
+void consumer_remove(client *client, const char *stream, const consumer *consumer) {
+  jsCtx *context = client_is_connected(client) && consumer->name != NULL ? client_jetstream(client, REMOVE_MS) : NULL;
+  if (context == NULL) return;
+  js_DeleteConsumer(context, stream, consumer->name, NULL, NULL);
+  jsCtx_Destroy(context);
 }
 
 found stream_bounds(client *client, const char *stream, uint64_t *first, uint64_t *last) {

@@ -22,6 +22,8 @@ found consumer_find(client *client, const char *stream, const char *durable, jsC
                     consumer *consumer);
 /* Makes one without a name, which keeps no acknowledgements. */
 found consumer_make(client *client, const char *stream, jsConsumerConfig *config, consumer *consumer);
+/* Removes one that was made without a name; the server does so later, too. */
+void consumer_remove(client *client, const char *stream, const consumer *consumer);
 void consumer_forget(consumer *consumer);
 /* The first and the last sequence of a stream. */
 found stream_bounds(client *client, const char *stream, uint64_t *first, uint64_t *last);

@@ -74,6 +74,11 @@ static rxd_value header_value(rxd_scope *scope, const char **values, int count) 
   return list;
 }
 
+static bool is_ascii(const char *text) {
+  while (*text != 0 && (unsigned char)*text < 0x80) text++;
+  return *text == 0;
+}
+
 /* Names that are not UTF-8 may become equal texts, and an object has each name once. */
 static bool is_new(const rxd_text *names, size_t count, rxd_text name) {
   for (size_t i = 0; i < count; i++)
@@ -94,8 +99,7 @@ bool headers_value(rxd_scope *scope, natsMsg *message, rxd_value *value) {
     if (natsMsgHeader_Values(message, keys[i], &values, &repeated) != NATS_OK) continue;
     rxd_value made = host->make_text(scope, text_of(keys[i]));
     rxd_text name = host->text(scope, &made);
-    bool is_odd = !is_utf8(keys[i], strlen(keys[i]));
-    if (!is_odd || is_new(names, kept, name)) {
+    if (is_ascii(keys[i]) || is_new(names, kept, name)) {
       names[kept] = name;
       contents[kept++] = header_value(scope, values, repeated);
     }

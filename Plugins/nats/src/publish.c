@@ -52,7 +52,6 @@ static outcome connect_publisher(publisher *self) {
     disconnect(self);
     outcome = UNREACHABLE;
   }
-  if (outcome == CONNECTED) client_works(&self->client);
   return outcome;
 }
 
@@ -340,7 +339,7 @@ static void end(publisher *self) {
 int publisher_write(publisher *self, rxd_scope *scope, const rxd_batch *batch, rxd_verdicts *verdicts) {
   outcome outcome = connect_publisher(self);
   if (outcome != CONNECTED) {
-    client_failed(&self->client);
+    host->count_up(self->client.instance, RXD_TEXT_OF("connectionErrors"), 1);
     fail_at(scope, "", "%s", self->client.problem);
     return outcome == REFUSED ? RXD_FAILED : RXD_RETRY;
   }

@@ -67,12 +67,6 @@ static outcome connect_now(source *self) {
   return UNREACHABLE;
 }
 
-/* A pause that a stop ends. */
-static void rest(rxd_source *running, int64_t milliseconds) {
-  rxd_ack ignored;
-  host->acks(running, &ignored, 1, milliseconds * 1000000);
-}
-
 /* Tries until there is a connection, or the source is to stop. RXD_FAILED: trying again does not help. */
 static int connect_source(source *self, rxd_scope *scope, rxd_source *running) {
   while (host->is_stopping(running) == 0) {
@@ -80,8 +74,7 @@ static int connect_source(source *self, rxd_scope *scope, rxd_source *running) {
     if (outcome == CONNECTED) return RXD_OK;
     disconnect(self);
     if (outcome == REFUSED) return fail_at(scope, "", "%s", self->client.problem);
-    for (int64_t until = now_ms() + client_failed(&self->client); now_ms() < until && host->is_stopping(running) == 0;)
-      rest(running, until - now_ms());
+    rest(running, client_failed(&self->client));
   }
   return RXD_STOP;
 }
@@ -147,7 +140,7 @@ static int source_run(void *opaque, rxd_scope *scope, rxd_source *running) {
     disconnect(self);
     if (!is_lost) break;
     client_trouble(&self->client, "the connection is lost");
-    client_failed(&self->client);
+    rest(running, client_failed(&self->client));
   }
   return status == RXD_FAILED ? RXD_FAILED : RXD_OK;
 }

@@ -8,6 +8,7 @@ enum {
   BATCH = 500,
   TAKEN_BYTES_MOST = 1 << 20,
   POLL_MS = 50,
+  UNUSED_SECONDS = 300, /* then the server removes the consumer: a pipeline may be slow for long */
 };
 
 typedef struct source {
@@ -57,6 +58,7 @@ static found begin(source *self) {
   config.AckPolicy = js_AckNone;
   config.FilterSubject = self->filter;
   config.MemoryStorage = true;
+  config.InactiveThreshold = UNUSED_SECONDS * 1000000000LL;
   config.Replicas = 1;
   found = consumer_make(&self->client, self->stream, &config, &self->consumer);
   if (found != FOUND) return found;
@@ -65,13 +67,6 @@ static found begin(source *self) {
   if (pull_begin(&self->pull, &self->client, self->stream, self->consumer.name) == RXD_OK) return FOUND;
   client_trouble(&self->client, "the connection is lost");
   return FOUND_LATER;
-}
-
-/* A pause that a stop ends. */
-static void rest(rxd_source *running, int64_t milliseconds) {
-  rxd_ack ignored;
-  for (int64_t until = now_ms() + milliseconds; now_ms() < until && host->is_stopping(running) == 0;)
-    host->acks(running, &ignored, 1, (until - now_ms()) * 1000000);
 }
 
 static void keep_position(source *self, rxd_source *running) {
@@ -178,8 +173,10 @@ static int source_run(void *opaque, rxd_scope *scope, rxd_source *running) {
   int status;
   while ((status = connect_source(self, scope, running)) == RXD_OK) {
     while (turn(self, running) && host->is_stopping(running) == 0) {}
+    bool is_lost = host->is_stopping(running) == 0;
+    if (!is_lost) consumer_remove(&self->client, self->stream, &self->consumer);
     disconnect(self);
-    if (host->is_stopping(running) != 0) break;
+    if (!is_lost) break;
     rest(running, client_failed(&self->client));
   }
   return status == RXD_FAILED ? RXD_FAILED : RXD_OK;

@@ -170,8 +170,10 @@ static void use(source *self) {
   client_works(&self->client);
 }
 
+/* Only the first connection makes a consumer: a new one in place of one that was deleted would begin elsewhere. */
 static void find_consumer(source *self) {
-  found found = consumer_find(&self->client, self->stream, self->durable, &self->config, self->creates, &self->consumer);
+  bool creates = self->creates && self->consumer.name == NULL;
+  found found = consumer_find(&self->client, self->stream, self->durable, &self->config, creates, &self->consumer);
   if (found == FOUND_NEVER) give_up(self, self->client.problem);
   else if (found == FOUND_LATER || pull_begin(&self->pull, &self->client, self->stream, self->durable) != RXD_OK) lost(self);
   else use(self);
@@ -186,14 +188,10 @@ static void connect_now(source *self) {
 
 /* Nobody has answered a request: the consumer may be gone, or JetStream not be ready. */
 static void look_for_consumer(source *self) {
-  consumer *consumer = &self->consumer;
-  found found = consumer_find(&self->client, self->stream, self->durable, &self->config, false, consumer);
+  found found = consumer_find(&self->client, self->stream, self->durable, &self->config, false, &self->consumer);
   self->ask_at = now_ms() + ASK_AGAIN_MS;
   if (found == FOUND_LATER) lost(self);
-  if (found != FOUND_NEVER) return;
-  char problem[300];
-  snprintf(problem, sizeof problem, "%.220s (it was there before)", self->client.problem);
-  give_up(self, problem);
+  if (found == FOUND_NEVER) give_up(self, self->client.problem);
 }
 
 /* ---- Messages, on the thread ---- */

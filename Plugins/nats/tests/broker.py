@@ -123,7 +123,7 @@ class Client:
         return kept
 
 
-def fill(port, subject, numbers, size=0, seconds=60, each=lambda number: None):
+def fill(port, subject, numbers, size=0, seconds=60):
     """Stores JSON numbers, padded to `size` bytes, in order and once each, also while the server is killed and started."""
     waiting, end = list(numbers), time.monotonic() + seconds
     while waiting:
@@ -132,7 +132,6 @@ def fill(port, subject, numbers, size=0, seconds=60, each=lambda number: None):
             client = Client(port)
             while waiting:
                 store_some(client, subject, waiting[:200], size)
-                each(waiting[:200][-1])
                 del waiting[:200]
         except (OSError, ValueError, IndexError):
             if time.monotonic() > end:

@@ -285,13 +285,13 @@ class StreamTests(NatsTest):
 
     def test_events_that_fail_come_again(self):
         client = self.start_stream()
-        self.fill(0, 2000)
-        run = self.read(more="fail 4", environment={"CREDIT": "500"})
-        self.wait_for_all(range(2000), run)
+        self.fill(0, 300, 10000)
+        run = self.read(more="fail 2", buffer="1MiB")
+        self.wait_for_all(range(300), run)
         self.wait_until_acknowledged(client)
         self.assertIn("count: returned", run.errors())
         self.assertEqual(run.end(), 0, run.errors())
-        self.assertEqual(sorted(self.numbers(run)), list(range(2000)))  # a round that fails is not written
+        self.assertEqual(sorted(self.numbers(run)), list(range(300)))  # a round that fails is not written
 
     def test_a_slow_pipeline_keeps_its_messages(self):
         """They are under way for several times as long as the server waits."""
@@ -374,6 +374,34 @@ class StreamTests(NatsTest):
         self.wait_until_acknowledged(client)
         self.assertEqual(run.end(), 0, run.errors())
         self.assert_nothing_lost(range(2 * COUNT), self.numbers(run), "the server killed")
+
+
+    def test_a_stop_does_not_wait_for_a_dead_server(self):
+        self.start_stream()
+        self.fill(0, 1000)
+        run = self.read(more=50)
+        wait_for(lambda: run.count() >= 1000, "all", PATIENCE)
+        self.server.end(signal.SIGKILL)
+        wait_for(lambda: "connectionErrors" in run.errors(), "the loss", PATIENCE)
+        begin = time.monotonic()
+        self.assertEqual(run.end(), 0, run.errors())
+        took = time.monotonic() - begin
+        print(f"\n    a stop with a dead server: {took:.1f} s")
+        self.assertLess(took, 8)
+
+    def test_a_consumer_that_is_deleted_while_there_is_no_connection(self):
+        self.start_stream()
+        self.fill(0, 10)
+        run = self.read(start="new")
+        wait_for(lambda: self.exists(self.client(), "c"), "the consumer", PATIENCE)
+        self.server.end(signal.SIGKILL)
+        wait_for(lambda: "connectionErrors" in run.errors(), "the loss", PATIENCE)
+        run.process.send_signal(signal.SIGSTOP)  # it must not be the first to come back
+        self.start_server()
+        self.client().ask("CONSUMER.DELETE.S.c")
+        run.process.send_signal(signal.SIGCONT)
+        self.assertEqual(run.process.wait(PATIENCE), 1, run.errors())
+        self.assertIn("the stream 'S' has no consumer 'c'", run.errors())
 
 
 class FaultTests(NatsTest):
@@ -495,7 +523,13 @@ class FaultTests(NatsTest):
                 self.stops_soon(run)
 
     def test_a_server_that_says_nothing(self):
-        self.try_hostile(lambda connection: connection.recv(1))
+        def behave(connection):
+            try:
+                connection.recv(1)
+            except OSError:
+                pass
+
+        self.try_hostile(behave)
 
     def test_a_server_that_sends_garbage(self):
         def behave(connection):
@@ -779,6 +813,93 @@ class KeyTests(NatsTest):
         self.assertEqual(sink.process.wait(PATIENCE), 0, sink.errors())
 
 
+class ConnectionTests(NatsTest):
+    """TLS, and several servers."""
+
+    def make_certificates(self):
+        """A CA, and certificates of the server (for localhost) and of a client."""
+        def openssl(*arguments):
+            subprocess.run(["openssl", *arguments], check=True, capture_output=True, cwd=self.directory)
+
+        key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+        openssl("req", "-x509", *key, "-keyout", "ca.key", "-out", "ca.pem", "-subj", "/CN=test CA", "-days", "2")
+        for name, subject in [("server", "/CN=localhost"), ("client", "/CN=me")]:
+            with open(self.path(name + ".ext"), "w") as file:
+                file.write("subjectAltName=DNS:localhost\n")
+            openssl("req", *key, "-keyout", f"{name}.key", "-out", f"{name}.csr", "-subj", subject)
+            openssl("x509", "-req", "-in", f"{name}.csr", "-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-days", "2",
+                    "-extfile", f"{name}.ext", "-out", f"{name}.pem")
+
+    def test_tls(self):
+        self.make_certificates()
+        self.start_server(f"""tls {{ cert_file: "{self.path('server.pem')}", key_file: "{self.path('server.key')}",
+          ca_file: "{self.path('ca.pem')}", verify: true }}""")
+        wait_for(lambda: "Server is ready" in self.server.errors(), "the server", PATIENCE)
+        own = {"certificate": self.path("client.pem"), "certificateKey": self.path("client.key")}
+        here = f"localhost:{self.port}"
+        for name, parameters, expected in [
+                ("right", {"tls": True, "ca": self.path("ca.pem"), **own, "servers": [here]}, None),
+                ("scheme", {"ca": self.path("ca.pem"), **own, "servers": [f"tls://{here}"]}, None),
+                ("unverified", {"tls": True, "dangerouslySkipVerification": True, **own, "servers": self.servers}, None),
+                ("without", {"servers": [here]}, "the server requires TLS; set 'tls: true'"),
+                ("unknown CA", {"tls": True, **own, "servers": [here]}, "TLS cannot be set up; check the server's certificate, its name and 'ca'"),
+                ("another name", {"tls": True, "ca": self.path("ca.pem"), **own, "servers": self.servers}, "TLS cannot be set up"),
+                ("another key", {"tls": True, "certificate": self.path("client.pem"), "certificateKey": self.path("ca.key")}, "refused at 'certificate'")]:
+            with self.subTest(name=name):
+                sink = self.write([1], "nats", name, subject="a", **parameters)
+                status = sink.process.wait(PATIENCE)
+                if expected is None:
+                    self.assertEqual(status, 0, sink.errors())
+                else:
+                    self.assertNotEqual(status, 0)
+                    self.assertIn(expected, sink.errors())
+
+    def test_a_server_without_tls(self):
+        self.start_server()
+        self.client().close()
+        sink = self.write([1], "nats", subject="a", tls=True)
+        self.assertEqual(sink.process.wait(PATIENCE), 1, sink.errors())
+        self.assertIn("the server has no TLS; remove 'tls', or configure the server", sink.errors())
+
+    def test_the_next_server_is_tried(self):
+        client = self.start_stream()
+        self.fill(0, 100)
+        servers = [f"127.0.0.1:{free_port()}", *self.servers]
+        run = self.read(servers=servers)
+        self.wait_for_all(range(100), run)
+        self.wait_until_acknowledged(client)
+        self.assertEqual(run.end(), 0, run.errors())
+        self.written([1], servers=servers)
+
+    def test_servers_that_a_cluster_has_named(self):
+        routes = [free_port() for _ in range(2)]
+        ports = [free_port() for _ in range(2)]
+        servers = []
+        for n in range(2):
+            config = self.path(f"cluster{n}.conf")
+            with open(config, "w") as file:
+                file.write(f"""host: 127.0.0.1\nport: {ports[n]}\nserver_name: n{n}
+                  cluster {{ name: c, listen: "127.0.0.1:{routes[n]}", routes: [ "nats://127.0.0.1:{routes[1 - n]}" ] }}\n""")
+            servers.append(self.start([SERVER, "-c", config], f"server{n}"))
+        self.port = ports[0]
+        # Both know each other when one tells a client of the other.
+        wait_for(lambda: f"127.0.0.1:{ports[1]}" in self.client().info.get("connect_urls", []), "the cluster", PATIENCE)
+        self.servers = [f"127.0.0.1:{ports[0]}"]
+        run = self.read("nats", subjects=["a"])
+        client = self.client()
+
+        def came(more_than):
+            client.publish("a", b"1")
+            return run.count() > more_than
+
+        wait_for(lambda: came(0), "a message", PATIENCE)
+        servers[0].end(signal.SIGKILL)
+        self.port = ports[1]
+        count, client = run.count(), self.client()
+        wait_for(lambda: came(count), "a message by the other server", PATIENCE)
+        self.assertEqual(run.end(), 0, run.errors())
+
+
 class PipelineTests(NatsTest):
     """Whole pipelines in rxd."""
 
@@ -931,26 +1052,31 @@ sinks:
     from: in
     chain: [ map: event.value ]
     natsStream: {{ stream: T, subject: t.n, id: "{{{{ event }}}}", timeout: 5s, servers: {json.dumps(self.servers)} }}
+  read: {{ from: in, stdout: {{ encode: json }} }}
 """
-        return self.pipeline(text, name, state="mover")
+        run = self.pipeline(text, name, state="mover")
+        self.runs.append(run)
+        return run
 
     def begin(self):
         client = self.start_stream("", max_msgs=-1)
         client.add_stream("T", "t.>")
-        self.sent = -1
-
-        def note(number):
-            self.sent = number
-
+        self.runs = []
         self.total = (KILLS + 1) * self.LOAD
-        self.sender = threading.Thread(target=fill, args=(self.port, "s.n", range(self.total), 0, 60 + 5 * KILLS, note), daemon=True)
+        self.sender = threading.Thread(target=fill, args=(self.port, "s.n", range(self.total), 0, 60 + 5 * KILLS), daemon=True)
         self.sender.start()
 
     def moved(self):
         try:
-            return Client(self.port, 2).state("T")["messages"]
+            client = Client(self.port, 2)
+        except (OSError, ValueError):
+            return 0
+        try:
+            return client.state("T")["messages"]
         except (OSError, ValueError, IndexError, Refusal):
             return 0
+        finally:
+            client.close()
 
     def end(self, label, run):
         self.sender.join(PATIENCE)
@@ -961,7 +1087,8 @@ sinks:
         self.wait_for_all(range(self.total), back, seconds=PATIENCE)
         self.wait_until_acknowledged_of_t()
         back.end()
-        self.assert_nothing_lost(range(self.total), self.numbers(back), label)
+        self.assert_nothing_lost(range(self.total), self.numbers(*self.runs), label + ", read")
+        self.assert_nothing_lost(range(self.total), self.numbers(back), label + ", stored in the other stream")
 
     def wait_until_acknowledged_of_t(self):
         client = self.client()
