@@ -16,6 +16,7 @@ enum {
   ASK_AGAIN_MS = 500,  /* the pause after a request that nobody has answered */
   TAKEN_MOST = 500,    /* messages before rxd gets them, */
   TAKEN_BYTES_MOST = 1 << 20, /* likewise */
+  FIRST_BYTES = 2048,  /* of a message, before one is known */
   POLL_MS = 50,
   ACKS_MS = 25000,     /* of a stop: the wait for acknowledgements, */
   CLOSE_MS = 5000,     /* and for sending them */
@@ -53,6 +54,7 @@ typedef struct source {
   consumer consumer;
   pull pull;
   bool is_too_large; /* the next message has more bytes than the queue has room for */
+  size_t usual_bytes; /* of a message: an average that follows */
   int64_t extend_at, connect_at, ask_at;
 } source;
 
@@ -213,14 +215,16 @@ static room look_for_room(source *self) {
   return room;
 }
 
-/* The next request, if there is room for at least half of what is usual. A message that is larger than the whole buffer
- * is asked for alone, when nothing else waits. */
+/* The next request, if half of the buffer is empty. A message that is larger than the whole buffer is asked for alone, when
+ * nothing else waits. So many messages as probably fit: servers (2.9) that must stop at the bytes may deliver twice. */
 static void ask(source *self) {
   room room = look_for_room(self);
   if (now_ms() < self->ask_at || (self->is_too_large && !room.is_empty)) return;
   size_t batch = (size_t)self->batch, bytes = room.bytes;
   if (self->consumer.batch_most > 0 && batch > (size_t)self->consumer.batch_most) batch = (size_t)self->consumer.batch_most;
   if (self->consumer.bytes_most > 0 && bytes > (size_t)self->consumer.bytes_most) bytes = (size_t)self->consumer.bytes_most;
+  size_t fitting = bytes / (2 * self->usual_bytes) + 1;
+  if (batch > fitting) batch = fitting;
   if (self->is_too_large) batch = 1, bytes = 0;
   else if (room.messages < batch || room.bytes < self->buffer / 2) return;
   self->is_too_large = false;
@@ -231,6 +235,7 @@ static void ask(source *self) {
 
 static void receive(source *self, natsMsg *message, const origin *origin) {
   size_t bytes = message_size(message);
+  self->usual_bytes += bytes / 16 - self->usual_bytes / 16;
   pthread_mutex_lock(&self->mutex);
   flight *flight = flights_find(&self->flights, origin->sequence);
   bool is_new = flight == NULL;
@@ -536,6 +541,7 @@ static int source_open(const rxd_opening *opening, void **instance) {
   pthread_condattr_destroy(&attributes);
   pthread_mutex_init(&self->mutex, NULL);
   self->instance = opening->instance;
+  self->usual_bytes = FIRST_BYTES;
   self->tail = &self->head;
   self->decode = decode_parameter(opening);
   jsConsumerConfig_Init(&self->config);
