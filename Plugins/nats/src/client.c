@@ -83,6 +83,19 @@ static int tls_parameters(const rxd_opening *opening, client *client) {
   return status;
 }
 
+/* The library would report any mistake in it as an error without a reason, at each attempt. */
+static bool has_credentials(const char *path) {
+  enum { LARGEST = 1 << 16 };
+  char *text = need(calloc(1, LARGEST));
+  FILE *file = fopen(path, "re");
+  size_t count = file != NULL ? fread(text, 1, LARGEST - 1, file) : 0;
+  if (file != NULL) fclose(file);
+  bool has_both = strstr(text, "BEGIN NATS USER JWT") != NULL && strstr(text, "BEGIN USER NKEY SEED") != NULL;
+  explicit_bzero(text, count);
+  free(text);
+  return has_both;
+}
+
 /* At most one of user and password, token, credentials. */
 static int login_parameters(const rxd_opening *opening, client *client) {
   bool has_user = is_given(opening, "user"), has_token = is_given(opening, "token");
@@ -96,6 +109,8 @@ static int login_parameters(const rxd_opening *opening, client *client) {
   if (status == RXD_OK) status = text_parameter(opening, "password", &password);
   if (status == RXD_OK) status = text_parameter(opening, "token", &token);
   if (status == RXD_OK) status = read_file_parameter(opening, "credentials", &credentials);
+  if (status == RXD_OK && credentials != NULL && !has_credentials(credentials))
+    status = fail_at(opening->scope, "credentials", "the file must have a 'NATS USER JWT' and a 'USER NKEY SEED', each with its lines");
   if (status == RXD_OK && user != NULL)
     status = accepted(opening, "user", natsOptions_SetUserInfo(client->options, user, password));
   if (status == RXD_OK && token != NULL) status = accepted(opening, "token", natsOptions_SetToken(client->options, token));

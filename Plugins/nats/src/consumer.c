@@ -49,8 +49,13 @@ static void read_config(const jsConsumerInfo *info, consumer *consumer) {
   consumer->bytes_most = info->Config->MaxRequestMaxBytes;
 }
 
+/* A server that is just deleting a consumer may answer without an error and without anything else. */
+static bool is_empty(const jsConsumerInfo *info) { return info->Name == NULL || info->Config == NULL; }
+
 /* What this source needs of a consumer that somebody else may have made. */
-static found check(client *client, const jsConsumerConfig *given, const char *name, const jsConsumerConfig *wanted) {
+static found check(client *client, const jsConsumerInfo *info, const char *name, const jsConsumerConfig *wanted) {
+  if (is_empty(info)) return client_trouble(client, "the server says nothing of the consumer '%.60s'", name), FOUND_LATER;
+  const jsConsumerConfig *given = info->Config;
   bool is_push = given->DeliverSubject != NULL && *given->DeliverSubject != 0;
   if (!is_push && given->AckPolicy == js_AckExplicit
       && (wanted->FilterSubject == NULL
@@ -74,7 +79,7 @@ found consumer_find(client *client, const char *stream, const char *durable, jsC
     code = 0;
     status = js_AddConsumer(&info, context, stream, config, NULL, &code);
   }
-  found found = status == NATS_OK ? check(client, info->Config, durable, config) : judge(client, stream, durable, status, code);
+  found found = status == NATS_OK ? check(client, info, durable, config) : judge(client, stream, durable, status, code);
   if (found == FOUND) read_config(info, consumer);
   jsConsumerInfo_Destroy(info);
   jsCtx_Destroy(context);
@@ -87,7 +92,11 @@ found consumer_make(client *client, const char *stream, jsConsumerConfig *config
   jsConsumerInfo *info = NULL;
   jsErrCode code = 0;
   natsStatus status = js_AddConsumer(&info, context, stream, config, NULL, &code);
-  found found = status == NATS_OK ? FOUND : judge(client, stream, "", status, code);
+  found found = status != NATS_OK ? judge(client, stream, "", status, code) : FOUND;
+  if (found == FOUND && is_empty(info)) {
+    client_trouble(client, "the server says nothing of the new consumer");
+    found = FOUND_LATER;
+  }
   if (found == FOUND) read_config(info, consumer);
   jsConsumerInfo_Destroy(info);
   jsCtx_Destroy(context);

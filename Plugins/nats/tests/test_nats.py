@@ -13,6 +13,7 @@ import unittest
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "..", "testing"))
 from broker import Client, Refusal, fill  # noqa: E402
+from logins import credentials  # noqa: E402
 from plugin_test import RUNNER, RXD, SANITIZERS, PluginTest, free_port, wait_for  # noqa: E402
 
 ROOT = os.path.dirname(HERE)
@@ -27,12 +28,13 @@ PATIENCE = float(os.environ.get("PATIENCE", "60"))
 class NatsTest(PluginTest):
     plugin = PLUGIN
 
-    def start_server(self, config="", port=None):
-        """A server with JetStream on the disk, and the given lines of configuration. Again with the same port: a restart."""
-        self.port = port or getattr(self, "port", None) or free_port()
+    def start_server(self, config="", jetstream=True):
+        """A server, with JetStream on the disk, and the given lines of configuration. The second time it is a restart."""
+        self.port = getattr(self, "port", None) or free_port()
+        store = f"jetstream {{ store_dir: {json.dumps(self.path('store'))} }}" if jetstream else ""
         path = self.path("server.conf")
         with open(path, "w") as file:
-            file.write(f"host: 127.0.0.1\nport: {self.port}\njetstream {{ store_dir: {json.dumps(self.path('store'))} }}\n{config}\n")
+            file.write(f"host: 127.0.0.1\nport: {self.port}\n{store}\n{config}\n")
         self.server = self.start([SERVER, "-c", path], "server")
         self.servers = [f"127.0.0.1:{self.port}"]
 
@@ -447,9 +449,7 @@ class FaultTests(NatsTest):
         self.fails(self.read("natsKV", "c", bucket="b"), "there is no bucket 'b'; create it, or correct 'bucket'")
 
     def test_a_server_without_jetstream(self):
-        self.port = free_port()
-        self.server = self.start([SERVER, "-a", "127.0.0.1", "-p", str(self.port)], "server")
-        self.servers = [f"127.0.0.1:{self.port}"]
+        self.start_server(jetstream=False)
         self.client().close()
         run = self.read()
         wait_for(lambda: "JetStream" in run.errors(), "the report", PATIENCE)
@@ -860,6 +860,20 @@ class ConnectionTests(NatsTest):
         sink = self.write([1], "nats", subject="a", tls=True)
         self.assertEqual(sink.process.wait(PATIENCE), 1, sink.errors())
         self.assertIn("the server has no TLS; remove 'tls', or configure the server", sink.errors())
+
+    def test_a_credentials_file(self):
+        accepted = credentials(self.directory, self.path("right.creds"))
+        credentials(self.directory, self.path("other.creds"))
+        with open(self.path("none.creds"), "w") as file:
+            file.write("no credentials")
+        self.start_server(accepted, jetstream=False)
+        wait_for(lambda: "Server is ready" in self.server.errors(), "the server", PATIENCE)
+        self.written([1], "nats", "right", subject="a", credentials=self.path("right.creds"))
+        sink = self.write([1], "nats", "other", subject="a", credentials=self.path("other.creds"))
+        self.assertEqual(sink.process.wait(PATIENCE), 1, sink.errors())
+        self.assertIn("the server refuses the login", sink.errors())
+        self.assertEqual(self.refused("sink", "nats", {"subject": "a", "credentials": self.path("none.creds")}),
+                         "'credentials': the file must have a 'NATS USER JWT' and a 'USER NKEY SEED', each with its lines")
 
     def test_the_next_server_is_tried(self):
         client = self.start_stream()
