@@ -76,7 +76,8 @@ static int tls_parameters(const rxd_opening *opening, client *client) {
   if (status == RXD_OK && certificate != NULL)
     status = accepted(opening, "certificate", natsOptions_LoadCertificatesChain(client->options, certificate, key));
   if (status == RXD_OK && boolean_parameter(opening, "dangerouslySkipVerification"))
-    status = accepted(opening, "dangerouslySkipVerification", natsOptions_SkipServerVerification(client->options, true));
+    status =
+      accepted(opening, "dangerouslySkipVerification", natsOptions_SkipServerVerification(client->options, true));
   free(ca);
   free(certificate);
   free(key);
@@ -110,10 +111,12 @@ static int login_parameters(const rxd_opening *opening, client *client) {
   if (status == RXD_OK) status = text_parameter(opening, "token", &token);
   if (status == RXD_OK) status = read_file_parameter(opening, "credentials", &credentials);
   if (status == RXD_OK && credentials != NULL && !has_credentials(credentials))
-    status = fail_at(opening->scope, "credentials", "the file must have a 'NATS USER JWT' and a 'USER NKEY SEED', each with its lines");
+    status = fail_at(opening->scope, "credentials",
+                     "the file must have a 'NATS USER JWT' and a 'USER NKEY SEED', each with its lines");
   if (status == RXD_OK && user != NULL)
     status = accepted(opening, "user", natsOptions_SetUserInfo(client->options, user, password));
-  if (status == RXD_OK && token != NULL) status = accepted(opening, "token", natsOptions_SetToken(client->options, token));
+  if (status == RXD_OK && token != NULL)
+    status = accepted(opening, "token", natsOptions_SetToken(client->options, token));
   if (status == RXD_OK && credentials != NULL)
     status = accepted(opening, "credentials",
                       natsOptions_SetUserCredentialsFromFiles(client->options, credentials, NULL));
@@ -204,7 +207,8 @@ int bucket_parameter(const rxd_opening *opening, char **copy) {
   int status = text_parameter(opening, "bucket", copy);
   if (status != RXD_OK) return status;
   bool is_name = *copy != NULL && **copy != 0 && strlen(*copy) <= 200;
-  for (const char *at = *copy; is_name && *at != 0; at++) is_name = isalnum((unsigned char)*at) || *at == '-' || *at == '_';
+  for (const char *at = *copy; is_name && *at != 0; at++)
+    is_name = isalnum((unsigned char)*at) || *at == '-' || *at == '_';
   return is_name ? RXD_OK : fail_at(opening->scope, "bucket", "must have 1 to 200 letters, digits, - and _");
 }
 
@@ -258,7 +262,8 @@ static outcome judge_connect(client *client, natsStatus status) {
       break;
     case NATS_SSL_ERROR:
       /* The library begins with TLS by itself if the server requires it. */
-      client_trouble(client, client->is_secure ? "TLS cannot be set up; check the server's certificate, its name and 'ca'" : needs_tls);
+      if (!client->is_secure) client_trouble(client, needs_tls);
+      else client_trouble(client, "TLS cannot be set up; check the server's certificate, its name and 'ca'");
       break;
     case NATS_NO_SERVER:
     case NATS_TIMEOUT:
@@ -331,8 +336,8 @@ void rest(rxd_source *running, int64_t milliseconds) {
 
 const char *client_violation(const client *client) {
   const char *text = NULL;
-  if (client->connection == NULL || natsConnection_GetLastError(client->connection, &text) != NATS_NOT_PERMITTED) return NULL;
-  return text;
+  if (client->connection == NULL) return NULL;
+  return natsConnection_GetLastError(client->connection, &text) == NATS_NOT_PERMITTED ? text : NULL;
 }
 
 /* ---- JetStream ---- */
@@ -344,7 +349,8 @@ char *client_api(const client *client, const char *format, ...) {
   int count = vasprintf(&rest, format, arguments);
   va_end(arguments);
   if (count < 0) abort();
-  count = client->domain == NULL ? asprintf(&all, "$JS.API.%s", rest) : asprintf(&all, "$JS.%s.API.%s", client->domain, rest);
+  if (client->domain == NULL) count = asprintf(&all, "$JS.API.%s", rest);
+  else count = asprintf(&all, "$JS.%s.API.%s", client->domain, rest);
   if (count < 0) abort();
   free(rest);
   return all;

@@ -61,6 +61,7 @@ void rest(rxd_source *running, int64_t milliseconds);
 int name_parameter(const rxd_opening *opening, const char *name, char **copy);
 int bucket_parameter(const rxd_opening *opening, char **copy);
 int buffer_parameter(const rxd_opening *opening, size_t *bytes);
+#define wildcards_help "* is any part, > at the end all further ones"
 /* Whether it can be published to, or with `wildcards`, subscribed to. */
 bool is_subject(rxd_text text, bool wildcards);
 

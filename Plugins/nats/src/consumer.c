@@ -2,17 +2,35 @@
 
 enum { WAIT_MS = 2000, REMOVE_MS = 500 };
 
+/* The server understands such a request, and refuses it. */
+static bool is_refused(jsErrCode code) {
+  switch (code) {
+    case JSConsumerFilterNotSubsetErr:
+    case JSConsumerCreateErr:
+    case JSConsumerBadDurableNameErr:
+    case JSConsumerWQMultipleUnfilteredErr:
+    case JSConsumerWQConsumerNotUniqueErr:
+    case JSConsumerWQConsumerNotDeliverAllErr:
+    case JSConsumerWQRequiresExplicitAckErr:
+    case JSConsumerInvalidPolicyErr:
+    case JSConsumerMaxPendingAckExcessErr: return true;
+    default: return false;
+  }
+}
+
 /* Why a request to JetStream failed. */
 static found judge(client *client, const char *stream, const char *name, natsStatus status, jsErrCode code) {
   const char *violation = client_violation(client), *text = NULL;
   natsStatus last = status;
   switch (code) {
     case JSStreamNotFoundErr:
-      if (client->bucket != NULL) client_trouble(client, "there is no bucket '%.80s'; create it, or correct 'bucket'", client->bucket);
+      if (client->bucket != NULL)
+        client_trouble(client, "there is no bucket '%.80s'; create it, or correct 'bucket'", client->bucket);
       else client_trouble(client, "there is no stream '%.80s'; create it, or correct 'stream'", stream);
       return FOUND_NEVER;
     case JSConsumerNotFoundErr:
-      client_trouble(client, "the stream '%.60s' has no consumer '%.60s'; create it, or set 'create: true'", stream, name);
+      client_trouble(client, "the stream '%.60s' has no consumer '%.60s'; create it, or set 'create: true'", stream,
+                     name);
       return FOUND_NEVER;
     case JSNotEnabledErr:
     case JSNotEnabledForAccountErr:
@@ -29,13 +47,9 @@ static found judge(client *client, const char *stream, const char *name, natsSta
     return FOUND_LATER;
   }
   text = code != 0 ? nats_GetLastError(&last) : natsStatus_GetText(status);
-  client_trouble(client, "the stream '%.60s' cannot be used: %.120s", stream, text != NULL ? text : "no reason was given");
-  /* The server understands such a request, and refuses it. */
-  bool is_refused = code == JSConsumerFilterNotSubsetErr || code == JSConsumerCreateErr || code == JSConsumerBadDurableNameErr
-                    || code == JSConsumerWQMultipleUnfilteredErr || code == JSConsumerWQConsumerNotUniqueErr
-                    || code == JSConsumerWQConsumerNotDeliverAllErr || code == JSConsumerInvalidPolicyErr
-                    || code == JSConsumerMaxPendingAckExcessErr || code == JSConsumerWQRequiresExplicitAckErr;
-  return is_refused ? FOUND_NEVER : FOUND_LATER;
+  if (text == NULL) text = "no reason was given";
+  client_trouble(client, "the stream '%.60s' cannot be used: %.120s", stream, text);
+  return is_refused(code) ? FOUND_NEVER : FOUND_LATER;
 }
 
 static void read_config(const jsConsumerInfo *info, consumer *consumer) {
@@ -54,24 +68,35 @@ static bool is_empty(const jsConsumerInfo *info) { return info->Name == NULL || 
 
 /* What this source needs of a consumer that somebody else may have made. */
 static found check(client *client, const jsConsumerInfo *info, const char *name, const jsConsumerConfig *wanted) {
-  if (is_empty(info)) return client_trouble(client, "the server says nothing of the consumer '%.60s'", name), FOUND_LATER;
+  if (is_empty(info)) {
+    client_trouble(client, "the server says nothing of the consumer '%.60s'", name);
+    return FOUND_LATER;
+  }
   const jsConsumerConfig *given = info->Config;
   bool is_push = given->DeliverSubject != NULL && *given->DeliverSubject != 0;
   if (!is_push && given->AckPolicy == js_AckExplicit
       && (wanted->FilterSubject == NULL
           || (given->FilterSubject != NULL && strcmp(given->FilterSubject, wanted->FilterSubject) == 0)))
     return FOUND;
-  if (is_push) client_trouble(client, "'%.60s' is a push consumer; name a pull consumer, or another one to be created", name);
+  if (is_push)
+    client_trouble(client, "'%.60s' is a push consumer; name a pull consumer, or another one to be created", name);
   else if (given->AckPolicy != js_AckExplicit)
-    client_trouble(client, "the consumer '%.60s' does not have the policy of explicit acknowledgements; name another one", name);
-  else client_trouble(client, "the consumer '%.60s' has another filter than 'filter'; correct it, or name another consumer", name);
+    client_trouble(client, "the consumer '%.60s' does not have explicit acknowledgements; name another one", name);
+  else
+    client_trouble(client, "the consumer '%.60s' has another filter than 'filter'; correct it, or name another one",
+                   name);
   return FOUND_NEVER;
+}
+
+static found no_context(client *client) {
+  client_trouble(client, "the connection is lost");
+  return FOUND_LATER;
 }
 
 found consumer_find(client *client, const char *stream, const char *durable, jsConsumerConfig *config, bool creates,
                     consumer *consumer) {
   jsCtx *context = client_jetstream(client, WAIT_MS);
-  if (context == NULL) return client_trouble(client, "the connection is lost"), FOUND_LATER;
+  if (context == NULL) return no_context(client);
   jsConsumerInfo *info = NULL;
   jsErrCode code = 0;
   natsStatus status = js_GetConsumerInfo(&info, context, stream, durable, NULL, &code);
@@ -88,7 +113,7 @@ found consumer_find(client *client, const char *stream, const char *durable, jsC
 
 found consumer_make(client *client, const char *stream, jsConsumerConfig *config, consumer *consumer) {
   jsCtx *context = client_jetstream(client, WAIT_MS);
-  if (context == NULL) return client_trouble(client, "the connection is lost"), FOUND_LATER;
+  if (context == NULL) return no_context(client);
   jsConsumerInfo *info = NULL;
   jsErrCode code = 0;
   natsStatus status = js_AddConsumer(&info, context, stream, config, NULL, &code);
@@ -112,7 +137,7 @@ void consumer_remove(client *client, const char *stream, const consumer *consume
 
 found stream_bounds(client *client, const char *stream, uint64_t *first, uint64_t *last) {
   jsCtx *context = client_jetstream(client, WAIT_MS);
-  if (context == NULL) return client_trouble(client, "the connection is lost"), FOUND_LATER;
+  if (context == NULL) return no_context(client);
   jsStreamInfo *info = NULL;
   jsErrCode code = 0;
   natsStatus status = js_GetStreamInfo(&info, context, stream, NULL, &code);

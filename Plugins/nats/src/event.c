@@ -15,8 +15,8 @@ static bool read_number(const char *token, const char *end, uint64_t *number) {
   return token < end;
 }
 
-/* "$JS.ACK.STREAM.CONSUMER.DELIVERIES.SEQUENCE.CONSUMER-SEQUENCE.TIME.PENDING", or with a domain, the hash of the account,
- * and from 12 tokens on, random ones: "$JS.ACK.DOMAIN.HASH.STREAM..." */
+/* "$JS.ACK.STREAM.CONSUMER.DELIVERIES.SEQUENCE.CONSUMER-SEQUENCE.TIME.PENDING"; later servers add a domain and a hash
+ * of the account in front of the stream, and may add tokens behind. */
 bool read_origin(const char *reply, origin *origin) {
   enum { TOKENS_MOST = 16 };
   const char *tokens[TOKENS_MOST + 1];
@@ -117,7 +117,8 @@ bool content_value(rxd_scope *scope, decoding decode, natsMsg *message, rxd_valu
   size_t count = (size_t)natsMsg_GetDataLength(message);
   if (bytes == NULL || count == 0) bytes = "", count = 0;
   if (decode == DECODE_JSON) return decode_json(scope, bytes, count, value);
-  *value = decode == DECODE_BYTES ? host->make_bytes(scope, (rxd_text){bytes, count}) : value_of_bytes(scope, bytes, count);
+  if (decode == DECODE_BYTES) *value = host->make_bytes(scope, (rxd_text){bytes, count});
+  else *value = value_of_bytes(scope, bytes, count);
   return true;
 }
 

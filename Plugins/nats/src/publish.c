@@ -153,11 +153,13 @@ static void mark_unanswered(publisher *self) {
 
 /* Until at most so many are missing; false: something has failed, or a message is not permitted. */
 static bool wait_for_acks(publisher *self, size_t most, size_t most_bytes) {
-  while (!self->has_failed && self->missing > self->unanswered && (self->missing > most || self->missing_bytes > most_bytes)) {
+  while (!self->has_failed && self->missing > self->unanswered
+         && (self->missing > most || self->missing_bytes > most_bytes)) {
     if (take_acks(self, SLICE_MS) || self->has_failed) continue;
     if (client_violation(&self->client) != NULL) return false;
     if (now_ms() > self->end || host->is_closing(self->client.instance)) {
-      client_trouble(&self->client, "%zu messages were not acknowledged within %lld ms", self->missing, (long long)self->timeout);
+      client_trouble(&self->client, "%zu messages were not acknowledged within %lld ms", self->missing,
+                     (long long)self->timeout);
       self->has_failed = true;
     }
   }
@@ -188,9 +190,9 @@ static void judge_publish(publisher *self, size_t index, natsStatus status, size
 }
 
 static void publish(publisher *self, size_t index) {
-  char reply[200] = "", problem[PROBLEM_MOST];
-  if (self->stream != NULL) snprintf(reply, sizeof reply, "%s.%u.%zu", self->inbox, self->batch_number, index);
-  natsMsg *message = self->make(self->sink, self->scope, input_at(self->batch, index), *reply != 0 ? reply : NULL, problem);
+  char inbox[200], *reply = self->stream != NULL ? inbox : NULL, problem[PROBLEM_MOST];
+  if (reply != NULL) snprintf(inbox, sizeof inbox, "%s.%u.%zu", self->inbox, self->batch_number, index);
+  natsMsg *message = self->make(self->sink, self->scope, input_at(self->batch, index), reply, problem);
   if (message == NULL) {
     refuse(self, index, problem);
     return;
@@ -208,7 +210,8 @@ static bool flush(publisher *self) {
   int64_t left = self->end - now_ms();
   natsStatus status = natsConnection_FlushTimeout(self->client.connection, left > SLICE_MS ? left : SLICE_MS);
   if (status == NATS_OK) return true;
-  if (status == NATS_TIMEOUT) client_trouble(&self->client, "the server did not answer within %lld ms", (long long)self->timeout);
+  if (status == NATS_TIMEOUT)
+    client_trouble(&self->client, "the server did not answer within %lld ms", (long long)self->timeout);
   else client_trouble(&self->client, "the connection is lost");
   fail(self);
   return false;

@@ -63,7 +63,8 @@ static void read_status(pull *pull, natsMsg *message, const char *code, pull_ans
   answer->kind = PULL_ENDED;
   if (strcasestr(text, "consumer deleted") != NULL) answer->kind = PULL_NO_CONSUMER;
   else if (strcasestr(text, "exceeds maxbytes") != NULL) answer->kind = PULL_TOO_LARGE;
-  else if (strcmp(code, "400") == 0 || strcasestr(text, "push based") != NULL || strcasestr(text, "exceeded maxrequest") != NULL)
+  else if (strcmp(code, "400") == 0 || strcasestr(text, "push based") != NULL
+           || strcasestr(text, "exceeded maxrequest") != NULL)
     refuse(answer, text);
 }
 

@@ -1,4 +1,5 @@
-/* The sinks `nats`, `natsStream` and `natsKV`: they differ in the message that an event becomes, and in who confirms it. */
+/* The sinks `nats`, `natsStream` and `natsKV`: they differ in the message that an event becomes, and in who confirms
+ * it. */
 #include "publish.h"
 
 typedef struct sink {
@@ -31,8 +32,9 @@ static natsMsg *new_message(const char *subject, const char *reply, rxd_text val
 
 /* A line break would end the header. */
 static bool is_header_value(rxd_text text) {
-  return text.count == 0 || (memchr(text.bytes, '\r', text.count) == NULL && memchr(text.bytes, '\n', text.count) == NULL
-                             && memchr(text.bytes, 0, text.count) == NULL);
+  for (size_t i = 0; i < text.count; i++)
+    if (text.bytes[i] == '\r' || text.bytes[i] == '\n' || text.bytes[i] == 0) return false;
+  return true;
 }
 
 static bool is_header_name(rxd_text text) {
@@ -59,7 +61,10 @@ static bool add_header(natsMsg *message, rxd_text name_text, rxd_text value_text
 static bool add_headers(natsMsg *message, rxd_scope *scope, const rxd_value *headers, char *problem) {
   int kind = host->kind(headers);
   if (kind == RXD_ABSENT || kind == RXD_NULL) return true;
-  if (kind != RXD_OBJECT) return refuse(problem, "'headers' must be an object or null, and is something else for this event"), false;
+  if (kind != RXD_OBJECT) {
+    refuse(problem, "'headers' must be an object or null, and is something else for this event");
+    return false;
+  }
   for (size_t i = 0; i < host->count(scope, headers); i++) {
     rxd_text name;
     rxd_value value = host->entry(scope, headers, i, &name);
@@ -87,8 +92,8 @@ static natsMsg *subject_message(rxd_scope *scope, const rxd_input *input, const 
   char *copy = copy_text(subject);
   natsMsg *message = new_message(copy, reply, value_of(scope, input, VALUE), problem);
   free(copy);
-  if (message == NULL || input->argument_count <= HEADERS || add_headers(message, scope, &input->arguments[HEADERS], problem))
-    return message;
+  if (message == NULL || input->argument_count <= HEADERS) return message;
+  if (add_headers(message, scope, &input->arguments[HEADERS], problem)) return message;
   natsMsg_Destroy(message);
   return NULL;
 }
@@ -98,7 +103,8 @@ static natsMsg *core_message(void *opaque, rxd_scope *scope, const rxd_input *in
   return subject_message(scope, input, reply, problem);
 }
 
-static natsMsg *stream_message(void *opaque, rxd_scope *scope, const rxd_input *input, const char *reply, char *problem) {
+static natsMsg *stream_message(void *opaque, rxd_scope *scope, const rxd_input *input, const char *reply,
+                               char *problem) {
   sink *self = opaque;
   rxd_text id;
   natsMsg *message = subject_message(scope, input, reply, problem);
@@ -163,7 +169,8 @@ static int sink_write(void *opaque, rxd_scope *scope, const rxd_batch *batch, rx
   return publisher_write(&self->publisher, scope, batch, verdicts);
 }
 
-static int open_with(const rxd_opening *opening, make_message *make, int (*read)(const rxd_opening *, sink *), void **instance) {
+static int open_with(const rxd_opening *opening, make_message *make, int (*read)(const rxd_opening *, sink *),
+                     void **instance) {
   sink *self = need(calloc(1, sizeof *self));
   int status = publisher_open(opening, &self->publisher, make, self);
   if (status == RXD_OK && read != NULL) status = read(opening, self);
@@ -190,13 +197,17 @@ static int read_bucket(const rxd_opening *opening, sink *self) {
   return RXD_OK;
 }
 
-static int core_open(const rxd_opening *opening, void **instance) { return open_with(opening, core_message, NULL, instance); }
+static int core_open(const rxd_opening *opening, void **instance) {
+  return open_with(opening, core_message, NULL, instance);
+}
 
 static int stream_open(const rxd_opening *opening, void **instance) {
   return open_with(opening, stream_message, read_stream, instance);
 }
 
-static int key_open(const rxd_opening *opening, void **instance) { return open_with(opening, key_message, read_bucket, instance); }
+static int key_open(const rxd_opening *opening, void **instance) {
+  return open_with(opening, key_message, read_bucket, instance);
+}
 
 const rxd_component nats_sink = {
   .size = sizeof(rxd_component),

@@ -94,7 +94,8 @@ static void look_for_drops(source *self) {
   host->count_up(self->instance, RXD_TEXT_OF("droppedMessages"), dropped);
   if (now_ms() < self->warn_at) return;
   self->warn_at = now_ms() + DROPS_MS;
-  report(self->instance, "warning", "the pipeline is too slow: messages were dropped (the counter droppedMessages says how many)");
+  report(self->instance, "warning",
+         "the pipeline is too slow: messages were dropped (the counter droppedMessages says how many)");
 }
 
 /* The next message of any subscription, in turns. NULL: there is none. False: the connection is lost. */
@@ -167,7 +168,7 @@ static int subjects_parameter(const rxd_opening *opening, source *self) {
     char at[32];
     snprintf(at, sizeof at, "subjects.%zu", i);
     if (!is_subject(text, true))
-      return fail_at(opening->scope, at, "must be parts without spaces, separated by dots; * is any part, > at the end all further ones");
+      return fail_at(opening->scope, at, "must be parts without spaces, separated by dots; %s", wildcards_help);
     self->subjects[self->count++] = copy_text(text);
   }
   return RXD_OK;

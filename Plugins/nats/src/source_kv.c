@@ -1,6 +1,6 @@
-/* The source `natsKV`: the current value of each key, then each change. Reads the stream of the bucket by a consumer without
- * a name that keeps no acknowledgements. When a message of it is missing, or it has gone, a new one goes on behind the
- * last change that was seen; so it does after a restart, with the position that rxd has kept. */
+/* The source `natsKV`: the current value of each key, then each change. Reads the stream of the bucket by a consumer
+ * without a name that keeps no acknowledgements. When a message of it is missing, or it has gone, a new one goes on
+ * behind the last change that was seen; so it does after a restart, with the position that rxd has kept. */
 #include "consumer.h"
 #include "pull.h"
 
@@ -41,7 +41,8 @@ static found look_at_revision(source *self) {
   found found = stream_bounds(&self->client, self->stream, &first, &last);
   if (found != FOUND) return found;
   if (self->revision > last) {
-    report(self->instance, "warning", "the bucket '%.80s' was made anew: its keys are read from the beginning", self->bucket);
+    report(self->instance, "warning", "the bucket '%.80s' was made anew: its keys are read from the beginning",
+           self->bucket);
     self->revision = 0;
   } else if (self->only_changes && self->revision == 0) self->revision = last;
   self->only_changes = false;
@@ -107,7 +108,8 @@ static const char *operation_of(natsMsg *message) {
 static bool add_change(source *self, rxd_source *running, natsMsg *message, const origin *origin) {
   enum { MEMBERS = 6 };
   rxd_scope *scope = host->source_scope(running);
-  const char *key = natsMsg_GetSubject(message) + strlen("$KV..") + strlen(self->bucket), *operation = operation_of(message);
+  const char *key = natsMsg_GetSubject(message) + strlen("$KV..") + strlen(self->bucket);
+  const char *operation = operation_of(message);
   rxd_value value = host->make_null();
   if (strcmp(operation, "put") == 0 && !content_value(scope, self->decode, message, &value)) {
     host->reject_input(running, host->text(scope, &value), RXD_TEXT_OF("the value is no JSON document"), 0);
@@ -115,9 +117,12 @@ static bool add_change(source *self, rxd_source *running, natsMsg *message, cons
   }
   const rxd_text names[MEMBERS] = {RXD_TEXT_OF("bucket"), RXD_TEXT_OF("key"), RXD_TEXT_OF("operation"),
                                    RXD_TEXT_OF("value"), RXD_TEXT_OF("revision"), RXD_TEXT_OF("timestamp")};
-  const rxd_value values[MEMBERS] = {host->make_text(scope, text_of(self->bucket)), value_of_bytes(scope, key, strlen(key)),
-                                     host->make_text(scope, text_of(operation)), value,
-                                     host->make_int((int64_t)origin->sequence), host->make_timestamp(origin->time)};
+  const rxd_value values[MEMBERS] = {host->make_text(scope, text_of(self->bucket)),
+                                     value_of_bytes(scope, key, strlen(key)),
+                                     host->make_text(scope, text_of(operation)),
+                                     value,
+                                     host->make_int((int64_t)origin->sequence),
+                                     host->make_timestamp(origin->time)};
   rxd_value event = host->make_object(scope, names, values, MEMBERS);
   return host->add(running, &event, 0) != RXD_STOP;
 }
@@ -125,7 +130,8 @@ static bool add_change(source *self, rxd_source *running, natsMsg *message, cons
 static bool ask(source *self) {
   bool is_alone = self->is_too_large;
   self->is_too_large = false;
-  if (pull_request(&self->pull, &self->client, is_alone ? 1 : BATCH, is_alone ? 0 : self->buffer) == RXD_OK) return true;
+  int batch = is_alone ? 1 : BATCH;
+  if (pull_request(&self->pull, &self->client, batch, is_alone ? 0 : self->buffer) == RXD_OK) return true;
   client_trouble(&self->client, "the connection is lost");
   return false;
 }
@@ -133,11 +139,12 @@ static bool ask(source *self) {
 /* What came instead of a message. False: a new consumer is needed. */
 static bool judge(source *self, const pull_answer *answer) {
   switch (answer->kind) {
-    case PULL_TOO_LARGE: self->is_too_large = true; return true;
     case PULL_NO_CONSUMER: client_trouble(&self->client, "the consumer has gone"); return false;
-    case PULL_REFUSED: client_trouble(&self->client, "the server refuses requests: %.100s", answer->problem); return false;
+    case PULL_REFUSED:
+      client_trouble(&self->client, "the server refuses requests: %.100s", answer->problem);
+      return false;
     case PULL_LOST: client_trouble(&self->client, "the connection is lost"); return false;
-    default: return true;
+    default: self->is_too_large = answer->kind == PULL_TOO_LARGE; return true;
   }
 }
 
@@ -199,7 +206,7 @@ static int bucket_parameters(const rxd_opening *opening, source *self) {
   int status = bucket_parameter(opening, &self->bucket);
   if (status == RXD_OK) status = text_parameter(opening, "keys", &keys);
   if (status == RXD_OK && keys != NULL && !is_subject(text_of(keys), true))
-    status = fail_at(opening->scope, "keys", "must be parts separated by dots; * is any part, > at the end all further ones");
+    status = fail_at(opening->scope, "keys", "must be parts without spaces, separated by dots; %s", wildcards_help);
   if (status == RXD_OK
       && (asprintf(&self->stream, "KV_%s", self->bucket) < 0
           || asprintf(&self->filter, "$KV.%s.%s", self->bucket, keys != NULL ? keys : ">") < 0))

@@ -1,5 +1,6 @@
-/* The source `natsStream`. A thread of its own asks the consumer for messages, so that acknowledgement waits are extended
- * whatever rxd does; `run` takes messages from a queue that is bounded, because no more is asked for than it has room for.
+/* The source `natsStream`. A thread of its own asks the consumer for messages, so that the server is told of what is
+ * under way whatever rxd does; `run` takes messages from a queue that is bounded, because no more is asked for than it
+ * has room for.
  *
  * A message is acknowledged when rxd has acknowledged its event. The server delivers again what is not: after a nak, or
  * when the wait has passed. What comes again while it is under way here is dropped, and its acknowledgement is sent for
@@ -176,9 +177,13 @@ static void use(source *self) {
 static void find_consumer(source *self) {
   bool creates = self->creates && self->consumer.name == NULL;
   found found = consumer_find(&self->client, self->stream, self->durable, &self->config, creates, &self->consumer);
-  if (found == FOUND_NEVER) give_up(self, self->client.problem);
-  else if (found == FOUND_LATER || pull_begin(&self->pull, &self->client, self->stream, self->durable) != RXD_OK) lost(self);
-  else use(self);
+  if (found == FOUND_NEVER) {
+    give_up(self, self->client.problem);
+    return;
+  }
+  bool is_found = found == FOUND && pull_begin(&self->pull, &self->client, self->stream, self->durable) == RXD_OK;
+  if (is_found) use(self);
+  else lost(self);
 }
 
 static void connect_now(source *self) {
@@ -215,14 +220,18 @@ static room look_for_room(source *self) {
   return room;
 }
 
-/* The next request, if half of the buffer is empty. A message that is larger than the whole buffer is asked for alone, when
- * nothing else waits. So many messages as probably fit: servers (2.9) that must stop at the bytes may deliver twice. */
+static size_t least(size_t wanted, int64_t limit) {
+  return limit > 0 && wanted > (size_t)limit ? (size_t)limit : wanted;
+}
+
+/* The next request, if half of the buffer is empty. A message that is larger than the whole buffer is asked for alone,
+ * when nothing else waits. So many messages as probably fit: servers (2.9) that must stop at the bytes may deliver
+ * twice. */
 static void ask(source *self) {
   room room = look_for_room(self);
   if (now_ms() < self->ask_at || (self->is_too_large && !room.is_empty)) return;
-  size_t batch = (size_t)self->batch, bytes = room.bytes;
-  if (self->consumer.batch_most > 0 && batch > (size_t)self->consumer.batch_most) batch = (size_t)self->consumer.batch_most;
-  if (self->consumer.bytes_most > 0 && bytes > (size_t)self->consumer.bytes_most) bytes = (size_t)self->consumer.bytes_most;
+  size_t batch = least((size_t)self->batch, self->consumer.batch_most);
+  size_t bytes = least(room.bytes, self->consumer.bytes_most);
   size_t fitting = bytes / (2 * self->usual_bytes) + 1;
   if (batch > fitting) batch = fitting;
   if (self->is_too_large) batch = 1, bytes = 0;
@@ -329,7 +338,8 @@ static int64_t close_ms(source *self) {
   return left > 0 ? left : 0;
 }
 
-/* Ends the request, and takes what the server has sent meanwhile: otherwise what is given back would come here again. */
+/* Ends the request, and takes what the server has sent meanwhile: otherwise what is given back would come here
+ * again. */
 static void end_request(source *self) {
   pull_answer answer;
   if (natsSubscription_DrainTimeout(self->pull.subscription, close_ms(self) / 2 + 1) != NATS_OK) return;
@@ -477,7 +487,9 @@ static bool read_time(const char *text, int64_t *nanoseconds) {
   if (*at == '.')
     for (at++; isdigit((unsigned char)*at); at++) fraction += (*at - '0') * (unit /= 10);
   int hours = 0, minutes = 0, read = 0;
-  if (strcmp(at, "Z") != 0 && (sscanf(at, "%3d:%2d%n", &hours, &minutes, &read) != 2 || read != 6 || at[6] != 0)) return false;
+  if (strcmp(at, "Z") != 0
+      && (sscanf(at, "%3d:%2d%n", &hours, &minutes, &read) != 2 || read != 6 || at[6] != 0))
+    return false;
   int64_t offset = hours * 3600 + (*at == '-' ? -minutes : minutes) * 60;
   *nanoseconds = ((int64_t)timegm(&time) - offset) * 1000000000 + fraction;
   return true;
@@ -504,7 +516,8 @@ static int start_parameters(const rxd_opening *opening, source *self) {
   bool by_sequence = self->config.DeliverPolicy == js_DeliverByStartSequence;
   bool by_time = self->config.DeliverPolicy == js_DeliverByStartTime;
   if (is_given(opening, "startSequence") != by_sequence)
-    return fail_at(opening->scope, by_sequence ? "start" : "startSequence", "'start: sequence' and 'startSequence' belong together");
+    return fail_at(opening->scope, by_sequence ? "start" : "startSequence",
+                   "'start: sequence' and 'startSequence' belong together");
   if (is_given(opening, "startTime") != by_time)
     return fail_at(opening->scope, by_time ? "start" : "startTime", "'start: time' and 'startTime' belong together");
   if (by_sequence) self->config.OptStartSeq = (uint64_t)integer_parameter(opening, "startSequence", 1);
