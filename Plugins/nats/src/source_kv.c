@@ -8,6 +8,7 @@ enum {
   BATCH = 500,
   TAKEN_BYTES_MOST = 1 << 20,
   POLL_MS = 50,
+  SLOW_MS = 20,         /* a pipeline that needs longer for what it got gets less at once, with a position of its own */
   UNUSED_SECONDS = 300, /* then the server removes the consumer: a pipeline may be slow for long */
 };
 
@@ -24,6 +25,7 @@ typedef struct source {
   pull pull;
   uint64_t delivered;  /* by this consumer */
   bool is_too_large;
+  size_t most;         /* messages that rxd gets at once */
 } source;
 
 /* ---- The connection ---- */
@@ -148,12 +150,21 @@ static bool judge(source *self, const pull_answer *answer) {
   }
 }
 
+/* False: rxd wants the source to stop. */
+static bool hand_over(source *self, rxd_source *running) {
+  int64_t begin = now_ms();
+  int status = host->flush(running);
+  if (now_ms() - begin > SLOW_MS) self->most = (self->most + 1) / 2;
+  else if (self->most < BATCH) self->most *= 2;
+  return status != RXD_STOP;
+}
+
 /* Hands over what is there. False: rxd wants the source to stop, or a new consumer is needed. */
 static bool turn(source *self, rxd_source *running) {
   pull_answer answer;
   size_t bytes = 0, taken = 0;
   bool goes_on = self->pull.left > 0 || ask(self);
-  while (goes_on && taken < BATCH && bytes < TAKEN_BYTES_MOST) {
+  while (goes_on && taken < self->most && bytes < TAKEN_BYTES_MOST) {
     pull_next(&self->pull, &self->client, taken == 0 ? POLL_MS : 0, &answer);
     if (answer.kind != PULL_MESSAGE) {
       goes_on = judge(self, &answer);
@@ -172,7 +183,7 @@ static bool turn(source *self, rxd_source *running) {
     natsMsg_Destroy(answer.message);
   }
   if (taken > 0) keep_position(self, running);
-  return host->flush(running) != RXD_STOP && goes_on;
+  return hand_over(self, running) && goes_on;
 }
 
 static int source_run(void *opaque, rxd_scope *scope, rxd_source *running) {
@@ -226,6 +237,7 @@ static void position_parameter(const rxd_opening *opening, source *self) {
 static int source_open(const rxd_opening *opening, void **instance) {
   source *self = need(calloc(1, sizeof *self));
   self->instance = opening->instance;
+  self->most = 1;
   self->decode = decode_parameter(opening);
   self->only_changes = choice_is(opening, "start", "changes");
   position_parameter(opening, self);

@@ -2,6 +2,7 @@
 import json
 import os
 import random
+import re
 import signal
 import socket
 import subprocess
@@ -294,6 +295,16 @@ class StreamTests(NatsTest):
         self.assertIn("count: returned", run.errors())
         self.assertEqual(run.end(), 0, run.errors())
         self.assert_nothing_lost(range(100), self.numbers(run), "rounds that fail")  # and are not written
+
+    def test_the_order_is_kept_with_one_message_under_way(self):
+        client = self.start_stream()
+        self.fill(0, 20)
+        run = self.read(more="fail 4", maxPending=1)
+        self.wait_for_all(range(20), run)
+        self.wait_until_acknowledged(client)
+        self.assertIn("count: returned", run.errors())
+        self.assertEqual(run.end(), 0, run.errors())
+        self.assertEqual(self.numbers(run), list(range(20)))
 
     def test_a_slow_pipeline_keeps_its_messages(self):
         """They are under way for several times as long as the server waits."""
@@ -647,6 +658,27 @@ class SinkTests(NatsTest):
             self.assertIn("the server does not permit this user to publish to 's.secret.2'", sink.errors())
             self.assertIn("delivered 3, refused 3", sink.errors())
             self.assertEqual({subject for subject, _ in self.stored(client)}, {"s.a", "s.b", "s.c"})
+
+    def test_the_permissions_of_the_page_suffice(self):
+        with open(os.path.join(ROOT, "README.md")) as file:
+            rows = [line.split("|") for line in file if "`$JS.API." in line and line.count("|") == 4]
+        named = sorted(set(re.findall(r"`([^`]+)`", "".join(row[2] for row in rows))))
+        names = {"S": "S", "C": "c", "B": "b", "KV_B": "KV_b"}
+        publish = [".".join(names.get(part, part) for part in subject.split(".")) for subject in named if subject.startswith("$")] + ["s.>"]
+        publish.append("$JS.API.STREAM.INFO.KV_b")
+        self.start_server(f"""authorization {{ users: [ {{ user: admin, password: x }},
+          {{ user: me, password: x, permissions: {{ publish: {json.dumps(publish)}, subscribe: ["_INBOX.>"] }} }} ] }}""")
+        client = self.client(user="admin", **{"pass": "x"})
+        client.add_stream("S", "s.>")
+        client.add_bucket("b")
+        login = {"user": "me", "password": "x"}
+        self.written([1, 2], **login)
+        self.written([1, 2], "natsKV", "keys", bucket="b", key="k{{ event }}", **login)
+        for component, more in [("natsStream", {}), ("natsKV", {"bucket": "b"})]:
+            run = self.read(component, component, **login, **more)
+            self.wait_for_all([1, 2], run)
+            self.assertEqual(run.end(), 0, run.errors())
+        self.assertNotIn("Violation", self.server.errors())
 
     def test_answers_that_are_not_permitted_are_explained(self):
         self.start_server("""authorization { users: [ { user: admin, password: x },
