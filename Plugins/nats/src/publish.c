@@ -4,7 +4,8 @@
 enum {
   WINDOW_MOST = 2048,          /* messages without an acknowledgement, */
   WINDOW_BYTES_MOST = 8 << 20, /* likewise */
-  SLICE_MS = 100,              /* of a wait, between looks at the stop */
+  SLICE_MS = 100,              /* of a wait, between looks at the stop, */
+  FLUSH_MS = 3000,             /* of a round trip, at most */
 };
 
 static const rxd_input *input_at(const rxd_batch *batch, size_t index) {
@@ -205,10 +206,14 @@ static void publish(publisher *self, size_t index) {
 
 static bool is_event(const publisher *self, size_t index) { return input_at(self->batch, index)->kind == RXD_EVENT; }
 
-/* A round trip, after which the server has taken everything before it, and has reported what it did not permit. */
+/* A round trip, after which the server has taken everything before it, and has reported what it did not permit. Tried
+ * for longer each time, so that a stop is noticed. */
 static bool flush(publisher *self) {
-  int64_t left = self->end - now_ms();
-  natsStatus status = natsConnection_FlushTimeout(self->client.connection, left > SLICE_MS ? left : SLICE_MS);
+  natsStatus status = NATS_TIMEOUT;
+  for (int64_t slice = SLICE_MS; status == NATS_TIMEOUT; slice = slice < FLUSH_MS ? slice * 2 : slice) {
+    if (slice > SLICE_MS && (now_ms() > self->end || host->is_closing(self->client.instance))) break;
+    status = natsConnection_FlushTimeout(self->client.connection, slice);
+  }
   if (status == NATS_OK) return true;
   if (status == NATS_TIMEOUT)
     client_trouble(&self->client, "the server did not answer within %lld ms", (long long)self->timeout);

@@ -26,6 +26,21 @@ KILLS = int(os.environ.get("KILLS", "3"))
 PATIENCE = float(os.environ.get("PATIENCE", "60"))
 
 
+def greet(connection):
+    """Like a server, until a client is connected; whether it is."""
+    info = {"server_id": "X", "version": "2.9.0", "proto": 1, "host": "127.0.0.1", "port": 1, "headers": True, "max_payload": 1000}
+    connection.sendall(f"INFO {json.dumps(info)}\r\n".encode())
+    has_asked = bool(connection.recv(4096))
+    connection.sendall(b"PONG\r\n")
+    return has_asked
+
+
+def fall_silent(connection):
+    greet(connection)
+    while connection.recv(4096):
+        pass
+
+
 class NatsTest(PluginTest):
     plugin = PLUGIN
 
@@ -107,6 +122,29 @@ class NatsTest(PluginTest):
     def wait_until_acknowledged(self, client, consumer="c"):
         wait_for(lambda: (info := client.consumer("S", consumer))["num_ack_pending"] == 0 and info["num_pending"] == 0,
                  "acknowledgements", PATIENCE)
+
+    def hostile(self, behaviour):
+        """A server that is none; `behaviour` gets each connection."""
+        listener = socket.create_server(("127.0.0.1", 0))
+        self.addCleanup(listener.close)
+        self.servers = [f"127.0.0.1:{listener.getsockname()[1]}"]
+
+        def behave(connection):
+            try:
+                behaviour(connection)
+            except OSError:
+                pass
+
+        def serve():
+            while True:
+                try:
+                    connection, _ = listener.accept()
+                except OSError:
+                    return
+                self.addCleanup(connection.close)
+                threading.Thread(target=behave, args=(connection,), daemon=True).start()
+
+        threading.Thread(target=serve, daemon=True).start()
 
 
 class ParameterTests(NatsTest):
@@ -502,23 +540,6 @@ class FaultTests(NatsTest):
         self.client(user="me", **{"pass": "x"}).close()
         self.fails(self.read(user="me", password="x"), "Permissions Violation for Publish to \"$JS.API.CONSUMER.INFO.S.c\"")
 
-    def hostile(self, behaviour):
-        """A server that is none; `behaviour` gets each connection."""
-        listener = socket.create_server(("127.0.0.1", 0))
-        self.addCleanup(listener.close)
-        self.servers = [f"127.0.0.1:{listener.getsockname()[1]}"]
-
-        def serve():
-            while True:
-                try:
-                    connection, _ = listener.accept()
-                except OSError:
-                    return
-                self.addCleanup(connection.close)
-                threading.Thread(target=behaviour, args=(connection,), daemon=True).start()
-
-        threading.Thread(target=serve, daemon=True).start()
-
     def stops_soon(self, run):
         begin = time.monotonic()
         self.assertEqual(run.end(), 0, run.errors())
@@ -534,49 +555,24 @@ class FaultTests(NatsTest):
                 self.stops_soon(run)
 
     def test_a_server_that_says_nothing(self):
-        def behave(connection):
-            try:
-                connection.recv(1)
-            except OSError:
-                pass
-
-        self.try_hostile(behave)
+        self.try_hostile(lambda connection: connection.recv(1))
 
     def test_a_server_that_sends_garbage(self):
         def behave(connection):
-            try:
-                while True:
-                    connection.sendall(random.randbytes(1000))
-            except OSError:
-                pass
+            while True:
+                connection.sendall(random.randbytes(1000))
 
         self.try_hostile(behave)
 
     def test_a_server_that_greets_and_then_sends_garbage(self):
         def behave(connection):
-            info = {"server_id": "X", "version": "2.9.0", "proto": 1, "host": "127.0.0.1", "port": 1, "headers": True, "max_payload": 1000}
-            try:
-                connection.sendall(f"INFO {json.dumps(info)}\r\n".encode())
-                connection.recv(4096)
-                connection.sendall(b"PONG\r\n" + b"HMSG a 1 999999999 99\r\n" + random.randbytes(100000))
-            except OSError:
-                pass
+            if greet(connection):
+                connection.sendall(b"HMSG a 1 999999999 99\r\n" + random.randbytes(100000))
 
         self.try_hostile(behave)
 
     def test_a_server_that_greets_and_then_says_nothing(self):
-        def behave(connection):
-            info = {"server_id": "X", "version": "2.9.0", "proto": 1, "host": "127.0.0.1", "port": 1, "headers": True, "max_payload": 1000}
-            try:
-                connection.sendall(f"INFO {json.dumps(info)}\r\n".encode())
-                connection.recv(4096)
-                connection.sendall(b"PONG\r\n")
-                while connection.recv(4096):
-                    pass
-            except OSError:
-                pass
-
-        self.try_hostile(behave)
+        self.try_hostile(fall_silent)
 
 
 class SinkTests(NatsTest):
@@ -1012,6 +1008,31 @@ sinks: {{ out: {{ from: in, stdout: {{ encode: json }} }} }}
         run.process.wait(PATIENCE)
         self.assertNotEqual(run.process.returncode, 0)
         self.assertIn("the server refuses the login", run.errors())
+
+    def test_a_sink_whose_server_falls_silent_does_not_hold_up_a_stop(self):
+        lines = self.path("lines")
+        with open(lines, "w") as file:
+            file.writelines(f"{n}\n" for n in range(100))
+        for name, sink in [("core", "nats: { subject: a, "), ("stream", "natsStream: { stream: S, subject: s.n, ")]:
+            with self.subTest(name=name):
+                heard = threading.Event()
+
+                def behave(connection):
+                    greet(connection)
+                    while connection.recv(4096):
+                        heard.set()
+
+                self.hostile(behave)
+                run = self.pipeline(f"""plugins: {{ nats: PLUGIN }}
+sources: {{ in: {{ file: {{ path: {lines}, follow: true }} }} }}
+sinks: {{ out: {{ from: in, {sink} servers: {json.dumps(self.servers)} }} }} }}
+""", name)
+                wait_for(heard.is_set, "messages", PATIENCE)
+                begin = time.monotonic()
+                run.end()
+                took = time.monotonic() - begin
+                print(f"\n    a stop with a silent server, {name}: {took:.1f} s")
+                self.assertLess(took, 12, run.errors())
 
     def test_a_bucket_is_watched_on_after_a_kill(self):
         self.start_server()
