@@ -145,7 +145,7 @@ static bool take_acks(publisher *self, int64_t wait_ms) {
   }
 }
 
-/* When all others have an answer, it is known which nobody has answered. */
+/* When all others have an answer, those that are left are the ones without. */
 static void mark_unanswered(publisher *self) {
   for (size_t i = 0; i < self->batch->count && self->unanswered > 0; i++)
     if (self->verdicts[i].kind == SENT) mark(self, i, NO_STREAM);
@@ -290,7 +290,7 @@ static void send_singly(publisher *self) {
     if (self->verdicts[i].kind == TO_SEND) send_alone(self, i);
 }
 
-/* Nobody has answered: the subject belongs to no stream, or JetStream or this stream is not there. */
+/* Messages without an answer: their subject belongs to no stream, or JetStream or this stream is not there. */
 static void look_for_stream(publisher *self) {
   size_t first = 0;
   while (first < self->batch->count && self->verdicts[first].kind != NO_STREAM) first++;

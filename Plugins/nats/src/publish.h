@@ -29,7 +29,7 @@ typedef struct publisher {
   verdict *verdicts;
   size_t *bytes;       /* of each message that is not acknowledged */
   size_t missing, missing_bytes;
-  size_t unanswered;   /* of the missing: nobody has answered so many, and the library does not say which */
+  size_t unanswered;   /* of the missing: so many have no receiver, and the library does not say which */
   int64_t end;         /* now_ms */
   bool has_failed;     /* something that may pass; the client's `problem` says what */
 } publisher;

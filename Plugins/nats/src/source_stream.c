@@ -1,5 +1,5 @@
-/* The source `natsStream`. A thread of its own asks the consumer for messages, so that the server is told of what is
- * under way whatever rxd does; `run` takes messages from a queue that is bounded, because no more is asked for than it
+/* The source `natsStream`. A thread of its own asks the consumer for messages, so that the server knows what is under
+ * way whatever rxd does; `run` takes messages from a queue that is bounded, because no more is asked for than it
  * has room for.
  *
  * A message is acknowledged when rxd has acknowledged its event. The server delivers again what is not: after a nak, or
@@ -14,7 +14,7 @@
 enum {
   QUEUE_MOST = 10000,  /* messages */
   FLIGHTS_MOST = 100000, /* messages that are not acknowledged, whatever the consumer allows */
-  ASK_AGAIN_MS = 500,  /* the pause after a request that nobody has answered */
+  ASK_AGAIN_MS = 500,  /* the pause after a request without an answer */
   TAKEN_MOST = 500,    /* messages before rxd gets them, */
   TAKEN_BYTES_MOST = 1 << 20, /* likewise */
   FIRST_BYTES = 2048,  /* of a message, before one is known */
@@ -193,7 +193,7 @@ static void connect_now(source *self) {
   else lost(self);
 }
 
-/* Nobody has answered a request: the consumer may be gone, or JetStream not be ready. */
+/* A request had no answer: the consumer may be gone, or JetStream not be ready. */
 static void look_for_consumer(source *self) {
   found found = consumer_find(&self->client, self->stream, self->durable, &self->config, false, &self->consumer);
   self->ask_at = now_ms() + ASK_AGAIN_MS;
