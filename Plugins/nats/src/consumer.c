@@ -1,6 +1,10 @@
 #include "consumer.h"
 
-enum { WAIT_MS = 2000, REMOVE_MS = 500 };
+enum {
+  WAIT_MS = 2000,
+  REMOVE_MS = 500,
+  SAME_NS = 1000000000, /* a server that was restarted may name a slightly different time of creation */
+};
 
 /* The server understands such a request, and refuses it. */
 static bool is_refused(jsErrCode code) {
@@ -55,6 +59,7 @@ static found judge(client *client, const char *stream, const char *name, natsSta
 static void read_config(const jsConsumerInfo *info, consumer *consumer) {
   consumer_forget(consumer);
   consumer->name = need(strdup(info->Name));
+  consumer->created = info->Created;
   consumer->ack_wait = info->Config->AckWait / 1000000;
   for (int i = 0; i < info->Config->BackOffLen; i++)
     if (info->Config->BackOff[i] / 1000000 < consumer->ack_wait || consumer->ack_wait == 0)
@@ -105,6 +110,10 @@ found consumer_find(client *client, const char *stream, const char *durable, jsC
     status = js_AddConsumer(&info, context, stream, config, NULL, &code);
   }
   found found = status == NATS_OK ? check(client, info, durable, config) : judge(client, stream, durable, status, code);
+  if (found == FOUND && consumer->name != NULL && llabs(consumer->created - info->Created) > SAME_NS) {
+    client_trouble(client, "the consumer '%.60s' was deleted and made anew; start again with it", durable);
+    found = FOUND_NEVER;
+  }
   if (found == FOUND) read_config(info, consumer);
   jsConsumerInfo_Destroy(info);
   jsCtx_Destroy(context);

@@ -11,13 +11,15 @@ typedef enum found {
 
 /* What a source must know of a consumer. */
 typedef struct consumer {
-  char *name;           /* NULL: one without a name is made, which the server removes when it is not used */
+  char *name;           /* NULL: it was not looked up yet */
+  int64_t created;      /* nanoseconds since 1970: a later one of this name is another consumer */
   int64_t ack_wait;     /* milliseconds: the shortest wait for an acknowledgement */
   int64_t batch_most;   /* of a request; 0: no limit */
   int64_t bytes_most;   /* likewise */
 } consumer;
 
-/* Looks the consumer up, and makes it of `config` if there is none and `creates`. */
+/* Looks the consumer up, and makes it of `config` if there is none and `creates`. One that was looked up before must be
+ * the same: sequences of another one may mean other messages. */
 found consumer_find(client *client, const char *stream, const char *durable, jsConsumerConfig *config, bool creates,
                     consumer *consumer);
 /* Makes one without a name, which keeps no acknowledgements. */

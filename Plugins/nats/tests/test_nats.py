@@ -440,19 +440,34 @@ class StreamTests(NatsTest):
         print(f"\n    a stop with a dead server: {took:.1f} s")
         self.assertLess(took, 8)
 
-    def test_a_consumer_that_is_deleted_while_there_is_no_connection(self):
+    def change_without_a_connection(self, change):
+        """What the source says to a change that was made while it had no connection."""
         self.start_stream()
         self.fill(0, 10)
-        run = self.read(start="new")
-        wait_for(lambda: self.exists(self.client(), "c"), "the consumer", PATIENCE)
+        run = self.read()
+        self.wait_for_all(range(10), run)
         self.server.end(signal.SIGKILL)
         wait_for(lambda: "connectionErrors" in run.errors(), "the loss", PATIENCE)
         run.process.send_signal(signal.SIGSTOP)  # it must not be the first to come back
         self.start_server()
-        self.client().ask("CONSUMER.DELETE.S.c")
+        change(self.client())
         run.process.send_signal(signal.SIGCONT)
         self.assertEqual(run.process.wait(PATIENCE), 1, run.errors())
-        self.assertIn("the stream 'S' has no consumer 'c'", run.errors())
+        return run.errors()
+
+    def test_a_consumer_that_is_deleted_while_there_is_no_connection(self):
+        said = self.change_without_a_connection(lambda client: client.ask("CONSUMER.DELETE.S.c"))
+        self.assertIn("the stream 'S' has no consumer 'c'", said)
+
+    def test_a_stream_that_is_made_anew_while_there_is_no_connection(self):
+        def change(client):
+            created = time.time()  # at the earliest: servers are not exact about it
+            wait_for(lambda: time.time() > created + 1.5, "another time of creation")
+            client.ask("STREAM.DELETE.S")
+            client.add_stream("S", "s.>")
+            client.add_consumer("S", "c")
+
+        self.assertIn("the consumer 'c' was deleted and made anew; start again with it", self.change_without_a_connection(change))
 
 
 class FaultTests(NatsTest):
