@@ -527,7 +527,8 @@ class FaultTests(NatsTest):
         self.fails(self.read(name="a", consumer="push"), "'push' is a push consumer; name a pull consumer")
         self.fails(self.read(name="b", consumer="all"), "does not have explicit acknowledgements")
         self.fails(self.read(name="c", consumer="other", filter="s.b"), "has another filter than 'filter'")
-        self.fails(self.read(name="d", consumer="new", filter="t.>"), "filter")
+        if client.info["version"].startswith("2.9."):  # later ones accept a filter that matches nothing
+            self.fails(self.read(name="d", consumer="new", filter="t.>"), "filter")
 
     def test_a_consumer_that_is_deleted_while_it_is_read(self):
         client = self.start_stream()
