@@ -120,7 +120,7 @@ struct InstallTests {
   @Test func pluginsNameTheirPackages() throws {
     let packages = [
       "libmosquitto": "libmosquitto-dev", "openssl": "libssl-dev", "hiredis": "libhiredis-dev", "libpq": "libpq-dev",
-      "rdkafka": "librdkafka-dev",
+      "rdkafka": "librdkafka-dev", "libnats": "libnats-dev",
     ]
     let plugins = "\(Rxd.root)/Plugins"
     var seen = 0
@@ -138,6 +138,6 @@ struct InstallTests {
       }
       #expect(named.isSuperset(of: needed), "\(name): \(needed.filter { !named.contains($0) })")
     }
-    #expect(seen == 4)
+    #expect(seen == 5)
   }
 }

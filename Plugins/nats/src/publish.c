@@ -1,0 +1,381 @@
+#include "publish.h"
+#include "consumer.h"
+
+enum {
+  WINDOW_MOST = 2048,          /* messages without an acknowledgement, */
+  WINDOW_BYTES_MOST = 8 << 20, /* likewise */
+  SLICE_MS = 100,              /* of a wait, between looks at the stop, */
+  FLUSH_MS = 3000,             /* of a round trip, at most */
+};
+
+static const rxd_input *input_at(const rxd_batch *batch, size_t index) {
+  return (const rxd_input *)((const char *)batch->inputs + index * batch->input_size);
+}
+
+/* ---- The connection ---- */
+
+static void disconnect(publisher *self) {
+  if (self->acks != NULL) natsSubscription_Destroy(self->acks);
+  self->acks = NULL;
+  free(self->inbox);
+  self->inbox = NULL;
+  self->unanswered = 0;
+  client_disconnect(&self->client);
+}
+
+/* Nothing that was sent over this connection is waited for any more. */
+static void fail(publisher *self) {
+  self->has_failed = true;
+  disconnect(self);
+}
+
+static void fail_lost(publisher *self) {
+  client_trouble(&self->client, "the connection is lost");
+  fail(self);
+}
+
+static bool subscribe_to_acks(publisher *self) {
+  char *wildcard;
+  self->inbox = client_inbox(&self->client);
+  if (asprintf(&wildcard, "%s.>", self->inbox) < 0) abort();
+  natsStatus status = natsConnection_SubscribeSync(&self->acks, self->client.connection, wildcard);
+  if (status == NATS_OK) status = natsSubscription_SetPendingLimits(self->acks, -1, -1);
+  free(wildcard);
+  return status == NATS_OK;
+}
+
+static outcome connect_publisher(publisher *self) {
+  if (client_is_connected(&self->client)) return CONNECTED;
+  disconnect(self);
+  outcome outcome = client_connect_any(&self->client);
+  if (outcome == CONNECTED && self->stream != NULL && !subscribe_to_acks(self)) {
+    client_trouble(&self->client, "the connection is lost");
+    disconnect(self);
+    outcome = UNREACHABLE;
+  }
+  return outcome;
+}
+
+/* ---- Verdicts ---- */
+
+static void settle(publisher *self, size_t index) {
+  if (self->verdicts[index].kind != SENT) return;
+  self->missing--;
+  self->missing_bytes -= self->bytes[index];
+}
+
+static void refuse(publisher *self, size_t index, const char *problem) {
+  settle(self, index);
+  free(self->verdicts[index].problem);
+  self->verdicts[index] = (verdict){REFUSED_ALONE, need(strdup(problem))};
+}
+
+static void mark(publisher *self, size_t index, int kind) {
+  settle(self, index);
+  self->verdicts[index].kind = kind;
+}
+
+/* "Permissions Violation for Publish to "SUBJECT"": whether it is about this subject. */
+static bool names_subject(const char *violation, const char *subject) {
+  const char *quote = strchr(violation, '"');
+  size_t count = strlen(subject);
+  return quote != NULL && strncmp(quote + 1, subject, count) == 0 && strcmp(quote + 1 + count, "\"") == 0
+         && strcasestr(violation, "publish to") != NULL;
+}
+
+/* ---- Acknowledgements of a stream ---- */
+
+/* The index of the message, or the size of the batch: it belongs to an earlier batch. */
+static size_t index_of_ack(const publisher *self, natsMsg *ack) {
+  unsigned batch, index;
+  const char *subject = natsMsg_GetSubject(ack);
+  size_t count = strlen(self->inbox);
+  bool is_own = strncmp(subject, self->inbox, count) == 0 && sscanf(subject + count, ".%u.%u", &batch, &index) == 2
+                && batch == self->batch_number && index < self->batch->count;
+  return is_own && self->verdicts[index].kind == SENT ? index : self->batch->count;
+}
+
+/* An error of the stream is of the message (400 and the like), or may pass (503): limits, resources, no leader. */
+static void judge_error(publisher *self, size_t index, const rxd_value *error) {
+  rxd_value code = host->member(self->scope, error, RXD_TEXT_OF("code"));
+  rxd_value number = host->member(self->scope, error, RXD_TEXT_OF("err_code"));
+  rxd_value description = host->member(self->scope, error, RXD_TEXT_OF("description"));
+  rxd_text text = host->text(self->scope, &description);
+  int64_t kind = host->integer(&code), detail = host->integer(&number);
+  if ((kind >= 400 && kind < 500) || detail == JSStreamRollupFailedErr || detail == JSStreamMessageExceedsMaximumErr) {
+    char problem[PROBLEM_MOST];
+    snprintf(problem, sizeof problem, "the stream '%.80s' refuses the message: %.*s", self->stream,
+             (int)(text.count < 120 ? text.count : 120), text.bytes);
+    refuse(self, index, problem);
+    return;
+  }
+  client_trouble(&self->client, "the stream '%.80s' takes no messages: %.*s", self->stream,
+                 (int)(text.count < 120 ? text.count : 120), text.bytes);
+  self->has_failed = true;
+}
+
+static void judge_ack(publisher *self, natsMsg *ack) {
+  size_t index = index_of_ack(self, ack);
+  if (index == self->batch->count) return;
+  rxd_value answer;
+  rxd_text text = {natsMsg_GetData(ack), (size_t)natsMsg_GetDataLength(ack)};
+  bool is_json = text.count > 0 && host->parse_json(self->scope, text, &answer) == RXD_OK;
+  rxd_value error = is_json ? host->member(self->scope, &answer, RXD_TEXT_OF("error")) : host->make_null();
+  rxd_value sequence = is_json ? host->member(self->scope, &answer, RXD_TEXT_OF("seq")) : host->make_null();
+  if (host->kind(&error) == RXD_OBJECT) judge_error(self, index, &error);
+  else if (host->integer(&sequence) > 0) mark(self, index, DELIVERED);
+  else {
+    client_trouble(&self->client, "what has taken a message is no stream");
+    self->has_failed = true;
+  }
+}
+
+/* Takes acknowledgements that are there; waits for the first one. False: none came. */
+static bool take_acks(publisher *self, int64_t wait_ms) {
+  for (bool has_come = false;; has_come = true) {
+    natsMsg *ack = NULL;
+    natsStatus status = natsSubscription_NextMsg(&ack, self->acks, has_come ? 0 : wait_ms);
+    if (status == NATS_NO_RESPONDERS) self->unanswered++;
+    else if (status == NATS_OK) judge_ack(self, ack);
+    else {
+      if (status != NATS_TIMEOUT) fail_lost(self);
+      return has_come;
+    }
+    natsMsg_Destroy(ack);
+  }
+}
+
+/* When all others have an answer, those that are left are the ones without. */
+static void mark_unanswered(publisher *self) {
+  for (size_t i = 0; i < self->batch->count && self->unanswered > 0; i++)
+    if (self->verdicts[i].kind == SENT) mark(self, i, NO_STREAM);
+  self->unanswered = 0;
+}
+
+/* Until at most so many are missing; false: something has failed, or a message is not permitted. */
+static bool wait_for_acks(publisher *self, size_t most, size_t most_bytes) {
+  while (!self->has_failed && self->missing > self->unanswered
+         && (self->missing > most || self->missing_bytes > most_bytes)) {
+    if (take_acks(self, SLICE_MS) || self->has_failed) continue;
+    if (client_violation(&self->client) != NULL) return false;
+    if (now_ms() > self->end || host->is_closing(self->client.instance)) {
+      client_trouble(&self->client, "%zu messages were not acknowledged within %lld ms", self->missing,
+                     (long long)self->timeout);
+      self->has_failed = true;
+    }
+  }
+  if (!self->has_failed && self->missing == self->unanswered) mark_unanswered(self);
+  return !self->has_failed;
+}
+
+/* ---- Sending ---- */
+
+static void judge_publish(publisher *self, size_t index, natsStatus status, size_t bytes) {
+  char problem[PROBLEM_MOST];
+  switch (status) {
+    case NATS_OK:
+      self->verdicts[index].kind = SENT;
+      self->bytes[index] = bytes;
+      self->missing++;
+      self->missing_bytes += bytes;
+      break;
+    case NATS_MAX_PAYLOAD:
+      snprintf(problem, sizeof problem, "the message has more bytes, with its headers, than the server takes: %lld",
+               (long long)natsConnection_GetMaxPayload(self->client.connection));
+      refuse(self, index, problem);
+      break;
+    case NATS_INVALID_SUBJECT: refuse(self, index, "the subject is not valid"); break;
+    case NATS_NO_SERVER_SUPPORT: refuse(self, index, "the server does not know headers"); break;
+    default: fail_lost(self);
+  }
+}
+
+static void publish(publisher *self, size_t index) {
+  char inbox[200], *reply = self->stream != NULL ? inbox : NULL, problem[PROBLEM_MOST];
+  if (reply != NULL) snprintf(inbox, sizeof inbox, "%s.%u.%zu", self->inbox, self->batch_number, index);
+  natsMsg *message = self->make(self->sink, self->scope, input_at(self->batch, index), reply, problem);
+  if (message == NULL) {
+    refuse(self, index, problem);
+    return;
+  }
+  size_t bytes = (size_t)natsMsg_GetDataLength(message) + strlen(natsMsg_GetSubject(message));
+  natsStatus status = natsConnection_PublishMsg(self->client.connection, message);
+  judge_publish(self, index, status, bytes);
+  natsMsg_Destroy(message);
+}
+
+static bool is_event(const publisher *self, size_t index) { return input_at(self->batch, index)->kind == RXD_EVENT; }
+
+/* A round trip, after which the server has taken everything before it, and has reported what it did not permit. Tried
+ * for longer each time, so that a stop is noticed. */
+static bool flush(publisher *self) {
+  natsStatus status = NATS_TIMEOUT;
+  for (int64_t slice = SLICE_MS; status == NATS_TIMEOUT; slice = slice < FLUSH_MS ? slice * 2 : slice) {
+    if (slice > SLICE_MS && (now_ms() > self->end || host->is_closing(self->client.instance))) break;
+    status = natsConnection_FlushTimeout(self->client.connection, slice);
+  }
+  if (status == NATS_OK) return true;
+  if (status == NATS_TIMEOUT)
+    client_trouble(&self->client, "the server did not answer within %lld ms", (long long)self->timeout);
+  else client_trouble(&self->client, "the connection is lost");
+  fail(self);
+  return false;
+}
+
+/* All messages, with a window of those that are not acknowledged. */
+static void send_all(publisher *self) {
+  bool goes_on = true;
+  for (size_t i = 0; i < self->batch->count && goes_on && !self->has_failed; i++) {
+    if (!is_event(self, i)) mark(self, i, DELIVERED);
+    else publish(self, i);
+    if (self->stream != NULL && (self->missing >= WINDOW_MOST || self->missing_bytes >= WINDOW_BYTES_MOST))
+      goes_on = wait_for_acks(self, WINDOW_MOST / 2, WINDOW_BYTES_MOST / 2);
+  }
+  if (self->has_failed || !goes_on) return;
+  if (self->stream != NULL) wait_for_acks(self, 0, 0);
+  else flush(self);
+}
+
+/* Without a stream, the round trip is the confirmation. */
+static void confirm_sent(publisher *self) {
+  for (size_t i = 0; i < self->batch->count; i++)
+    if (self->verdicts[i].kind == SENT) mark(self, i, DELIVERED);
+}
+
+/* The subject of a message, for an error. */
+static char *subject_of(publisher *self, size_t index) {
+  char problem[PROBLEM_MOST];
+  natsMsg *message = self->make(self->sink, self->scope, input_at(self->batch, index), NULL, problem);
+  char *subject = need(strdup(message != NULL ? natsMsg_GetSubject(message) : ""));
+  natsMsg_Destroy(message);
+  return subject;
+}
+
+static void refuse_denied(publisher *self, size_t index) {
+  const char *violation = client_violation(&self->client);
+  char *subject = subject_of(self, index), problem[PROBLEM_MOST];
+  if (names_subject(violation, subject)) {
+    snprintf(problem, sizeof problem, "the server does not permit this user to publish to '%.120s'", subject);
+    refuse(self, index, problem);
+  } else {
+    client_trouble(&self->client, "%.180s; allow it to the user", violation);
+    self->has_failed = true;
+  }
+  free(subject);
+}
+
+/* A message by itself: the server reports a violation with its subject, but only the last one. */
+static void send_alone(publisher *self, size_t index) {
+  self->end = now_ms() + self->timeout;
+  if (connect_publisher(self) != CONNECTED) {
+    self->has_failed = true;
+    return;
+  }
+  publish(self, index);
+  if (self->has_failed || self->verdicts[index].kind != SENT || !flush(self)) return;
+  if (client_violation(&self->client) != NULL) {
+    refuse_denied(self, index);
+    /* The next connection has no violation yet. */
+    disconnect(self);
+  } else if (self->stream == NULL) mark(self, index, DELIVERED);
+  else wait_for_acks(self, 0, 0);
+}
+
+/* What is not certain after a violation is sent again, each by itself. */
+static void send_singly(publisher *self) {
+  disconnect(self);
+  for (size_t i = 0; i < self->batch->count; i++)
+    if (self->verdicts[i].kind == SENT) mark(self, i, TO_SEND);
+  for (size_t i = 0; i < self->batch->count && !self->has_failed; i++)
+    if (self->verdicts[i].kind == TO_SEND) send_alone(self, i);
+}
+
+/* Messages without an answer: their subject belongs to no stream, or JetStream or this stream is not there. */
+static void look_for_stream(publisher *self) {
+  size_t first = 0;
+  while (first < self->batch->count && self->verdicts[first].kind != NO_STREAM) first++;
+  if (first == self->batch->count || self->has_failed) return;
+  uint64_t ignored;
+  if (connect_publisher(self) != CONNECTED || stream_bounds(&self->client, self->stream, &ignored, &ignored) != FOUND) {
+    self->has_failed = true;
+    return;
+  }
+  for (size_t i = first; i < self->batch->count && !self->has_failed; i++) {
+    if (self->verdicts[i].kind != NO_STREAM) continue;
+    mark(self, i, TO_SEND);
+    send_alone(self, i);
+    if (self->verdicts[i].kind != NO_STREAM) continue;
+    char *subject = subject_of(self, i), problem[PROBLEM_MOST];
+    snprintf(problem, sizeof problem, "the stream '%.80s' has no subject that matches '%.100s'", self->stream, subject);
+    refuse(self, i, problem);
+    free(subject);
+  }
+}
+
+/* ---- A batch ---- */
+
+/* The first message that is neither delivered nor refused: what stands behind it comes again with it. */
+static size_t judge(const publisher *self, rxd_verdicts *verdicts) {
+  size_t index = 0;
+  for (; index < self->batch->count; index++) {
+    const verdict *one = &self->verdicts[index];
+    if (one->kind != DELIVERED && one->kind != REFUSED_ALONE) break;
+    if (one->kind == REFUSED_ALONE) host->refuse(verdicts, index, text_of(one->problem));
+  }
+  return index;
+}
+
+static void begin(publisher *self, rxd_scope *scope, const rxd_batch *batch) {
+  self->scope = scope;
+  self->batch = batch;
+  self->batch_number++;
+  self->verdicts = need(calloc(batch->count + 1, sizeof *self->verdicts));
+  self->bytes = need(calloc(batch->count + 1, sizeof *self->bytes));
+  self->missing = self->missing_bytes = 0;
+  self->end = now_ms() + self->timeout;
+  self->has_failed = false;
+}
+
+static void end(publisher *self) {
+  for (size_t i = 0; i < self->batch->count; i++) free(self->verdicts[i].problem);
+  free(self->verdicts);
+  free(self->bytes);
+  self->verdicts = NULL;
+  self->bytes = NULL;
+}
+
+int publisher_write(publisher *self, rxd_scope *scope, const rxd_batch *batch, rxd_verdicts *verdicts) {
+  outcome outcome = connect_publisher(self);
+  if (outcome != CONNECTED) {
+    host->count_up(self->client.instance, RXD_TEXT_OF("connectionErrors"), 1);
+    fail_at(scope, "", "%s", self->client.problem);
+    return outcome == REFUSED ? RXD_FAILED : RXD_RETRY;
+  }
+  begin(self, scope, batch);
+  send_all(self);
+  if (!self->has_failed && client_violation(&self->client) != NULL) send_singly(self);
+  else if (!self->has_failed && self->stream == NULL) confirm_sent(self);
+  if (self->stream != NULL) look_for_stream(self);
+  size_t through = judge(self, verdicts);
+  end(self);
+  if (through == batch->count) return RXD_OK;
+  host->delivered(verdicts, through);
+  fail_at(scope, "", "%s", self->client.problem);
+  disconnect(self);
+  return RXD_RETRY;
+}
+
+/* ---- Opening ---- */
+
+int publisher_open(const rxd_opening *opening, publisher *self, make_message *make, void *sink) {
+  self->make = make;
+  self->sink = sink;
+  self->timeout = milliseconds_parameter(opening, "timeout", 30000);
+  return client_open(opening, &self->client);
+}
+
+void publisher_close(publisher *self) {
+  disconnect(self);
+  client_close(&self->client);
+  free(self->stream);
+}

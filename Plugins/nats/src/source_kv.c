@@ -1,0 +1,262 @@
+/* The source `natsKV`: the current value of each key, then each change. Reads the stream of the bucket by a consumer
+ * without a name that keeps no acknowledgements. When a message of it is missing, or it has gone, a new one goes on
+ * behind the last change that was seen; so it does after a restart, with the position that rxd has kept. */
+#include "consumer.h"
+#include "pull.h"
+
+enum {
+  BATCH = 500,
+  TAKEN_BYTES_MOST = 1 << 20,
+  POLL_MS = 50,
+  SLOW_MS = 20,         /* a pipeline that needs longer for what it got gets less at once, with a position of its own */
+  UNUSED_SECONDS = 300, /* then the server removes the consumer: a pipeline may be slow for long */
+};
+
+typedef struct source {
+  rxd_instance *instance;
+  client client;
+  decoding decode;
+  char *bucket, *stream, *filter;
+  bool only_changes;   /* without the current values */
+  size_t buffer;       /* bytes of a request */
+  uint64_t revision;   /* the last one that was seen; 0: none */
+  /* Of the connection. */
+  consumer consumer;
+  pull pull;
+  uint64_t delivered;  /* by this consumer */
+  bool is_too_large;
+  size_t most;         /* messages that rxd gets at once */
+} source;
+
+/* ---- The connection ---- */
+
+static void disconnect(source *self) {
+  pull_end(&self->pull);
+  consumer_forget(&self->consumer);
+  client_disconnect(&self->client);
+}
+
+/* Where to begin. Changes from now on are those behind the last revision, which is kept, so that none is missed between
+ * two connections. Revisions that the bucket has not reached belong to one of the same name that was deleted. */
+static found look_at_revision(source *self) {
+  uint64_t first = 0, last = 0;
+  found found = stream_bounds(&self->client, self->stream, &first, &last);
+  if (found != FOUND) return found;
+  if (self->revision > last) {
+    report(self->instance, "warning", "the bucket '%.80s' was made anew: its keys are read from the beginning",
+           self->bucket);
+    self->revision = 0;
+  } else if (self->only_changes && self->revision == 0) self->revision = last;
+  self->only_changes = false;
+  return FOUND;
+}
+
+static found begin(source *self) {
+  found found = look_at_revision(self);
+  if (found != FOUND) return found;
+  jsConsumerConfig config;
+  jsConsumerConfig_Init(&config);
+  config.DeliverPolicy = self->revision > 0 ? js_DeliverByStartSequence : js_DeliverLastPerSubject;
+  config.OptStartSeq = self->revision > 0 ? self->revision + 1 : 0;
+  config.AckPolicy = js_AckNone;
+  config.FilterSubject = self->filter;
+  config.MemoryStorage = true;
+  config.InactiveThreshold = UNUSED_SECONDS * 1000000000LL;
+  config.Replicas = 1;
+  found = consumer_make(&self->client, self->stream, &config, &self->consumer);
+  if (found != FOUND) return found;
+  self->delivered = 0;
+  self->is_too_large = false;
+  if (pull_begin(&self->pull, &self->client, self->stream, self->consumer.name) == RXD_OK) return FOUND;
+  client_trouble(&self->client, "the connection is lost");
+  return FOUND_LATER;
+}
+
+static void keep_position(source *self, rxd_source *running) {
+  char text[24];
+  snprintf(text, sizeof text, "%llu", (unsigned long long)self->revision);
+  host->position(running, text_of(text));
+}
+
+/* Tries until messages can be asked for, or the source is to stop. RXD_FAILED: trying again does not help. */
+static int connect_source(source *self, rxd_scope *scope, rxd_source *running) {
+  while (host->is_stopping(running) == 0) {
+    outcome outcome = client_connect(&self->client);
+    if (outcome == CONNECTED) {
+      found found = begin(self);
+      outcome = found == FOUND ? CONNECTED : found == FOUND_NEVER ? REFUSED : UNREACHABLE;
+    }
+    if (outcome == CONNECTED) {
+      client_works(&self->client);
+      if (self->revision > 0) keep_position(self, running);
+      return RXD_OK;
+    }
+    disconnect(self);
+    if (outcome == REFUSED) return fail_at(scope, "", "%s", self->client.problem);
+    rest(running, client_failed(&self->client));
+  }
+  return RXD_STOP;
+}
+
+/* ---- Events ---- */
+
+/* "put", "delete", "purge". */
+static const char *operation_of(natsMsg *message) {
+  const char *operation = NULL;
+  if (natsMsgHeader_Get(message, "KV-Operation", &operation) != NATS_OK || operation == NULL) return "put";
+  return strcmp(operation, "DEL") == 0 ? "delete" : strcmp(operation, "PURGE") == 0 ? "purge" : "put";
+}
+
+static bool add_change(source *self, rxd_source *running, natsMsg *message, const origin *origin) {
+  enum { MEMBERS = 6 };
+  rxd_scope *scope = host->source_scope(running);
+  const char *key = natsMsg_GetSubject(message) + strlen("$KV..") + strlen(self->bucket);
+  const char *operation = operation_of(message);
+  rxd_value value = host->make_null();
+  if (strcmp(operation, "put") == 0 && !content_value(scope, self->decode, message, &value)) {
+    host->reject_input(running, host->text(scope, &value), RXD_TEXT_OF("the value is no JSON document"), 0);
+    return true;
+  }
+  const rxd_text names[MEMBERS] = {RXD_TEXT_OF("bucket"), RXD_TEXT_OF("key"), RXD_TEXT_OF("operation"),
+                                   RXD_TEXT_OF("value"), RXD_TEXT_OF("revision"), RXD_TEXT_OF("timestamp")};
+  const rxd_value values[MEMBERS] = {host->make_text(scope, text_of(self->bucket)),
+                                     value_of_bytes(scope, key, strlen(key)),
+                                     host->make_text(scope, text_of(operation)),
+                                     value,
+                                     host->make_int((int64_t)origin->sequence),
+                                     host->make_timestamp(origin->time)};
+  rxd_value event = host->make_object(scope, names, values, MEMBERS);
+  return host->add(running, &event, 0) != RXD_STOP;
+}
+
+static bool ask(source *self) {
+  bool is_alone = self->is_too_large;
+  self->is_too_large = false;
+  int batch = is_alone ? 1 : BATCH;
+  if (pull_request(&self->pull, &self->client, batch, is_alone ? 0 : self->buffer) == RXD_OK) return true;
+  client_trouble(&self->client, "the connection is lost");
+  return false;
+}
+
+/* What came instead of a message. False: a new consumer is needed. */
+static bool judge(source *self, const pull_answer *answer) {
+  switch (answer->kind) {
+    case PULL_NO_CONSUMER: client_trouble(&self->client, "the consumer has gone"); return false;
+    case PULL_REFUSED:
+      client_trouble(&self->client, "the server refuses requests: %.100s", answer->problem);
+      return false;
+    case PULL_LOST: client_trouble(&self->client, "the connection is lost"); return false;
+    default: self->is_too_large = answer->kind == PULL_TOO_LARGE; return true;
+  }
+}
+
+/* False: rxd wants the source to stop. */
+static bool hand_over(source *self, rxd_source *running) {
+  int64_t begin = now_ms();
+  int status = host->flush(running);
+  if (now_ms() - begin > SLOW_MS) self->most = (self->most + 1) / 2;
+  else if (self->most < BATCH) self->most *= 2;
+  return status != RXD_STOP;
+}
+
+/* Hands over what is there. False: rxd wants the source to stop, or a new consumer is needed. */
+static bool turn(source *self, rxd_source *running) {
+  pull_answer answer;
+  size_t bytes = 0, taken = 0;
+  bool goes_on = self->pull.left > 0 || ask(self);
+  while (goes_on && taken < self->most && bytes < TAKEN_BYTES_MOST) {
+    pull_next(&self->pull, &self->client, taken == 0 ? POLL_MS : 0, &answer);
+    if (answer.kind != PULL_MESSAGE) {
+      goes_on = judge(self, &answer);
+      break;
+    }
+    if (answer.origin.consumer_sequence != self->delivered + 1) {
+      client_trouble(&self->client, "messages are missing");
+      goes_on = false;
+    } else {
+      self->delivered++;
+      self->revision = answer.origin.sequence;
+      bytes += message_size(answer.message);
+      taken++;
+      goes_on = add_change(self, running, answer.message, &answer.origin);
+    }
+    natsMsg_Destroy(answer.message);
+  }
+  if (taken > 0) keep_position(self, running);
+  return hand_over(self, running) && goes_on;
+}
+
+static int source_run(void *opaque, rxd_scope *scope, rxd_source *running) {
+  source *self = opaque;
+  int status;
+  while ((status = connect_source(self, scope, running)) == RXD_OK) {
+    while (turn(self, running) && host->is_stopping(running) == 0) {}
+    bool is_lost = host->is_stopping(running) == 0;
+    if (!is_lost) consumer_remove(&self->client, self->stream, &self->consumer);
+    disconnect(self);
+    if (!is_lost) break;
+    rest(running, client_failed(&self->client));
+  }
+  return status == RXD_FAILED ? RXD_FAILED : RXD_OK;
+}
+
+/* ---- Opening ---- */
+
+static void source_close(void *opaque) {
+  source *self = opaque;
+  disconnect(self);
+  client_close(&self->client);
+  free(self->bucket);
+  free(self->stream);
+  free(self->filter);
+  free(self);
+}
+
+static int bucket_parameters(const rxd_opening *opening, source *self) {
+  char *keys = NULL;
+  int status = bucket_parameter(opening, &self->bucket);
+  if (status == RXD_OK) status = text_parameter(opening, "keys", &keys);
+  if (status == RXD_OK && keys != NULL && !is_subject(text_of(keys), true))
+    status = fail_at(opening->scope, "keys", "must be parts without spaces, separated by dots; %s", wildcards_help);
+  if (status == RXD_OK
+      && (asprintf(&self->stream, "KV_%s", self->bucket) < 0
+          || asprintf(&self->filter, "$KV.%s.%s", self->bucket, keys != NULL ? keys : ">") < 0))
+    abort();
+  free(keys);
+  self->client.bucket = self->bucket;
+  return status;
+}
+
+static void position_parameter(const rxd_opening *opening, source *self) {
+  if (opening->position.bytes == NULL) return;
+  char *text = copy_text(opening->position);
+  self->revision = strtoull(text, NULL, 10);
+  free(text);
+}
+
+static int source_open(const rxd_opening *opening, void **instance) {
+  source *self = need(calloc(1, sizeof *self));
+  self->instance = opening->instance;
+  self->most = 1;
+  self->decode = decode_parameter(opening);
+  self->only_changes = choice_is(opening, "start", "changes");
+  position_parameter(opening, self);
+  int status = client_open(opening, &self->client);
+  if (status == RXD_OK) status = buffer_parameter(opening, &self->buffer);
+  if (status == RXD_OK) status = bucket_parameters(opening, self);
+  if (status != RXD_OK) {
+    source_close(self);
+    return RXD_FAILED;
+  }
+  *instance = self;
+  return RXD_OK;
+}
+
+const rxd_component nats_kv_source = {
+  .size = sizeof(rxd_component),
+  .name = {"natsKV", 6},
+  .kind = {"source", 6},
+  .open = source_open,
+  .close = source_close,
+  .run = source_run,
+};
