@@ -2,7 +2,7 @@ import PipelineCore
 import Transport
 
 /// `exec`: runs a program once, periodically, or continuously.
-package struct Exec: SourceComponent {
+package struct Exec: SourceComponent, RepeatingSource {
   /// The part of the output that becomes an event.
   package enum Emission: String, ChoiceParameter {
     case output, exit

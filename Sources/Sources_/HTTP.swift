@@ -1,7 +1,7 @@
 import PipelineCore
 
 /// `http`: one request, or periodic requests.
-package struct HTTP: SourceComponent {
+package struct HTTP: SourceComponent, RepeatingSource {
   package enum Method: String, ChoiceParameter {
     case get = "GET"
     case post = "POST"

@@ -2,7 +2,7 @@ import PipelineCore
 import Transport
 
 /// `host`: figures of this machine.
-package struct HostSource: SourceComponent {
+package struct HostSource: SourceComponent, RepeatingSource {
   enum Collector: String, ChoiceParameter {
     case cpu, memory, load, disk, network, filesystems, processes, cgroup
     var help: String {

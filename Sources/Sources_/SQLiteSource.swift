@@ -1,7 +1,7 @@
 import PipelineCore
 
 /// `sqlite`: the rows of a query, read once, periodically, or as the query's key increases.
-package struct SQLiteSource: SourceComponent {
+package struct SQLiteSource: SourceComponent, RepeatingSource {
   var path = FilePathParameter()
   var query = ""
   var bind = Table<ExpressionParameter>()

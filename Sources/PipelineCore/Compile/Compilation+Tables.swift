@@ -47,7 +47,7 @@ extension Compilation {
     // What is read again at each start needs no position.
     steps[signal.step.number].delivery = Located(.bestEffort, at: node.location)
     let work = SourceWork(once, signal.work?.segment ?? .empty)
-    return (SignalPlan(work, step: signal.step, type: signal.type), true, source.repeats)
+    return (SignalPlan(work, step: signal.step, type: signal.type), true, (source as? any RepeatingSource)?.repeats)
   }
 
   /// What a table is loaded from must not wait for signals, which wait for the table.

@@ -8,8 +8,6 @@
 /// their elements are. Maps, and other kinds that are rarely keys, are represented by their JSON text, so maps with
 /// another order of members differ.
 enum KeyText {
-  private typealias Tag = KeyKind
-
   /// More deeply nested lists are represented by their JSON text.
   private static let depthLimit = 16
 
@@ -31,31 +29,11 @@ enum KeyText {
     }
   }
 
-  /// Appends the elements of a list expression without building the list. False if the program is not a list expression
-  /// or an element failed; the appended bytes are then invalid.
   @inline(__always)
-  static func append(
-    listOf program: Program, _ state: UnsafeMutablePointer<EvaluationFrame.State>, to output: OutputBuffer
-  ) -> Bool {
-    let context = Context(state: state)
-    return program.evaluateElements(
-      state, begin: { append(.list, UInt64($0), to: output) },
-      each: { element in
-        if element.is(.string), !element.isEscaped {
-          append(.text, element.rawBytes, to: output)
-        } else if element.is(.int) {
-          append(.int, element.payload, to: output)
-        } else {
-          append(element, to: output, context, depth: 1)
-        }
-      })
-  }
+  private static func append(_ tag: KeyKind, to output: OutputBuffer) { output.append(tag.rawValue) }
 
   @inline(__always)
-  private static func append(_ tag: Tag, to output: OutputBuffer) { output.append(tag.rawValue) }
-
-  @inline(__always)
-  private static func append(_ tag: Tag, _ word: UInt64, to output: OutputBuffer) {
+  static func append(_ tag: KeyKind, _ word: UInt64, to output: OutputBuffer) {
     output.append(count: 9) { target in
       target[0] = tag.rawValue
       UnsafeMutableRawPointer(target + 1).storeBytes(of: word, as: UInt64.self)
@@ -65,7 +43,7 @@ enum KeyText {
 
   /// The length comes first, so that the end of one text cannot be mistaken for the start of the next.
   @inline(__always)
-  private static func append(_ tag: Tag, _ bytes: UnsafeRawBufferPointer, to output: OutputBuffer) {
+  static func append(_ tag: KeyKind, _ bytes: UnsafeRawBufferPointer, to output: OutputBuffer) {
     output.append(count: bytes.count &+ 5) { target in
       target[0] = tag.rawValue
       UnsafeMutableRawPointer(target + 1).storeBytes(of: UInt32(truncatingIfNeeded: bytes.count), as: UInt32.self)

@@ -60,8 +60,6 @@ public protocol SourceDeclaration: Component {
   var asks: TargetAddress? { get }
   /// The rate of its events; nil: unknown.
   var pace: EventPace? { get }
-  /// How often it reads the whole of something again; nil: it reads once, or does not end.
-  var repeats: TimeSpan? { get }
   /// Whether its own threads decode its input in blocks, so that it may have a ``ParallelStage``.
   var decodesBlocks: Bool { get }
   /// The files that it reads, for the checker.
@@ -85,7 +83,6 @@ extension SourceDeclaration {
   public var follows: TargetAddress? { nil }
   public var asks: TargetAddress? { nil }
   public var pace: EventPace? { nil }
-  public var repeats: TimeSpan? { nil }
   public var decodesBlocks: Bool { false }
   public var readsFiles: [FilePathParameter] { [] }
   public var readsDatabase: FilePathParameter? { nil }

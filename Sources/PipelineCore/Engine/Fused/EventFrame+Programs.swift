@@ -17,6 +17,26 @@ extension Program {
 }
 
 extension KeyText {
+  /// Appends the elements of a list expression without building the list. False if the program is not a list expression
+  /// or an element failed; the appended bytes are then invalid.
+  @inline(__always)
+  static func append(
+    listOf program: Program, _ state: UnsafeMutablePointer<EvaluationFrame.State>, to output: OutputBuffer
+  ) -> Bool {
+    let context = Context(state: state)
+    return program.evaluateElements(
+      state, begin: { append(.list, UInt64($0), to: output) },
+      each: { element in
+        if element.is(.string), !element.isEscaped {
+          append(.text, element.rawBytes, to: output)
+        } else if element.is(.int) {
+          append(.int, element.payload, to: output)
+        } else {
+          append(element, to: output, context, depth: 1)
+        }
+      })
+  }
+
   /// Puts the key of the loaded event into `output`, replacing its contents. Returns the reason if there is no key.
   @inline(__always)
   static func failureToWrite(_ program: Program, _ frame: EventFrame, to output: OutputBuffer) -> Value? {
