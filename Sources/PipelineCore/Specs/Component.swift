@@ -96,6 +96,12 @@ extension SourceDeclaration {
   public var immediateValues: OwnedValue? { nil }
 }
 
+/// A source that may read the whole of something again and again, such as an answer or a query.
+package protocol RepeatingSource: SourceDeclaration {
+  /// How often it reads it; nil: once.
+  var repeats: TimeSpan? { get }
+}
+
 /// The declaration of a step of a chain, or of a combination of signals; its running side is ``OperatorComponent``.
 public protocol OperatorDeclaration: Component {
   /// Whether each event that its steps send came over an input: each input event is sent once, held, counted as left

@@ -184,6 +184,7 @@ export class Drawer {
       ["queue", queue(now.queue), now.queue],
       ["outbox on disk", queue(now.outbox), now.outbox],
       ["retries", count(now.retries ?? 0), now.retries > 0],
+      ["lookups", `${count(now.lookups ?? 0)}, ${count(now.misses ?? 0)} without a row`, now.lookups > 0],
       ["state, saved", bytes(now.state_bytes ?? 0), now.state_bytes],
       ["left to read", bytes(now.lag_bytes ?? 0), now.lag_bytes !== undefined],
       ["position", bytes(now.position ?? 0), now.position !== undefined],
