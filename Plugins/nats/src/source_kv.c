@@ -20,6 +20,7 @@ typedef struct source {
   bool only_changes;   /* without the current values */
   size_t buffer;       /* bytes of a request */
   uint64_t revision;   /* the last one that was seen; 0: none */
+  uint64_t newest;     /* the last one of the bucket when the consumer was made */
   /* Of the connection. */
   consumer consumer;
   pull pull;
@@ -42,6 +43,7 @@ static found look_at_revision(source *self) {
   uint64_t first = 0, last = 0;
   found found = stream_bounds(&self->client, self->stream, &first, &last);
   if (found != FOUND) return found;
+  self->newest = last;
   if (self->revision > last) {
     report(self->instance, "warning", "the bucket '%.80s' was made anew: its keys are read from the beginning",
            self->bucket);
@@ -138,6 +140,21 @@ static bool ask(source *self) {
   return false;
 }
 
+/* Servers of version 2.9 that purge one key let consumers of all keys begin behind it: what they have not delivered before is
+ * skipped, and the mark of the purge may have been purged itself. So a message that came after the consumer was made is
+ * believed only if it follows the last one directly: else another consumer says what is between. */
+static bool may_have_skipped(const source *self, const origin *origin) {
+  return origin->sequence > self->newest && origin->sequence > self->revision + 1;
+}
+
+/* Goes on behind the last change by a consumer that is newer. */
+static bool begin_again(source *self) {
+  pull_end(&self->pull);
+  consumer_remove(&self->client, self->stream, &self->consumer);
+  consumer_forget(&self->consumer);
+  return begin(self) == FOUND;
+}
+
 /* What came instead of a message. False: a new consumer is needed. */
 static bool judge(source *self, const pull_answer *answer) {
   switch (answer->kind) {
@@ -163,8 +180,8 @@ static bool hand_over(source *self, rxd_source *running) {
 static bool turn(source *self, rxd_source *running) {
   pull_answer answer;
   size_t bytes = 0, taken = 0;
-  bool goes_on = self->pull.left > 0 || ask(self);
-  while (goes_on && taken < self->most && bytes < TAKEN_BYTES_MOST) {
+  bool goes_on = self->pull.left > 0 || ask(self), is_skipping = false;
+  while (goes_on && !is_skipping && taken < self->most && bytes < TAKEN_BYTES_MOST) {
     pull_next(&self->pull, &self->client, taken == 0 ? POLL_MS : 0, &answer);
     if (answer.kind != PULL_MESSAGE) {
       goes_on = judge(self, &answer);
@@ -173,6 +190,8 @@ static bool turn(source *self, rxd_source *running) {
     if (answer.origin.consumer_sequence != self->delivered + 1) {
       client_trouble(&self->client, "messages are missing");
       goes_on = false;
+    } else if (may_have_skipped(self, &answer.origin)) {
+      is_skipping = true;
     } else {
       self->delivered++;
       self->revision = answer.origin.sequence;
@@ -183,7 +202,7 @@ static bool turn(source *self, rxd_source *running) {
     natsMsg_Destroy(answer.message);
   }
   if (taken > 0) keep_position(self, running);
-  return hand_over(self, running) && goes_on;
+  return hand_over(self, running) && goes_on && (!is_skipping || begin_again(self));
 }
 
 static int source_run(void *opaque, rxd_scope *scope, rxd_source *running) {

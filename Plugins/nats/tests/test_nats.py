@@ -807,6 +807,22 @@ class KeyTests(NatsTest):
         for run in [some, changes]:
             self.assertEqual(run.end(), 0, run.errors())
 
+    def test_a_purge_of_a_key_skips_no_change_of_another(self):
+        client = self.start_bucket(64)
+        self.put(client, "k0", b"-1")
+        run = self.read("natsKV", bucket="b")
+        wait_for(lambda: run.count() > 0, "the first value", PATIENCE)
+        for number in range(200):
+            self.put(client, f"k{number % 7}", str(number).encode())
+            self.delete(client, "other", "PURGE")
+
+        def values():
+            return [event["value"] for event in run.lines() if event["operation"] == "put"]
+
+        wait_for(lambda: len(values()) >= 201, "all changes", PATIENCE)
+        self.assertEqual(run.end(), 0, run.errors())
+        self.assertEqual(values(), list(range(-1, 200)))
+
     def test_no_change_is_missed_while_the_server_is_killed(self):
         client = self.start_bucket(64)
         self.put(client, "k0", b"-1")

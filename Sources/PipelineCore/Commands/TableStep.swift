@@ -67,11 +67,18 @@ struct TableStep: OperatorComponent {
       }
     }
 
-    override func start() { if parameters.isLoaded { load() } else { super.start() } }
+    override func start() {
+      // A saved state that could not be used may have left rows.
+      table.replace(by: TableRows(), retiring: arena)
+      if parameters.isLoaded { load() } else { super.start() }
+    }
 
     // MARK: Rows
 
     override func receive(_ event: Event) { take(event, table.rows) }
+
+    /// The rows outlast the signal, and a restart after its end.
+    override func complete() {}
 
     override func receive(_ event: Event, from inlet: Inlet) { if let coming { take(event, coming) } }
 
@@ -172,10 +179,12 @@ struct TableStep: OperatorComponent {
     }
 
     override func restore(_ state: inout StateReader) throws(StateFault) {
+      let rows = TableRows()
       try state.readPages(pages) { state, number throws(StateFault) in
         let key = try state.counted()
-        guard table.rows.restore(try state.read(), key, at: number) else { throw StateFault("a key is there twice") }
+        guard rows.restore(try state.read(), key, at: number) else { throw StateFault("a key is there twice") }
       }
+      table.replace(by: rows, retiring: arena)
       countKept()
     }
   }
