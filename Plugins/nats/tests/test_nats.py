@@ -1186,6 +1186,7 @@ sinks:
         self.sender.join(PATIENCE)
         wait_for(lambda: self.moved() >= self.total, "all to be moved", PATIENCE)
         self.wait_until_acknowledged(self.client())
+        wait_for(lambda: self.handles_a_stop(run), "the start of the last one", PATIENCE)
         self.assertEqual(run.end(), 0, run.errors())
         back = self.read(name="back", stream="T", consumer="back")
         self.wait_for_all(range(self.total), back, seconds=PATIENCE)
@@ -1193,6 +1194,12 @@ sinks:
         back.end()
         self.assert_nothing_lost(range(self.total), self.numbers(*self.runs), label + ", read")
         self.assert_nothing_lost(range(self.total), self.numbers(back), label + ", stored in the other stream")
+
+    def handles_a_stop(self, run):
+        """Whether SIGTERM does not simply end the process: all may be moved before the last rxd has begun."""
+        with open(f"/proc/{run.process.pid}/status") as status:
+            signals = [int(line.split()[1], 16) for line in status if line.startswith(("SigCgt", "SigBlk"))]
+        return any(mask >> (signal.SIGTERM - 1) & 1 for mask in signals)
 
     def wait_until_acknowledged_of_t(self):
         client = self.client()
