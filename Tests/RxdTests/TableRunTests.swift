@@ -79,6 +79,27 @@ struct TableRunTests {
     #expect(try String(contentsOfFile: folder.path + "/out.log", encoding: .utf8) == "true\nfalse\n")
   }
 
+  /// A stop does not wait for a program that has yet to give the rows.
+  @Test(arguments: [[], ["--state-dir", "state"]]) func aStopWaitsForNoTable(_ options: [String]) throws {
+    let folder = try Scratch()
+    mkfifo(folder.path + "/rows", 0o600)
+    let file = try folder.write(
+      "waiting.yaml",
+      """
+      sources: { in: { stdin: {} } }
+      tables: { t: { exec: { command: [cat, rows] }, key: event } }
+      sinks: { out: { from: in, chain: [ { map: event in t } ], stdout: {} } }
+
+      """)
+    let process = try RunningRxd(["run"] + options + [file], in: folder.path)
+    let writer = try #require(Polling.first { open(folder.path + "/rows", O_WRONLY | O_NONBLOCK).nonNegative })
+    process.write("x\n")
+    process.send(SIGTERM)
+    while let line = try process.line(from: process.errors) { #expect(!line.contains("did not finish"), "\(line)") }
+    #expect(try process.wait() == 0)
+    close(writer)
+  }
+
   /// A process that is killed while it loads has changed nothing: what was counted before goes on, and each event counts once.
   @Test(arguments: ["light", "durable"]) func aKillWhileTablesAreLoaded(_ delivery: String) throws {
     let folder = try Scratch()

@@ -3,6 +3,7 @@ extension Execution {
   /// Ends the sources as if they had completed, so that operators flush what they hold; work under way is finished.
   package func drain() {
     stopsForGood()
+    tables.cancel()
     life.isDraining = true
     for source in sources.running where !source.isClosed { end(source) }
     life.isDraining = false
@@ -114,6 +115,8 @@ extension Execution {
   ) {
     guard outcome == nil, !isStopping, life.suspension == nil else { return }
     life.suspension = Suspension(successor: successor, isFinal: isFinal, keeping: keeping)
+    // The next execution reads the sources of tables again; the rows that are there stay until the end.
+    tables.cancel()
     for source in sources.running where !source.isClosed { source.suspend() }
     for (index, sink) in sinks.enumerated() where sink.isOpen && keeping(plan.sinks[index]) {
       if sink.isPersistent || sink.node is OutboxSink {
@@ -137,8 +140,8 @@ extension Execution {
   package func freeze() {
     guard let keeping = life.suspension?.keeping, !isSuspended, !isStopping, outcome == nil else { return }
     saved.parts = draftState(keeping: keeping, paging: pagingOfEnd).map(finishState)
-    // What waits for tables has changed nothing.
-    if tables.areLoading, life.suspension?.isFinal == false { saved.parts = tables.state.map { SavedState($0) } }
+    // What waits for tables has changed nothing; a store still has the state that it was launched with.
+    if tables.areLoading, committer == nil { saved.parts = tables.state.map { SavedState($0) } }
     life.isSuspended = true
     stopsForGood()
     executor.dropRemainders("the pipeline was suspended")

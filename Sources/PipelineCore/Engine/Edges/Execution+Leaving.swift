@@ -2,7 +2,8 @@
 extension Execution {
   /// The state from which another execution in this process can continue; nil: there is none, or only that of an older commit.
   package var leftState: LeftState? {
-    saved.parts.map { LeftState($0.bytes, saved.estates, isInStore: !$0.owners.isEmpty) }
+    if isSuspended, tables.areLoading, committer != nil { return LeftState([], saved.estates, isInStore: true) }
+    return saved.parts.map { LeftState($0.bytes, saved.estates, isInStore: !$0.owners.isEmpty) }
   }
 
   /// Leaves to the next execution what a sink holds and has not saved. Called when the sink is suspended.
