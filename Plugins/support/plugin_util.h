@@ -1,9 +1,10 @@
-/* Helpers of the native plugins of this repository: parameters, addresses, texts, pauses. Header only, C11.
+/* Helpers of the native plugins of this repository: parameters, addresses, texts, pauses, waiting. Header only, C11.
  *
  * A plugin sets `host` in rxd_plugin_init, before anything else runs. */
 #ifndef PLUGIN_UTIL_H
 #define PLUGIN_UTIL_H
 #include <ctype.h>
+#include <pthread.h>
 #include <rxd_plugin.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -310,6 +311,27 @@ static inline UNUSED int64_t backoff_ms(unsigned failures) {
   struct timespec time;
   clock_gettime(CLOCK_MONOTONIC, &time);
   return pause - (time.tv_nsec / 1000) % (pause / 2);
+}
+
+/* ---- Waiting ---- */
+
+/* A condition for `wait_at_most`. */
+static inline UNUSED void init_condition(pthread_cond_t *condition) {
+  pthread_condattr_t attributes;
+  pthread_condattr_init(&attributes);
+  pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+  pthread_cond_init(condition, &attributes);
+  pthread_condattr_destroy(&attributes);
+}
+
+/* Waits until the condition is signalled or the time has passed, or for no reason: the caller looks. */
+static inline UNUSED void wait_at_most(pthread_cond_t *condition, pthread_mutex_t *mutex, int64_t milliseconds) {
+  struct timespec until;
+  clock_gettime(CLOCK_MONOTONIC, &until);
+  until.tv_sec += milliseconds / 1000;
+  until.tv_nsec += milliseconds % 1000 * 1000000;
+  if (until.tv_nsec >= 1000000000) until.tv_sec++, until.tv_nsec -= 1000000000;
+  pthread_cond_timedwait(condition, mutex, &until);
 }
 
 #endif

@@ -64,15 +64,6 @@ static void count_up(const source *self, const char *name, int64_t by) {
   host->count_up(self->instance, text_of(name), by);
 }
 
-static struct timespec in_ms(int64_t milliseconds) {
-  struct timespec time;
-  clock_gettime(CLOCK_MONOTONIC, &time);
-  time.tv_sec += milliseconds / 1000;
-  time.tv_nsec += milliseconds % 1000 * 1000000;
-  if (time.tv_nsec >= 1000000000) time.tv_sec++, time.tv_nsec -= 1000000000;
-  return time;
-}
-
 /* ---- The queue, under the mutex ---- */
 
 static size_t size_of(const rd_kafka_message_t *message) { return message->len + message->key_len + MESSAGE_BYTES; }
@@ -420,8 +411,7 @@ static bool looks_full(source *self) {
 static bool wait_for_room(source *self) {
   pthread_mutex_lock(&self->mutex);
   if (looks_full(self) && !self->is_ending && now_ms() < self->full_since + PATIENCE_MS) {
-    struct timespec until = in_ms(100);
-    pthread_cond_timedwait(&self->room, &self->mutex, &until);
+    wait_at_most(&self->room, &self->mutex, 100);
     looks_full(self);
   }
   bool has_room = !self->is_full;
@@ -551,10 +541,8 @@ static size_t take(source *self, taken *messages) {
   size_t count = 0, bytes = 0;
   part *part = NULL;
   pthread_mutex_lock(&self->mutex);
-  if (self->head == NULL && self->fatal[0] == 0) {
-    struct timespec until = in_ms(50);
-    pthread_cond_timedwait(&self->changed, &self->mutex, &until);
-  }
+  if (self->head == NULL && self->fatal[0] == 0)
+    wait_at_most(&self->changed, &self->mutex, 50);
   while (self->head != NULL && count < TAKEN_MOST && bytes < TAKEN_BYTES_MOST) {
     waiting *one = dequeue(self, &self->head);
     bytes += size_of(one->message);
@@ -723,12 +711,8 @@ static int fixed_settings(const rxd_opening *opening, source *self) {
 
 static int source_open(const rxd_opening *opening, void **instance) {
   source *self = need(calloc(1, sizeof *self));
-  pthread_condattr_t attributes;
-  pthread_condattr_init(&attributes);
-  pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-  pthread_cond_init(&self->changed, &attributes);
-  pthread_cond_init(&self->room, &attributes);
-  pthread_condattr_destroy(&attributes);
+  init_condition(&self->changed);
+  init_condition(&self->room);
   pthread_mutex_init(&self->mutex, NULL);
   self->instance = opening->instance;
   self->tail = &self->head;

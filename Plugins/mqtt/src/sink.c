@@ -45,11 +45,7 @@ static void sink_close(void *opaque) {
 static int sink_open(const rxd_opening *opening, void **instance) {
   sink *self = need(calloc(1, sizeof *self));
   self->instance = opening->instance;
-  pthread_condattr_t attributes;
-  pthread_condattr_init(&attributes);
-  pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-  pthread_cond_init(&self->changed, &attributes);
-  pthread_condattr_destroy(&attributes);
+  init_condition(&self->changed);
   pthread_mutex_init(&self->mutex, NULL);
   self->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   int status = settings_open(opening, &self->settings);
@@ -239,10 +235,7 @@ static int sink_write(void *opaque, rxd_scope *scope, const rxd_batch *batch, rx
   int64_t deadline = now_ms() + self->settings.timeout;
   uint32_t seen = self->answered;
   while (self->answered < published && !self->is_broken && now_ms() < deadline && !is_closing(self->instance)) {
-    struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += 1;
-    pthread_cond_timedwait(&self->changed, &self->mutex, &until);
+    wait_at_most(&self->changed, &self->mutex, 1000);
     if (self->answered != seen) deadline = now_ms() + self->settings.timeout;
     seen = self->answered;
   }

@@ -209,7 +209,7 @@ int bucket_parameter(const rxd_opening *opening, char **copy) {
   bool is_name = *copy != NULL && **copy != 0 && strlen(*copy) <= 200;
   for (const char *at = *copy; is_name && *at != 0; at++)
     is_name = isalnum((unsigned char)*at) || *at == '-' || *at == '_';
-  return is_name ? RXD_OK : fail_at(opening->scope, "bucket", "must have 1 to 200 letters, digits, - and _");
+  return is_name ? RXD_OK : fail_at(opening->scope, "bucket", "must be 1 to 200 letters, digits, hyphens or underscores");
 }
 
 int buffer_parameter(const rxd_opening *opening, size_t *bytes) {

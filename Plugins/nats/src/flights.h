@@ -27,7 +27,7 @@ uint64_t flight_token(const flight *flight);
 /* It was delivered again: the server counts from the new delivery. */
 void flight_renew(flight *flight, const char *reply);
 void flights_remove(flights *flights, flight *gone);
-/* Calls for each one; `visit` may remove the one that it is given. */
+/* Calls `visit` for each flight, which it may remove. */
 typedef void visit_flight(flights *flights, flight *flight, void *closure);
 void flights_each(flights *flights, visit_flight *visit, void *closure);
 void flights_clear(flights *flights);

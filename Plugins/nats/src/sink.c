@@ -117,7 +117,7 @@ static natsMsg *stream_message(void *opaque, rxd_scope *scope, const rxd_input *
   return NULL;
 }
 
-/* Letters, digits and - / _ = . of which a dot is neither first nor last. */
+/* Whether the text is parts of letters, digits and - / _ =, separated by dots. */
 static bool is_key(rxd_text key) {
   if (!is_subject(key, false)) return false;
   for (size_t i = 0; i < key.count; i++)
@@ -139,7 +139,7 @@ static natsMsg *key_message(void *opaque, rxd_scope *scope, const rxd_input *inp
   rxd_text key, nothing = {"", 0};
   bool is_retracted;
   if (!argument(scope, input, KEY, &key) || !is_key(key))
-    return refuse(problem, "'key' must have letters, digits and any of - / _ = . of which a dot separates parts");
+    return refuse(problem, "'key' must be parts of letters, digits and - / _ =, separated by dots");
   if (!look_at_retraction(input, &is_retracted, problem)) return NULL;
   char *subject;
   if (asprintf(&subject, "$KV.%s.%.*s", self->bucket, (int)key.count, key.bytes) < 0) abort();

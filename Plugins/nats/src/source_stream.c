@@ -63,15 +63,6 @@ static void count_up(const source *self, const char *name, int64_t by) {
   host->count_up(self->instance, text_of(name), by);
 }
 
-static struct timespec in_ms(int64_t milliseconds) {
-  struct timespec time;
-  clock_gettime(CLOCK_MONOTONIC, &time);
-  time.tv_sec += milliseconds / 1000;
-  time.tv_nsec += milliseconds % 1000 * 1000000;
-  if (time.tv_nsec >= 1000000000) time.tv_sec++, time.tv_nsec -= 1000000000;
-  return time;
-}
-
 /* ---- Acknowledgements, under the mutex ---- */
 
 static bool say(source *self, const flight *flight, const char *what) {
@@ -300,7 +291,7 @@ static void extend_one(flights *flights, flight *flight, void *closure) {
   if (say(extension->self, flight, "+WPI")) flight->extended_at = now_ms();
 }
 
-/* Tells the server of messages that are under way for long, so that it does not deliver them again. */
+/* Reports messages that are still in progress, so that the server does not deliver them again. */
 static void extend(source *self) {
   int64_t every = self->consumer.ack_wait / 3 + 1;
   if (now_ms() < self->extend_at) return;
@@ -320,9 +311,8 @@ static bool is_over(source *self) {
 
 /* Waits until there is something to ask for, without a connection until the next attempt. */
 static void wait_for_room(source *self, int64_t wait_ms) {
-  struct timespec until = in_ms(wait_ms < POLL_MS ? wait_ms : POLL_MS);
   pthread_mutex_lock(&self->mutex);
-  if (!self->is_ending && wait_ms > 0) pthread_cond_timedwait(&self->room, &self->mutex, &until);
+  if (!self->is_ending && wait_ms > 0) wait_at_most(&self->room, &self->mutex, wait_ms < POLL_MS ? wait_ms : POLL_MS);
   pthread_mutex_unlock(&self->mutex);
 }
 
@@ -384,10 +374,8 @@ static void *serve(void *opaque) {
 static size_t take(source *self, waiting **messages) {
   size_t count = 0, bytes = 0;
   pthread_mutex_lock(&self->mutex);
-  if (self->head == NULL && self->fatal[0] == 0) {
-    struct timespec until = in_ms(POLL_MS);
-    pthread_cond_timedwait(&self->changed, &self->mutex, &until);
-  }
+  if (self->head == NULL && self->fatal[0] == 0)
+    wait_at_most(&self->changed, &self->mutex, POLL_MS);
   while (self->head != NULL && count < TAKEN_MOST && bytes < TAKEN_BYTES_MOST) {
     messages[count] = dequeue(self);
     bytes += messages[count++]->bytes;
@@ -546,12 +534,8 @@ static int consumer_parameters(const rxd_opening *opening, source *self) {
 
 static int source_open(const rxd_opening *opening, void **instance) {
   source *self = need(calloc(1, sizeof *self));
-  pthread_condattr_t attributes;
-  pthread_condattr_init(&attributes);
-  pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-  pthread_cond_init(&self->changed, &attributes);
-  pthread_cond_init(&self->room, &attributes);
-  pthread_condattr_destroy(&attributes);
+  init_condition(&self->changed);
+  init_condition(&self->room);
   pthread_mutex_init(&self->mutex, NULL);
   self->instance = opening->instance;
   self->usual_bytes = FIRST_BYTES;

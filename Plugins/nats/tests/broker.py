@@ -4,7 +4,8 @@ import itertools
 import json
 import os
 import socket
-import time
+
+from plugin_test import wait_for
 
 
 class Refusal(Exception):
@@ -125,21 +126,23 @@ class Client:
 
 def fill(port, subject, numbers, size=0, seconds=60):
     """Stores JSON numbers, padded to `size` bytes, in order and once each, also while the server is killed and started."""
-    waiting, end = list(numbers), time.monotonic() + seconds
-    while waiting:
+    waiting = list(numbers)
+
+    def are_stored():
         client = None
         try:
             client = Client(port)
             while waiting:
                 store_some(client, subject, waiting[:200], size)
                 del waiting[:200]
+            return True
         except (OSError, ValueError, IndexError):
-            if time.monotonic() > end:
-                raise
-            time.sleep(0.02)
+            return False
         finally:
             if client is not None:
                 client.close()
+
+    wait_for(are_stored, f"the numbers to be stored in {subject}", seconds)
 
 
 def store_some(client, subject, numbers, size):

@@ -71,7 +71,7 @@ extension Execution {
     if settings.keepsStateOnFailure { sources.closed(source) }
   }
 
-  /// Handles the end of a source in the middle of a piece: `isAcknowledged` tells whether everything that it sent is acknowledged.
+  /// Notes that a source has ended with its last piece; `isAcknowledged` tells whether everything that it sent has been acknowledged.
   func ended(_ isAcknowledged: @escaping () -> Bool) {
     if outcome == nil { sources.ended(isAcknowledged) }
   }
