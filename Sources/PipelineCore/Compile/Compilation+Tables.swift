@@ -1,6 +1,6 @@
 /// Tables: named plans that expressions read by key.
 extension Compilation {
-  var tableNames: [String] { file.tables.map(\.name.value) }
+  var tableNames: [String] { file.tables.map(\.name.value) + file.brokenTables.sorted() }
 
   /// The plan of a table.
   func table(_ node: NamedNode<TableNode>, _ context: SignalContext) -> SignalPlan? {
@@ -75,7 +75,7 @@ extension Compilation {
   func table(_ name: String, _ location: SourceLocation, _ context: SignalContext) -> ExpressionScope.NamedTable? {
     guard let number = file.tables.firstIndex(where: { $0.name.value == name }), let at = index[name] else {
       // The error has been reported at the definition.
-      return file.broken.contains(name) ? .init(name: name, index: 0, key: .dyn, row: .dyn) : nil
+      return file.brokenTables.contains(name) ? .init(name: name, index: 0, key: .dyn, row: .dyn) : nil
     }
     let unknown = ExpressionScope.NamedTable(name: name, index: number, key: .dyn, row: .dyn)
     if let owner = index[context.owner], entries[owner].kind == .table {

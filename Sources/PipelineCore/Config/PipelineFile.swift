@@ -32,6 +32,8 @@ package struct PipelineFile: Sendable {
   package var defaults: [NamedNode<YAMLNode>] = []
   /// The names of definitions with errors: a reference to one is not another error.
   package var broken: Set<String> = []
+  /// The names of tables with errors.
+  var brokenTables: Set<String> = []
   /// The names of functions with errors.
   var brokenFunctions: Set<String> = []
   /// False if the parser has reported an error: what is missing in the tree may then exist in the file.

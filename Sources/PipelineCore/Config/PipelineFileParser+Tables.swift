@@ -9,9 +9,10 @@ extension PipelineFileParser {
     for entry in entries {
       if ReservedKeys.table.contains(entry.name) { parameters.append(entry) } else { others.append(entry) }
     }
-    others = refuseMisspelt(others)
+    others = refuseMisspelt(refuseUnsuited(others))
     let isWhole = others.count + parameters.count == entries.count
-    if !parameters.contains(where: { $0.name == "key" }), isWhole {
+    let hasKey = parameters.contains { $0.name == "key" }
+    if !hasKey, isWhole {
       report(
         .missingKey, "the table has no 'key', by which expressions find its rows", node.location.start,
         help: "Write for example 'key: event.id'")
@@ -24,10 +25,21 @@ extension PipelineFileParser {
       }
       return nil
     }
-    guard var signal = innerSignal(YAMLNode(.mapping(others), at: node.location)) else { return nil }
+    // The errors of the source are reported even where others have been.
+    guard var signal = innerSignal(YAMLNode(.mapping(others), at: node.location)), hasKey, isWhole else { return nil }
     giveSchema(to: &signal)
     return TableNode(
       signal: signal, arguments: YAMLNode(.mapping(parameters), at: node.location), location: node.location)
+  }
+
+  /// Reports keys of signals that a table does not have, such as those of event time.
+  private mutating func refuseUnsuited(_ entries: [YAMLEntry]) -> [YAMLEntry] {
+    let known = ReservedKeys.table + ["from", "chain", "schema", "description", "movedFrom"]
+    return entries.filter { entry in
+      guard ReservedKeys.signal.contains(entry.name), !known.contains(entry.name) else { return true }
+      checkKeys([entry], known, of: "a table")
+      return false
+    }
   }
 
   /// Reports keys that resemble those of a table. A single other key is the source.

@@ -80,6 +80,7 @@ package struct PipelineFileParser {
         file.sources = section(entry, &names, "a source") { $0.component($1, in: .source) }
       case "tables":
         file.tables = section(entry, &names, "a table") { $0.table($1) }
+        file.brokenTables = Set(value.entries?.map(\.name) ?? []).subtracting(file.tables.map(\.name.value))
       case "signals":
         file.signals = section(entry, &names, "a signal") { $0.signal($1) }
       case "commands":

@@ -296,12 +296,11 @@ import Testing
         "RX225 3:37 'every' reads the source of a table again, and this table changes as events come"
       ),
       (
-        file("event: { values: [a], key: event }"),
+        file("event: { values: [a], key: event }", "event"),
         "RX206 3:3 'event' cannot be the name of a table: it is a word of the expression language"
       ),
       (
-        file("in: { values: [a], key: event }", "event").replacing("in:", with: "one:").replacing(
-          "from: in", with: "from: one"), "RX205 3:3 the name 'one' is used twice"
+        file("out: { values: [a], key: event }", "event"), "RX205 4:10 the name 'out' is used twice"
       ),
       (file(rows, "t"), "RX413 4:44 't' is a table, which is read by key"),
       (file(rows, "size(t)"), "RX413 4:49 't' is a table, which is read by key"),
@@ -319,15 +318,16 @@ import Testing
         file("t: { values: [a], key: \"t[event].orValue('')\" }"),
         "RX303 3:27 the rows of the table 't' cannot depend on the table 't'"
       ),
-      (file("t: { values: [a], key: event, time: event }"), "RX"),
+      (file("t: { values: [a], key: event, time: event }"), "RX201 3:33 a table has no key 'time'"),
+      (file("t: { values: [a], key: event, share: { replay: 1 } }"), "RX201 3:33 a table has no key 'share'"),
     ] {
       let found = Self.errors(yaml)
-      #expect(found.contains { $0.hasPrefix(expected) }, "\(yaml)\n\(found)")
+      #expect(found.count == 1 && found[0].hasPrefix(expected), "\(yaml)\n\(found)")
     }
     #expect(
       Self.errors(
         "sources: { in: { values: [a] } }\ntables: { t: { values: [a], key: event } }\nsinks: { out: { from: t, probe: {} } }"
-      ).contains { $0.hasPrefix("RX") && $0.hasSuffix("'t' is a table, which sends no events") })
+      ).contains { $0.hasPrefix("RX302 3:23 't' is a table, which sends no events") })
     #expect(
       Self.errors(
         "sources: { in: { values: [a] } }\ntables: { t: { values: [a], key: event } }\nsinks: { out: { from: in, probe: {} } }"
