@@ -2,7 +2,8 @@ import CJSON
 
 /// Encoded events of one block. Nodes downstream of a source accept a batch as a whole, or receive its rows one by one.
 ///
-/// Lines of the input that pass through unchanged are the same for all sinks; a ``ParallelStage`` encodes for each sink.
+/// Lines of the input that pass through unchanged are the same for all sinks; a ``ParallelStage`` encodes for each
+/// sink.
 public struct Batch: Sendable {
   private struct Portion {
     /// The sink that writes it; nil: every sink that encodes its lines unchanged.
@@ -10,7 +11,7 @@ public struct Batch: Sendable {
     var events: EncodedEvents
   }
 
-  /// The counts of a step for the events, on the way to one of the sinks.
+  /// What one step counted for the events of the block, on the path to one of the sinks.
   struct Count {
     var step: StepID
     var dropped: UInt64
@@ -36,7 +37,7 @@ public struct Batch: Sendable {
     var event: OwnedEvent
   }
 
-  /// The events as the source has read them, for observers that look for some of them.
+  /// The events as the source has read them, for observers that want only some of them.
   struct Rows: @unchecked Sendable {
     let rows: RowBatch
     let origin: Origin
@@ -60,7 +61,7 @@ public struct Batch: Sendable {
   /// Nil: a step has changed the events since, or no observer may read them.
   var rows: Rows?
   private let portions: [Portion]
-  /// The steps whose work is done.
+  /// The counts of the steps that the stage has already run.
   private let counts: [Count]
   let stopped: [Stopped]
   /// The origin of the stopped events.
@@ -93,13 +94,13 @@ public struct Batch: Sendable {
     events = received
   }
 
-  /// Whether the work of this step is done.
+  /// Whether the stage has already run this step.
   func hasPassed(_ step: StepID) -> Bool { counts.contains { $0.step == step } }
 
-  /// Moves past a step whose work is done, and adds its counts.
+  /// Skips a step that the stage has already run, and adds its counts to `counters`.
   mutating func pass(_ step: StepID, _ counters: UnsafeMutablePointer<StepCounters>) {
     var dropped: UInt64?
-    // The step may be on the way to several sinks; it drops the same events on each.
+    // The step may be on the path to several sinks; it drops the same events on each.
     for done in counts where done.step == step {
       dropped = dropped ?? done.dropped
       counters.pointee.time.add(done.time.sum, of: done.time.count)

@@ -1,5 +1,5 @@
-/// On which threads the work on the blocks of a `file` or `stdin` runs. The output is the same with each; time and memory
-/// are not.
+/// The threads that process the blocks of a `file` or `stdin` source. The choice affects time and memory, never the
+/// output.
 package enum Placement: String, Sendable, CaseIterable {
   /// Measurements during the run decide.
   case auto
@@ -10,7 +10,7 @@ package enum Placement: String, Sendable, CaseIterable {
   /// The decoding threads run the source's ``ParallelStage``, if it has one; with one thread, the turns run it.
   /// Turns run on the pipeline's thread.
   case threads
-  /// The same, but the reading thread runs the turns while the pipeline's thread sleeps.
+  /// Like ``threads``, but the reading thread runs the turns while the pipeline's thread sleeps.
   case threadsInline = "threads-inline"
 
   /// Whether decoding threads run the stage; nil: ``StagePlacement`` decides.

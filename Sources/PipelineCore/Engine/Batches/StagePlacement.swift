@@ -11,7 +11,7 @@ package final class StagePlacement: Sendable {
     var using: Int64 = 0
     /// The number of consecutive spans in which decoding threads were faster.
     var agreed = 0
-    /// A second reader of the time that turns need for blocks.
+    /// Also receives the times that are reported to `usedMore`.
     var alsoUsed: (@Sendable (Int64) -> Void)?
   }
   private let stage: ParallelStage?
@@ -42,7 +42,7 @@ package final class StagePlacement: Sendable {
     passesThrough = stage?.passesThrough(.documents) ?? false
   }
 
-  /// Blocks of plain documents will pass through unchanged, so their rows need not be found.
+  /// Whether blocks of plain documents pass through unchanged, so that their rows need not be located.
   package let passesThrough: Bool
 
   /// Whether the last turn handed over a whole block; the next turns then take next to no time either.
@@ -53,7 +53,7 @@ package final class StagePlacement: Sendable {
 
   /// The worker of one thread; nil while turns do the work.
   ///
-  /// - Parameter clock: Nanoseconds, of which differences count.
+  /// - Parameter clock: A clock in nanoseconds; only differences matter.
   package func makeWorker(clock: @escaping () -> Int64) -> StageWorker? {
     guard let stage, state.withLock({ $0.isBeside }) else { return nil }
     return StageWorker(stage, spare, clock)

@@ -1,11 +1,11 @@
 import Synchronization
 
-/// Does the work of a ``ParallelStage`` on one thread.
+/// Runs a ``ParallelStage`` on one thread.
 package final class StageWorker {
   private struct Branch {
     let steps: FusedSteps
     let encoder: any EventEncoder
-    /// The number of its first step among those of all branches.
+    /// The index of the branch's first step among the steps of all branches.
     let first: Int
   }
 
@@ -16,10 +16,10 @@ package final class StageWorker {
   // Raw memory: an event avoids retain and release.
   private let branches: UnsafeMutableBufferPointer<Branch>
   private let banks: UnsafeMutableBufferPointer<Unmanaged<SlotBank>>
-  /// The number of consecutive blocks left to their turns, and how many more are left without a try.
+  /// The number of consecutive blocks that failed and were left to their turns, and how many more skip the attempt.
   private var failures = 0
   private var rest = 0
-  /// Whether a block that passes through unchanged still needs the steps.
+  /// Whether any branch has steps; if none has, blocks may pass through unchanged.
   private let hasSteps: Bool
   /// The counts of the steps for one block, branch by branch.
   private let counters: UnsafeMutablePointer<StepCounters>
@@ -165,7 +165,7 @@ package final class StageWorker {
       sent.withUnsafeMutableBufferPointer { sent in
         _ = rows.forEachRow(tokens: json.indexed) { value, offset in
           received &+= 1
-          // The memory of one event is free for the next: a small arena stays in the cache.
+          // Reuse the memory for the next event: a small arena stays in the cache.
           defer {
             arena.reset()
             for bank in banks { bank._withUnsafeGuaranteedRef { $0.forget() } }
@@ -199,7 +199,7 @@ package final class StageWorker {
   }
 }
 
-/// The buffers that a batch points into; they return to their pool with it.
+/// Owns the buffers that a batch points into; the last reference returns them to the pool.
 private final class EncodedMemory: @unchecked Sendable {
   private let spare: SpareOutput
   private let buffers: [OutputBuffer]

@@ -1,7 +1,7 @@
 /// Counts the events that pass one edge of the plan, over all of its subscriptions.
 ///
-/// Only the thread that runs the turns uses it. Passing an event costs one subtraction: `credit` is the number of events
-/// that may pass before the edge is examined, and the count follows from it.
+/// Only the thread that runs the turns uses it. Passing an event costs one subtraction: `credit` is the number of
+/// events that may pass before the edge is examined, and the count follows from it.
 struct EdgeCounters {
   /// The number of events that may pass until the edge is next examined: one while it is timed, or while an observer
   /// wants to see each event.
@@ -140,7 +140,7 @@ extension UnsafeMutablePointer<EdgeCounters> {
   }
 
   /// Runs `body`, in which the step downstream processes `event`: shows the event and its verdict to the observers, and
-  /// takes the step's time.
+  /// measures the step's time.
   func watch(_ event: Event, _ body: () -> Void) {
     renew(shown: 1)
     let meters = pointee.meters
@@ -156,7 +156,7 @@ extension UnsafeMutablePointer<EdgeCounters> {
     observers.notify { $0.decided(verdict) }
   }
 
-  /// Takes the sizes of some events of a batch.
+  /// Samples the sizes of events of a batch.
   func measure(_ batch: Batch) {
     if let sizes = batch.sizes {
       pointee.bytes.add(sizes.bytes, of: sizes.events)
@@ -184,8 +184,8 @@ extension UnsafeMutablePointer<EdgeCounters> {
     if wasUnobserved { pointee.meters.observed(from: self) { $0.endUnseen(at: $1 &- shown) } }
   }
 
-  /// Pauses the observation from this event on, which has been counted, if all observers of the edge, and of the edges between the fused
-  /// steps downstream of it, are sated. The next `renew()` ends the pause.
+  /// Pauses the observation, beginning with this event, if all observers of the edge and of the edges between the fused
+  /// steps downstream of it are sated. The event has already been counted. The next `renew()` ends the pause.
   func pausesObservation() -> Bool {
     let meters = pointee.meters
     guard pointee.watchers > 0, !meters.isTiming, meters.isSated(self) else { return false }
@@ -250,10 +250,10 @@ extension UnsafeMutablePointer<EdgeCounters> {
 /// The observers of one edge, in the order in which they were attached.
 final class EdgeObservers {
   var list: [EdgeObserver] = []
-  /// The count of the edge from which on events pass unseen; nil: they are shown.
+  /// The edge's count at which events began to pass unseen; nil: events are shown.
   private var unseenFrom: UInt64?
 
-  /// Events pass unseen, and their number is reported later.
+  /// Whether events pass unseen; their number is reported later.
   var isUnseen: Bool { unseenFrom != nil }
 
   func beginUnseen(at count: UInt64) { unseenFrom = count }

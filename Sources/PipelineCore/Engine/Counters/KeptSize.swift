@@ -1,8 +1,8 @@
-/// What one instance of a step keeps between events: keys that it remembers, events that it collects, and the bytes of its keys, events and
-/// values, without the tables around them. Used in turns.
+/// What one instance of a step stores between events: the keys that it remembers, the events that it collects, and the
+/// bytes of keys, events and values, without the tables around them. Used in turns.
 ///
-/// The sum over all instances stands in the step's counters, so inspecting a running pipeline visits no instance. It costs an addition
-/// where something is kept and where it goes; an event of which nothing is kept costs nothing.
+/// The step's counters hold the sum over all instances, so inspecting a running pipeline visits no instance. Storing or
+/// removing something costs an addition; an event of which nothing is stored costs nothing.
 struct KeptSize {
   private(set) var keys = 0
   private(set) var events = 0

@@ -7,7 +7,7 @@ package struct Latency: Sendable, Equatable {
     1_000_000, 2_500_000, 5_000_000, 10_000_000, 25_000_000, 50_000_000, 100_000_000, 250_000_000, 500_000_000,
     1_000_000_000, 2_500_000_000, 5_000_000_000, 10_000_000_000, 30_000_000_000, 60_000_000_000, 300_000_000_000,
   ]
-  /// The number of latencies within each bound and above the one before; the last is above all bounds.
+  /// The number of latencies in each bucket; the last bucket is above all bounds.
   package var counts = [UInt64](repeating: 0, count: Self.bounds.count + 1)
   /// The sum of all latencies, in nanoseconds.
   package var sum: Int64 = 0
@@ -28,7 +28,8 @@ package struct Latency: Sendable, Equatable {
     sum &+= other.sum
   }
 
-  /// The least bound that at least this share of the latencies does not exceed, in nanoseconds; the greatest bound if none does. Nil: there are no latencies.
+  /// The smallest bound, in nanoseconds, that at least this share of the latencies does not exceed; the greatest bound
+  /// if there is none. Nil: there are no latencies.
   package func bound(of share: Double) -> Int64? {
     let all = count
     guard all > 0 else { return nil }

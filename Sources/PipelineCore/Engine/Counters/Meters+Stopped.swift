@@ -14,7 +14,7 @@ extension Meters {
     let new = StoppedEvent(
       event, verdict, at: step, of: plan, time: executor.wallTime, instant: executor.now, outer: outer,
       problem, number: count)
-    // Large events take longer.
+    // A large event is expensive to describe, so one a period is enough.
     if new.cut != nil { credit.pointee.exhaust() }
     stopped.add(new)
   }

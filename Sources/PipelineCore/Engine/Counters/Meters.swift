@@ -1,6 +1,6 @@
 import Synchronization
 
-/// How long the threads of one source have waited for room in its ``InputQueue``. Used on any thread, and only by threads that wait.
+/// How long the threads of one source have waited for room in its ``InputQueue``. Used on any thread.
 final class SourceWaits: Sendable {
   private struct State {
     var waited: Int64 = 0
@@ -31,7 +31,8 @@ final class SourceWaits: Sendable {
 
 /// The counters of one execution: of each edge and each step of the plan.
 ///
-/// The counters are always on. About every 50 ms the time of a few events is taken, step by step, and their size, edge by edge.
+/// The counters are always on. About every 50 ms a sample measures the time of a few events, step by step, and their
+/// size, edge by edge.
 final class Meters {
   private let edges: UnsafeMutablePointer<EdgeCounters>
   private let edgeCount: Int
@@ -39,7 +40,7 @@ final class Meters {
   private let stepCount: Int
   unowned(unsafe) let executor: Executor
   let plan: Plan
-  /// The latencies of components that wait for others, by the number of the step.
+  /// The latencies of components that wait for other systems, by step number.
   private(set) var latencies: [Int: LatencyMeter] = [:]
   /// The samples of events that do not pass; nil: none are kept.
   var stoppedEvents: StoppedEvents?
@@ -47,14 +48,14 @@ final class Meters {
   private(set) var isTiming = false
   /// Whether an event has been timed in this sample.
   private var hasTimed = false
-  /// The last sample had an event, so the next may be put off to a later turn.
+  /// Whether the last sample had an event, so that the next sample may be deferred to a later turn.
   private var mayPutOff = false
   /// When the next period of ``StoppedEvents`` begins.
   private var nextCredits = Instant(nanoseconds: .min)
   private var dice: UInt64 = 1
   /// The time of the steps downstream of the step that is being timed.
   private var inner: Int64 = 0
-  /// Finds the sizes of sampled events.
+  /// Measures the sizes of sampled events.
   let sizes = JSONSize()
   /// For each step, its outgoing edges that have their own counters.
   private let outlets: [[Int]]
@@ -108,10 +109,10 @@ final class Meters {
   func edge(_ id: EdgeID) -> UnsafeMutablePointer<EdgeCounters> { edges + id.number }
   func step(_ id: StepID) -> UnsafeMutablePointer<StepCounters> { steps + id.number }
 
-  /// Attributes the counts of a plugin that an earlier execution started to this execution from now on. Called in turns.
+  /// From now on, adds the counts of a plugin that an earlier execution started to this execution. Called in turns.
   func goOn(with meter: PluginMeter, at step: StepID) { plugins[step.number] = (meter, meter.now) }
 
-  /// The latencies of a step. In turns.
+  /// The latencies of a step. Called in turns.
   func latency(_ id: StepID) -> LatencyMeter {
     if let known = latencies[id.number] { return known }
     let new = LatencyMeter(executor.clock)
@@ -127,8 +128,9 @@ final class Meters {
     return plan.edges.indices.allSatisfy { plan.edges[$0].entry?.number != number || (edges + $0).isSated }
   }
 
-  /// Whether a block may pass an edge unseen: its observers, and those of the edges between the fused steps downstream of it, are sated, or
-  /// want none of its events. A step that only leaves events out shows no others than it gets.
+  /// Whether a block may pass an edge unseen: each observer of the edge, and of the edges between the fused steps
+  /// downstream of it, is sated or wants none of the block's events. Edges behind filters carry only events of the
+  /// block; behind other steps the events may be new, so every observer there must be sated.
   func passesUnseen(_ batch: Batch, _ edge: UnsafeMutablePointer<EdgeCounters>) -> Bool {
     var looking: [EdgeObserver] = []
     edge.withObservers { looking = $0.list.filter { !$0.isSated } }
@@ -148,11 +150,11 @@ final class Meters {
     return rows.haveNone { event in looking.contains { $0.wants(event) } }
   }
 
-  /// Whether all that leaves the step are events that it got, as they were.
+  /// Whether the step only forwards events that it received, unchanged.
   func keepsEvents(_ step: StepID) -> Bool { plan.steps[step.number].keyword == "filter" }
 
-  /// Calls `body` with the observers of an edge and of each edge between the fused steps downstream of it, and with the number of events that
-  /// have passed there.
+  /// Calls `body` with the observers of an edge and of each edge between the fused steps downstream of it, and with the
+  /// number of events that have passed there.
   func observed(from edge: UnsafeMutablePointer<EdgeCounters>, _ body: (EdgeObservers, UInt64) -> Void) {
     var count = edge.pointee.passed
     edge.withObservers { body($0, count) }
@@ -173,7 +175,7 @@ final class Meters {
   struct Account {
     var counters: StepCounters
     var sent: UInt64
-    /// Whether passed-on events leave no count: into a sink, or to the next fused step.
+    /// Whether no edge counts what the step passes on: it is a sink, or a fused step follows.
     var passesSilently: Bool
 
     func verdict(since before: Account) -> Verdict {
@@ -206,7 +208,8 @@ final class Meters {
 
   // MARK: Time
 
-  /// Runs `body` and adds its time, without that of the steps downstream, to the step; with -1 the time belongs to the enclosing step.
+  /// Runs `body` and adds its time, without that of the steps downstream, to the step; with -1 the time belongs to the
+  /// enclosing step.
   func timed(_ step: Int, _ body: () -> Void) {
     guard isTiming, step >= 0 else {
       body()
@@ -222,7 +225,7 @@ final class Meters {
     inner = outer &+ time
   }
 
-  /// Notes a sample that timed no step: the next sample is not due at once.
+  /// Marks the sample as used although it timed no step, so that the next sample is not due at once.
   func hasSampled() { hasTimed = true }
 
   /// Measures the size of an event that passes an edge, without attributing time to a step.
@@ -241,7 +244,7 @@ final class Meters {
         for number in 0..<stepCount { (steps + number).renewCredits() }
         nextCredits = now + Self.period
       }
-      // Turns that follow each other at equal times would else be sampled always or never.
+      // Without chance, turns at regular intervals would be sampled always or never.
       if mayPutOff, putsOff() { return }
       isTiming = true
       executor.nextSample = now
@@ -249,7 +252,7 @@ final class Meters {
     }
   }
 
-  /// Half of the times, at random.
+  /// True for half of the calls, at random.
   private func putsOff() -> Bool {
     dice = dice &* 0x5851_F42D_4C95_7F2D &+ 0x1405_7B7E_F767_814F
     return dice >> 63 != 0
@@ -258,7 +261,7 @@ final class Meters {
   func stopTiming(_ now: Instant) {
     guard isTiming else { return }
     isTiming = false
-    // After a sample without an event the next turn takes another.
+    // If the sample had no event, the next turn takes another sample.
     executor.nextSample = hasTimed ? now + Self.period : now
     mayPutOff = hasTimed
     hasTimed = false

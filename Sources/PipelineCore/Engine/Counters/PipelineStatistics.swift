@@ -11,8 +11,9 @@ public struct PipelineStatistics: Sendable {
     package var open = 0
     /// The number of subscriptions that ended with an error.
     package var failures: UInt64 = 0
-    /// Bytes of the events. Exact at the ends: at an edge that leaves a source, the bytes read, rejected input included; at an edge into a
-    /// sink, the bytes written. Elsewhere estimated from samples: the events as JSON text. Nil: none was sampled.
+    /// Bytes of the events. Exact at the ends: at an edge that leaves a source, the bytes read, rejected input
+    /// included; at an edge into a sink, the bytes written. Elsewhere estimated from samples: the events as JSON text.
+    /// Nil: no event was sampled.
     package var bytes: UInt64?
     package var bytesAreEstimated = false
 
@@ -32,8 +33,8 @@ public struct PipelineStatistics: Sendable {
 
   /// One step: a source, an operator, a sink.
   ///
-  /// `received + restored + made == sent + kept + dropped + superseded + undecided + rejected + failed + held + holding` where ``isExact``; a
-  /// sink sends what it delivers.
+  /// `received + restored + made == sent + kept + dropped + superseded + undecided + rejected + failed + held +
+  /// holding` where ``isExact``; a sink sends what it delivers.
   package struct Step: Sendable {
     package var step: StepID
     /// Events that came over the step's inputs; for a source, those that it read or made (`made` is then 0).
@@ -53,9 +54,10 @@ public struct PipelineStatistics: Sendable {
     package var failed: UInt64 = 0
     /// Events that the step held when its subscriptions ended; for a sink, those that it could not deliver.
     package var held: UInt64 = 0
-    /// Events that an earlier execution had taken, and that the step got with its saved state.
+    /// Events that an earlier execution received and that the step restored with its saved state.
     package var restored: UInt64 = 0
-    /// Events that the step holds now and will send, deliver or give up; of steps that are not ``isExact``, those in its queues.
+    /// Events that the step holds now and will send, deliver or give up; of steps that are not ``isExact``, only those
+    /// in its queues.
     package var holding: UInt64 = 0
     /// The number of its inner signals, groups or executions that have not ended.
     package var inner = 0
@@ -66,10 +68,11 @@ public struct PipelineStatistics: Sendable {
     package var dueTimers: [TimeSpan] = []
     /// Attempts that repeated a failed one.
     package var retries: UInt64 = 0
-    /// How often expressions asked a table for a row, and how often it had none.
+    /// How often expressions looked up a row of this table, and how often there was none.
     package var lookups: UInt64 = 0
     package var misses: UInt64 = 0
-    /// The events that a sink has taken and not delivered; with an ``outbox``, those of its rows that the sink was given.
+    /// Events that a sink has accepted and not delivered; with an ``outbox``, only the events of rows that the sink was
+    /// given.
     package var queue: Queue?
     /// The rows of a sink on disk, in durable delivery.
     package var outbox: Queue?
@@ -81,9 +84,10 @@ public struct PipelineStatistics: Sendable {
     package var isWaiting = false
     /// The files that a source reads or will read, at most ``mostFiles``, with the offset in each.
     package var files: [ReadFile] = []
-    /// Unread bytes of these files; nil: unknown. Set by the reader of the statistics, because examining files may take time.
+    /// Unread bytes of these files; nil: unknown. Set by the reader of the statistics, because examining files may take
+    /// time.
     package var lag: Int64?
-    /// How long the oldest of these bytes has been there; nil: unknown. Set as ``lag``.
+    /// How long the oldest of these bytes has been there; nil: unknown. Set like ``lag``.
     package var lagAge: TimeSpan?
     /// For a sink: the time from the arrival of an event to its delivery or rejection. For a source that sends
     /// requests: the time to the answer. Nil: nothing has been timed.
@@ -92,13 +96,15 @@ public struct PipelineStatistics: Sendable {
     package var stateBytes: Int?
     /// The bytes of the keys, events and values that the step keeps now; nil: it has kept none so far.
     package var keptBytes: Int?
-    /// Events kept to make later events of: those in windows and buffers, and the newest of each input; nil: the step has kept none so far.
+    /// Events stored to compute later events: those in windows and buffers, and the newest of each input; nil: the step
+    /// has stored none so far.
     package var keptEvents: Int?
-    /// Keys that it remembers now; nil: it has remembered none so far.
+    /// Keys that the step remembers now; nil: it has remembered none so far.
     package var keys: Int?
-    /// The watermark of what the step sends, in nanoseconds since 1970; nil: it has no event time, or nothing has come.
+    /// The watermark of the events that the step sends, in nanoseconds since 1970; nil: it has no event time, or has
+    /// received nothing.
     package var watermark: Int64?
-    /// No event is expected for now, so that the step holds no watermark back.
+    /// Whether no event is expected for now, so that the step does not hold the watermark back.
     package var isIdle = false
     /// Whether no more events can come.
     package var hasEnded = false
@@ -118,8 +124,8 @@ public struct PipelineStatistics: Sendable {
     package var trouble: SinkTrouble?
     /// The plugin behind the step.
     package var plugin: Plugin?
-    /// Whether each received event is passed on once or has one of these verdicts. False for steps that make events of several, as
-    /// `combineLatest` does; their `kept` is the remainder.
+    /// Whether each received event is passed on once or has one of these verdicts. False for steps that combine several
+    /// events into one, such as `combineLatest`; their `kept` is the remainder.
     package var isExact = false
 
     /// Events that the step could not process.
@@ -170,7 +176,7 @@ public struct PipelineStatistics: Sendable {
     }
   }
 
-  /// Nothing has been counted.
+  /// Statistics of a plan with all counts zero.
   package init(of plan: Plan) {
     edges = plan.edges.map { Edge($0) }
     steps = plan.steps.indices.map { Step(step: StepID($0)) }
@@ -202,7 +208,8 @@ public struct PipelineStatistics: Sendable {
     package var bytes = 0
     /// Requests that wait for an answer.
     package var inFlight = 0
-    /// How long the oldest event has waited, to a second or a thousandth of the time; nil: unknown, or there is none.
+    /// How long the oldest event has waited, accurate to a second or a thousandth of the time; nil: unknown, or there
+    /// is none.
     package var oldest: TimeSpan?
 
     package init(events: Int = 0, bytes: Int = 0, inFlight: Int = 0, oldest: TimeSpan? = nil) {
@@ -269,8 +276,8 @@ public struct PipelineStatistics: Sendable {
 }
 
 extension Plan {
-  /// For each step that combines signals with event time, the label of the step whose watermark it waits for: the one upstream that gives the
-  /// smallest, and is not idle.
+  /// For each step that combines signals with event time, the label of the step whose watermark it waits for: the
+  /// upstream step with the smallest watermark that is not idle.
   fileprivate func watermarkHolders(_ counted: [PipelineStatistics.Step]) -> [(step: Int, label: String)] {
     guard components.values.contains(where: { Timing.of($0) == .begins }) else { return [] }
     var found: [(step: Int, label: String)] = []
@@ -289,7 +296,7 @@ extension Plan {
         return next.watermarkInputs
       }
       let waiting = givers.filter { !counted[$0].isIdle && !counted[$0].hasEnded }
-      // An input that has sent nothing holds back everything.
+      // An input that has sent nothing is the slowest.
       guard let slowest = waiting.min(by: { (counted[$0].watermark ?? .min) < (counted[$1].watermark ?? .min) }) else {
         return
       }
@@ -451,7 +458,7 @@ extension Execution {
     addBytes(to: &statistics)
   }
 
-  /// The bytes that passed each edge: as a source or a sink has counted them, else as samples have it.
+  /// The bytes that passed each edge: as counted by a source or a sink, else estimated from samples.
   private func addBytes(to statistics: inout PipelineStatistics) {
     let sinkSteps = Set(plan.sinks.map(\.step))
     for (number, edge) in plan.edges.enumerated().dropFirst() {
@@ -472,6 +479,6 @@ extension Execution {
     }
   }
 
-  /// The largest number of timers that are counted step by step, which takes about a millisecond.
+  /// Above this number, timers are not counted step by step; counting this many takes about a millisecond.
   private static let countedTimers = 1 << 15
 }

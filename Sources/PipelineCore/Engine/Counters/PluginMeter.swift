@@ -4,7 +4,7 @@ import Synchronization
 package final class PluginMeter: Sendable {
   private let counted = Mutex(PipelineStatistics.Plugin())
   private let companions = Mutex<[ObjectIdentifier: any AnyObject & Sendable]>([:])
-  /// More names than this are a mistake of the plugin; further ones are not counted.
+  /// The maximum number of names; a plugin that uses more is faulty, and further names are not counted.
   private static let mostNames = 100
 
   package init() {}
@@ -44,9 +44,10 @@ extension PipelineStatistics {
     package var processes: [Int32] = []
     /// How often a program was started again, because it had ended.
     package var restarts: UInt64 = 0
-    /// Events that the plugin was given and has not answered; for a source, events with a token that are not acknowledged.
+    /// Events that the plugin was given and has not answered; for a source, events with a token that are not
+    /// acknowledged.
     package var inHand = 0
-    /// Events given to the plugin and not yet answered; for a source, events with a token that are not acknowledged.
+    /// Events given up because the plugin ended on them three times in a row.
     package var poisoned: UInt64 = 0
     /// Lines of the plugin's log, and of a program's standard error, that were left out.
     package var missedLines: UInt64 = 0

@@ -1,6 +1,7 @@
 internal import DequeModule
 
-/// The arrival times of a queue's events, to the second and in bounded memory: shows how long the oldest event has waited.
+/// The arrival times of a queue's events, to the second and in bounded memory: shows how long the oldest event has
+/// waited.
 struct QueueAges {
   private struct Group {
     var since: Instant
@@ -11,7 +12,7 @@ struct QueueAges {
   private var step = TimeSpan.seconds(1)
   private static let most = 1024
 
-  /// When the oldest event came, early by up to one step; nil: the queue is empty.
+  /// When the oldest event arrived, at most one step too early; nil: the queue is empty.
   var oldest: Instant? { groups.first?.since }
 
   mutating func add(_ events: Int, at now: Instant) {

@@ -1,6 +1,7 @@
-/// A total that is estimated from samples: what was measured of some events stands for all of them.
+/// A total that is estimated from samples.
 ///
-/// It never falls. Each update adds the events since the last update with the mean of the samples taken since; without samples, with the last mean.
+/// It never falls. Each update adds the number of events since the last update times the mean of the samples since
+/// then, or times the previous mean if there are no samples.
 struct SampledTotal {
   /// The sum of the measurements since the last update, and their number.
   private(set) var sum: UInt64 = 0

@@ -1,6 +1,6 @@
-/// An expression of a step with the values that it read from one event.
+/// An expression of a step, and the values that it read from one event.
 package struct SeenExpression: Sendable {
-  /// One value that it read.
+  /// One value that the expression read.
   package struct Read: Sendable, Equatable {
     /// As written: `event.user.name`.
     package var path: String
@@ -17,7 +17,7 @@ package struct SeenExpression: Sendable {
   package var location: SourceLocation
   /// The result as text; nil: the expression failed, or its result is unknown.
   package var result: String?
-  /// Why it failed; nil: it did not fail, or that is unknown.
+  /// Why the expression failed; nil: it did not fail, or that is unknown.
   package var failure: String?
   /// Nil: the values are not known.
   package var reads: [Read]?
@@ -26,8 +26,9 @@ package struct SeenExpression: Sendable {
   private static let mostBytes = 200
 
   /// - Parameters:
-  ///   - location: Only the expression that contains this location. Nil, or a location in no expression: all expressions of the step.
-  ///   - time: What `now` was, in nanoseconds since 1970.
+  ///   - location: Only the expression that contains this location is evaluated. Nil, or a location in no expression:
+  ///     all expressions of the step.
+  ///   - time: The value of `now`, in nanoseconds since 1970.
   static func of(
     _ plan: Plan, _ step: StepID, _ within: SourceLocation?, _ event: Event, outer: Value?, time: Int64
   ) -> [SeenExpression] {

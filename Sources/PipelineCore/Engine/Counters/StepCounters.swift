@@ -17,7 +17,7 @@ struct StepCounters {
   var restored: UInt64 = 0
   /// Attempts that repeated a failed one.
   var retries: UInt64 = 0
-  /// Of a table.
+  /// Lookups by expressions, if the step is a table.
   var lookups = LookupCounts()
   /// The number of events in the step's queues.
   var waiting = 0
@@ -43,7 +43,7 @@ struct StepCounters {
   var hasKeys = false
   /// The watermark that the step sent last; unknown: none.
   var watermark = EventTime.unknown
-  /// The part of the input that holds it back; the step keeps it alive.
+  /// The part of the input that holds the watermark back; the step keeps the object alive.
   var behind: Unmanaged<InputPart>?
   /// The groups of a `groupBy` that share one run, so that no edge counts them.
   var groups = 0

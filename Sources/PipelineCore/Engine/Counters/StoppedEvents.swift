@@ -44,12 +44,13 @@ package struct StoppedEvent: Sendable {
   }
 }
 
-/// Events of one pipeline that did not pass: the newest, and of older ones a sample.
+/// Events of one pipeline that did not pass: the newest ones, and a sample of older ones.
 ///
-/// A step offers no more than ``StoppedCredit/most`` events of each verdict in a period, so a million dropped events a second cost as little as
-/// a hundred. Beyond its limit an event is forgotten: of the step and verdict that takes the most room, one at random that is none of its ``newest``.
-/// So frequent drops never displace rare ones, and of the older events of a step a larger share of each later period is kept. It outlives the
-/// runs of its pipeline, and may be read on any thread.
+/// A step offers at most ``StoppedCredit/most`` events of each verdict in a period, so a million dropped events a
+/// second cost as little as a hundred. Above the memory limit, one event is removed at a time: of the step and verdict
+/// that take the most bytes, a random event that is not among the ``newest``. So frequent drops never displace rare
+/// ones, and of a step's older events later periods keep a larger share. The object outlives the runs of its pipeline,
+/// and may be read on any thread.
 package final class StoppedEvents: Sendable {
   /// The memory for the stopped events of a pipeline, in bytes.
   package static let limit = 512 << 10
@@ -57,10 +58,10 @@ package final class StoppedEvents: Sendable {
   package static let limitOfAll = 8 << 20
   /// The newest events of each step and verdict, which are forgotten last.
   package static let newest = 8
-  /// Larger events are cut.
+  /// Larger events are stored only in part, in bytes.
   static let mostEvent = 16 << 10
   static let shownOfCut = 2 << 10
-  /// How many versions of the pipeline are kept for their events.
+  /// How many versions of the pipeline are kept, because their events refer to them.
   private static let mostPlans = 4
 
   private struct Kind: Hashable {
@@ -86,7 +87,7 @@ package final class StoppedEvents: Sendable {
 
   package init(limit: Int = StoppedEvents.limit) { state = Mutex(State(limit: limit)) }
 
-  /// Changes the memory limit; events beyond it are forgotten now. 0: no event is kept.
+  /// Changes the memory limit, and removes events beyond it now. 0: no event is kept.
   package func setLimit(_ bytes: Int) {
     state.withLock { state in
       state.limit = bytes
@@ -94,7 +95,7 @@ package final class StoppedEvents: Sendable {
     }
   }
 
-  /// All kept events, in the order of time.
+  /// All kept events, in chronological order.
   package var all: [StoppedEvent] {
     state.withLock { $0.kept.flatMap(\.events) }.sorted { ($0.time, $0.number) < ($1.time, $1.number) }
   }
@@ -138,9 +139,10 @@ package final class StoppedEvents: Sendable {
     return state.kept.count - 1
   }
 
-  /// Forgets one event; false: there is none.
+  /// Removes one event; false: there is none.
   private static func forget(_ state: inout State) -> Bool {
-    // Takes the largest kind that has more than its newest events, else the largest. The lists are changed in place: a copy of one would cost as much as a thousand events.
+    // Takes the largest kind that has more than its newest events, else the largest kind. The lists are changed in
+    // place: copying one would cost as much as a thousand events.
     var heaviest: Int?
     var hasOld = false
     for (slot, kept) in state.kept.enumerated() where !kept.events.isEmpty {
@@ -175,8 +177,8 @@ private struct SplitMixer {
   }
 }
 
-/// Selects the events with one verdict at one step that are offered: the 1st, 2nd, 4th, 8th ... of each period, so that nearly all of them
-/// cost one comparison.
+/// Selects the events with one verdict at one step that are offered: the 1st, 2nd, 4th, 8th ... of each period, so that
+/// nearly all of them cost one comparison.
 struct StoppedCredit {
   static let most = 8
   /// The count at which the next event is offered.
@@ -256,7 +258,7 @@ extension StoppedEvent {
     return (String(decoding: text.utf8.prefix(StoppedEvents.shownOfCut), as: UTF8.self), size)
   }
 
-  /// Secrets are masked in a longer text than is shown, so that none is cut in two.
+  /// Secrets are masked in a longer text than is shown, so that no secret is cut in two.
   private static let maskedOfCut = 64 << 10
 
   /// The step's expressions with the values that they read; only the expressions that decided, if these are known.
@@ -280,7 +282,7 @@ extension StoppedEvent {
     String(decoding: text.utf8.prefix(limit), as: UTF8.self)
   }
 
-  /// The key of its group as JSON; nil: it has none.
+  /// The key of the event's group as JSON; nil: it has none.
   package var key: String? {
     guard let key = event?.event.key, !key.isAbsent else { return nil }
     let output = OutputBuffer()
@@ -291,12 +293,14 @@ extension StoppedEvent {
   /// Calls `body` with the event; nil: it was too large to be kept.
   package func withEvent<Result>(_ body: (Event) -> Result) -> Result? { event.map { body($0.event) } }
 
-  /// The steps on the way from the source to the step that stopped the event. The way of an event that a step has made begins at that step.
+  /// The steps on the path from the source to the step that stopped the event. The path of an event that a step has
+  /// made begins at that step.
   package var way: [StepID] { plan.way(to: step, from: source) }
 }
 
 extension Plan {
-  /// The steps from a source to a step; where several ways meet and no source has that name, the first way.
+  /// The steps on the path from a source to a step; where several paths meet and no source has that name, the first
+  /// path.
   func way(to step: StepID, from source: String) -> [StepID] {
     var seen: Set<EdgePlan.End> = []
     func ways(to end: EdgePlan.End) -> [StepID]? {

@@ -1,7 +1,7 @@
 /// An observer of a named signal or of an errors output, attached from the launch on.
 ///
-/// A tap observes the edge of the signal. If nothing in the plan runs that signal, the tap also subscribes it, and observes
-/// the edge of that subscription.
+/// A tap observes the edge of the signal. If nothing in the plan runs that signal, the tap also subscribes it, and
+/// observes the edge of that subscription.
 package final class Tap {
   /// The observed signal.
   package enum Target: Sendable, Equatable {
@@ -19,8 +19,8 @@ package final class Tap {
   private var signal: SignalPlan?
   private var reference = ""
 
-  /// - Parameter isPassive: A signal that has a reader is only observed, through all of its runs: the tap does not subscribe
-  ///   it and does not keep it running.
+  /// - Parameter isPassive: A signal that has a reader is only observed, through all of its runs: the tap does not
+  ///   subscribe it and does not keep it running.
   package init(_ target: Target, _ observer: EdgeObserver, isPassive: Bool = false) {
     self.target = target
     self.observer = observer

@@ -1,17 +1,19 @@
 import Synchronization
 
-/// Commits the state of a pipeline with the positions of its sources and, in durable delivery, the events that its sinks must deliver.
-/// docs/decisions/0040-commits.md has the reasons.
+/// Commits the state of a pipeline with the positions of its sources and, in durable delivery, the events that its
+/// sinks must deliver. docs/decisions/0040-commits.md has the reasons.
 ///
-/// The end of a turn is a consistent cut: earlier events can still have effects only through the state of operators, their timers, the calls
-/// under way and the rows on their way to sinks. A *commit* takes all of them at the end of one turn.
+/// The end of a turn is a consistent cut: earlier events can still have effects only through the state of operators,
+/// their timers, the calls under way and the rows on their way to sinks. A *commit* takes all of them at the end of one
+/// turn.
 ///
-/// - **Light**: sinks write in the turn. A commit is a checkpoint: taken now, written when every effect of the turns before it is
-///   acknowledged.
-/// - **Durable**: sinks write rows (``OutboxSink``), which are part of the commit, so it is written at once. Senders that wait for an
-///   acknowledgement get it when the commit that has their turn is on the disk.
+/// - **Light**: sinks write in the turn. A commit is a checkpoint: taken now, written when every effect of the turns
+///   before it is acknowledged.
+/// - **Durable**: sinks write rows (``OutboxSink``), which are part of the commit, so it is written at once. Senders
+///   that wait for an acknowledgement get it when the commit that contains their turn is on the disk.
 ///
-/// One commit is under way at a time; later turns go into the next one, so slow disks get larger commits. Used in turns.
+/// One commit is under way at a time; later turns go into the next one, so slow disks get larger commits. Used in
+/// turns.
 final class Committer: TimerTarget {
   var mayGoOn: Bool { false }
   var timerKind: TimerKind { .output }
@@ -22,28 +24,29 @@ final class Committer: TimerTarget {
   private var transaction = StoreTransaction()
   /// The callbacks that the next commit calls.
   private var waiting: [() -> Void] = []
-  /// The acknowledgements that answer clients, of the next commit and of the one under way; other acknowledgements are among the callbacks.
+  /// Acknowledgements that answer clients: of the next commit, and of the one under way. Other acknowledgements are
+  /// among the callbacks.
   private var clients: [Ack] = []
   private var clientsUnderWay: [Ack] = []
-  /// Whether the store takes no new events, because its file system is full.
+  /// Whether the store accepts no new events, because its file system is full.
   private var isFull = false
   private var isUnderWay = false
   /// Whether the state may have changed since the last commit.
   private var hasChanged = false
   /// Whether a sender or a sink waits for the next commit.
   private var isUrgent = false
-  /// The turn that serves only the commit.
+  /// The number of the last turn that served only a commit and did not change the state.
   private var ownTurn: UInt64 = 0
   private var wake = Wake.none
-  /// When `wake` is due.
+  /// The time at which `wake` is due.
   private var wakeTime: Instant?
-  /// The earliest times of the next commit: without waiting senders, and with some.
+  /// The earliest times of the next commit: without and with waiting senders.
   private var nextRegular: Instant
   private var nextUrgent: Instant
   private var lastRow: Int64
   /// The last owner of pages of the state.
   private var lastOwner: Int64
-  /// An effect has failed, so no later checkpoint can be acknowledged.
+  /// Whether an effect has failed, so that no later checkpoint can be acknowledged.
   private var hasFailed = false
   /// Whether the pipeline ends: only `finish` commits.
   private var isOver = false
@@ -57,7 +60,7 @@ final class Committer: TimerTarget {
   private(set) var isCommitting = false
 
   var isDurable: Bool { options.isDurable }
-  /// A number that no other store has.
+  /// The identity of the store, which no other store has.
   var identity: UInt64 { options.store.identity }
 
   init(_ execution: Execution, _ options: DeliveryOptions) {
@@ -71,14 +74,14 @@ final class Committer: TimerTarget {
     nextUrgent = executor.now
   }
 
-  /// Called once, when the execution refers to the committer.
+  /// Called once, after the execution has stored its reference to the committer.
   func begin() {
     let (executor, committer) = (executor, Weak(self))
     options.store.whenRoomChanges { room in executor.post { committer.object?.roomChanged(room) } }
   }
 
-  /// Pauses the input while the store has no room, because new events would be in memory only. Events taken before are written to the store's
-  /// reserve. If the reserve is full too, the waiting clients receive the failure.
+  /// Pauses the input while the store has no room, because new events would be in memory only. Events received before
+  /// are written to the store's reserve. If the reserve is full too, the waiting clients receive the failure.
   private func roomChanged(_ room: RoomOfStore) {
     guard isDurable else { return }
     turnIsOwn()
@@ -117,8 +120,8 @@ final class Committer: TimerTarget {
   }
   let removed = RemovedRows()
 
-  /// The transaction of a checkpoint that waits for acknowledgements: either the last of them commits it, or `finish`
-  /// takes the transaction back.
+  /// The transaction of a checkpoint that waits for acknowledgements. Either the last acknowledgement commits the
+  /// transaction, or `finish` takes it back.
   private final class Checkpoint: Sendable {
     private let waiting = Mutex<StoreTransaction?>(nil)
     func put(_ transaction: StoreTransaction) { waiting.withLock { $0 = transaction } }
@@ -146,8 +149,8 @@ final class Committer: TimerTarget {
     }
   }
 
-  /// Without outboxes a commit waits for acknowledgements, and these may wait for timers of steps and inner signals, such as the pause before a
-  /// request is repeated. So these timers must not be held back.
+  /// Without outboxes a commit waits for acknowledgements, and these may wait for timers of steps and inner signals,
+  /// such as the pause before a request is repeated. So backpressure must not hold back these timers.
   private var pressure: Executor.Pressure { isDurable ? .output : .queue }
 
   /// The usual limit of rows that are in no finished commit: the size of the state, which each commit writes, so that a
@@ -186,7 +189,7 @@ final class Committer: TimerTarget {
       hasChanged = true
     }
     guard hasChanged, !isUnderWay, !hasFailed || !transaction.deadLetters.isEmpty else { return }
-    // While the input waits for a commit, putting it off would save nothing.
+    // While the input waits for a commit, deferring the commit would save nothing.
     let due = isInputPaused ? executor.now : isUrgent && isDurable ? nextUrgent : nextRegular
     if due <= executor.now { return commit() }
     guard wakeTime != due else { return }
@@ -212,7 +215,7 @@ final class Committer: TimerTarget {
   private func commit() {
     let start = executor.instant
     if hasFailed { return commitDeadLetters() }
-    // The sink's position in the state must follow the rows that belong to it.
+    // The position of a sink in the state must match the rows that this commit removes.
     guard execution.hasState else { return }
     // Either all states with pages reach the store or, from now on, none does: each change is written only once.
     let paging = StatePaging(from: options.pagedKeys, after: lastOwner, most: pagesOfTurn)
@@ -260,9 +263,9 @@ final class Committer: TimerTarget {
   private struct Preparation {
     /// The number of pages left after the previous turn; nil: this is the first turn.
     var left: Int?
-    /// Pages change faster than turns write them.
+    /// Whether pages change faster than turns write them.
     var isInVain = false
-    /// The time that it has taken.
+    /// The time spent so far.
     var cost = TimeSpan.zero
   }
   private var preparation = Preparation()
@@ -331,7 +334,7 @@ final class Committer: TimerTarget {
     isUnderWay = false
     hasFailed = true
     if let taken = checkpoint.take() { transaction.deadLetters.insert(contentsOf: taken.deadLetters, at: 0) }
-    // A pipeline that ends because of the failure reports it.
+    // A pipeline that ends because of the failure reports it itself.
     guard execution.hasState else { return }
     execution.services.log(
       .error, execution.plan.name,
@@ -341,19 +344,20 @@ final class Committer: TimerTarget {
 
   // MARK: The end
 
-  /// All pages that have changed since the last commit go into the last one.
+  /// The last commit writes all pages that have changed since the commit before.
   var pagingOfEnd: StatePaging { StatePaging(from: options.pagedKeys, after: lastOwner, most: .max) }
 
-  /// The last commit of a pipeline that has ended or is suspended. `done` is called once, on any thread, when it is on the disk.
+  /// Makes the last commit of a pipeline that has ended or is suspended. `done` is called once, on any thread, when it
+  /// is on the disk.
   ///
-  /// - Parameter state: Nil: the state of the commit before stays.
+  /// - Parameter state: Nil: the state of the previous commit stays.
   func finish(_ state: StoreTransaction.StateChange, _ done: @escaping @Sendable () -> Void) {
     unset()
     var last = transaction
     transaction = StoreTransaction()
     last.state = state
     last.removed += removed.take()
-    // The state of a checkpoint that still waits is older.
+    // The state of a checkpoint that still waits is older; only its dead letters are kept.
     if let waiting = checkpoint.take() { last.deadLetters = waiting.deadLetters + last.deadLetters }
     // The older state makes sinks cut off later output, and senders send later events again.
     if case .keep = state {
@@ -379,7 +383,7 @@ final class Committer: TimerTarget {
 /// How a pipeline's commits are made.
 package struct DeliveryOptions: Sendable {
   package var store: any PipelineStore
-  /// Sinks deliver from the outbox.
+  /// Whether sinks deliver from the outbox.
   package var isDurable: Bool
   /// The record of the event in hand; nil: none is kept.
   package var inHand: InHand?
@@ -390,7 +394,8 @@ package struct DeliveryOptions: Sendable {
   package var pagedKeys = _isDebugAssertConfiguration() ? 1 : 256
   /// The maximum number of pages that one turn writes.
   package var pagesOfTurn = 1000
-  /// The limit of bytes in rows that are in no finished commit, unless the state is larger; the input is paused beyond it.
+  /// The limit of bytes in rows that are in no finished commit, unless the state is larger; the input is paused beyond
+  /// it.
   package var uncommittedBytes = 8 << 20
   /// The limit of bytes of a sink's rows in memory, and of one read.
   package var memoryBytes = 8 << 20

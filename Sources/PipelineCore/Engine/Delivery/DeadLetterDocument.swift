@@ -4,7 +4,8 @@ package struct DeadLetterDocument {
   package let error: String
   /// `RX504`.
   package let code: String
-  /// The name of the step that rejected the event: `out/http`, `books/filter`; of older versions `out http`, `books/2 filter`.
+  /// The name of the step that rejected the event: `out/http`, `books/filter`; as written by older versions `out http`,
+  /// `books/2 filter`.
   package let step: String
   /// The location of the step in the pipeline file.
   package let at: String
@@ -74,12 +75,12 @@ package struct DeadLetterDocument {
     return name.isEmpty ? nil : String(name)
   }
 
-  /// Whether the sink answers a request, which is gone.
+  /// Whether the sink answers requests; the request of this event is gone.
   package var isOfReply: Bool { step.hasSuffix(" reply") || step.hasSuffix("/reply") }
 
   /// Why the event is only a part of the rejected input; nil: it is complete.
   package var isCutBecause: String? {
-    // Of a line longer than 'maxLine', only the start is kept.
+    // Only the start of a line longer than 'maxLine' is kept.
     guard code == Diagnostic.Code.inputNotDecodable.name,
       event.count >= RunningSource.shownInputBytes || error.contains("'maxLine'")
     else { return nil }
@@ -90,8 +91,8 @@ package struct DeadLetterDocument {
 
   /// A row of the outbox with the event, for its sink.
   ///
-  /// The event is the one of the dead letter: values without a JSON form (bytes, times, durations) have become text, and its metadata are the
-  /// source, path and offset.
+  /// The event is the one of the dead letter: values without a JSON form (bytes, times, durations) have become text,
+  /// and its metadata are the source, path and offset.
   /// - Parameters:
   ///   - number: The number of the row.
   ///   - receivedAt: The time of the dead letter, in nanoseconds since 1970.

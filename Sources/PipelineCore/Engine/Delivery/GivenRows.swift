@@ -9,14 +9,14 @@ package final class GivenRows: Sendable {
     var rows: [Int64: RemovedRow] = [:]
     /// The rows that ended while there was no owner.
     var ended: [(row: RemovedRow, outcome: Ack.Outcome)] = []
-    /// Called with each completed row, under the lock, so that no row is missed between the transfer and the next completion.
+    /// Called with each row that ends, under the lock, so that a change of the owner misses no row.
     var owner: Owner?
   }
   private let state = Mutex(State())
 
   func give(_ row: RemovedRow) { state.withLock { $0.rows[row.number] = row } }
 
-  /// All events of a row are acknowledged, or one has failed. From any thread.
+  /// Ends a row: all of its events are acknowledged, or one has failed. Called on any thread.
   func end(_ row: RemovedRow, _ outcome: Ack.Outcome) {
     state.withLock { state in
       state.rows[row.number] = nil
@@ -24,7 +24,8 @@ package final class GivenRows: Sendable {
     }
   }
 
-  /// Notifies `owner` of the rows that end from now on, and of those that ended without an owner; nil: rows that end wait for the next owner.
+  /// Notifies `owner` of the rows that end from now on, and of those that ended without an owner; nil: rows that end
+  /// wait for the next owner.
   func setOwner(_ owner: Owner?) {
     state.withLock { state in
       state.owner = owner
@@ -34,7 +35,7 @@ package final class GivenRows: Sendable {
     }
   }
 
-  /// Whether no row is under way: nothing of these rows can end any more.
+  /// Whether no row is under way, so that no further row can end.
   var isEmpty: Bool { state.withLock(\.rows.isEmpty) }
 
   /// The rows that must not be delivered again: those under way, and those acknowledged without an owner.

@@ -1,21 +1,23 @@
-/// Records the event that a pipeline is processing where the record outlives the process, so that an event that repeatedly ends the process
-/// is found and rejected.
+/// Records the event that a pipeline is processing in a record that outlives the process. An event that repeatedly ends
+/// the process is thereby found and rejected.
 ///
-/// After an orderly end nothing is recorded in the next run, so it costs nothing there. After another end the first ``trial`` of the next run is
-/// *careful*: sources that can be read again record each event before they send it, and clear the record at the end of the turn. If
-/// ``hits`` careful runs in a row end with the same event in hand, that event is *refused* from then on. So it takes four ends: one that
-/// makes the next run careful, and three with the event in hand. Kills from outside hit one event of thousands twice in a row now and then, since
-/// a run begins where the one before it began, but hardly three times.
+/// After an orderly end the next run records nothing, so it costs nothing. After another end the first ``trial`` of the
+/// next run is *careful*: sources that can be read again record each event before they send it, and clear the record at
+/// the end of the turn. If ``hits`` careful runs in a row end with the same event in hand, that event is *refused* from
+/// then on. So it takes four ends: one that makes the next run careful, and three with the event in hand. A run begins
+/// where the previous run began, so kills from outside sometimes hit the same one of thousands of events twice in a
+/// row, but hardly three times.
 ///
-/// After two ends in a row steps run in the turns only, so that an event that traps on a decoding thread is found as well, with one end more.
+/// After two ends in a row steps run in turns only, so that an event that traps on a decoding thread is found too,
+/// after one more end.
 ///
 /// Used in turns of one pipeline at a time.
 package final class InHand: @unchecked Sendable {
-  /// How long a run is careful: a later end of the process is not caused by an event that is read at the start.
+  /// How long a run is careful. A later end of the process is not attributed to an event that is read at the start.
   package static let trial = TimeSpan.seconds(60)
   /// How many careful runs in a row must end with an event in hand before it is refused.
   package static let hits: UInt64 = 3
-  /// The size of the memory.
+  /// The size of the record, in bytes.
   package static let byteCount = 4096
   private static let magic: UInt64 = 0x0131_444E_4148_5852
   private static let most = 64
@@ -25,7 +27,7 @@ package final class InHand: @unchecked Sendable {
     /// Hashes of the step's name and of the input's path.
     var source: UInt64
     var input: UInt64
-    /// The offset of the event in it, from 0.
+    /// The offset of the event in the input, from 0.
     var offset: Int64
   }
 
@@ -34,7 +36,7 @@ package final class InHand: @unchecked Sendable {
     static let isRunning = 1
     static let ends = 2
     static let isHeld = 3
-    /// Three words each.
+    /// `held` and `suspect` take three words each.
     static let held = 4
     static let suspect = 7
     static let refusedCount = 10
@@ -44,9 +46,9 @@ package final class InHand: @unchecked Sendable {
   }
 
   private let words: UnsafeMutablePointer<UInt64>
-  /// Keeps the memory.
+  /// Keeps the memory alive.
   private let owner: AnyObject
-  /// Records bytes of the memory, from an offset on, where the next process finds them.
+  /// Saves bytes of the memory, from an offset on, where the next process finds them.
   private let record: @Sendable (_ from: Int, _ count: Int) -> Void
   private var began: Instant?
   /// The number of consecutive unclean ends of the process shortly after its start.
@@ -56,8 +58,9 @@ package final class InHand: @unchecked Sendable {
 
   /// - Parameters:
   ///   - memory: ``byteCount`` bytes, as an earlier process recorded them; zero at first.
-  ///   - owner: Keeps the memory.
-  ///   - record: Records bytes of the memory, from an offset on. Called in turns. The default does nothing: the memory itself outlives the process.
+  ///   - owner: Keeps the memory alive.
+  ///   - record: Saves bytes of the memory, from an offset on. Called in turns. The default does nothing: the memory
+  ///     itself outlives the process.
   package init(
     _ memory: UnsafeMutableRawPointer, heldBy owner: AnyObject,
     record: @escaping @Sendable (_ from: Int, _ count: Int) -> Void = { _, _ in }
@@ -91,14 +94,14 @@ package final class InHand: @unchecked Sendable {
     record(0, Self.byteCount)
   }
 
-  /// Records that the process ends in order.
+  /// Records an orderly end of the process.
   package func close() {
     words[Word.isHeld] = 0
     words[Word.isRunning] = 0
     record(0, 8 * Word.held)
   }
 
-  /// Whether events must be recorded. In turns.
+  /// Whether events must be recorded. Called in turns.
   func isCareful(_ now: Instant) -> Bool {
     guard ends > 0 else { return false }
     let start = began ?? now
@@ -113,7 +116,7 @@ package final class InHand: @unchecked Sendable {
 
   private var hasRefused: Bool { words[Word.refusedCount] > 0 }
 
-  /// Whether steps run in the turns only.
+  /// Whether steps run in turns only.
   var keepsToTurns: Bool { ends > 1 }
 
   /// Records that the event is in hand; false: the event is refused.
@@ -125,7 +128,7 @@ package final class InHand: @unchecked Sendable {
     return true
   }
 
-  /// The turn is over: nothing is in hand.
+  /// Clears the record: the turn is over.
   func turnEnded() {
     guard words[Word.isHeld] != 0 else { return }
     words[Word.isHeld] = 0

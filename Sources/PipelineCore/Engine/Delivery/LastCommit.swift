@@ -17,7 +17,7 @@ final class LastCommit: Sendable {
     if isNow { body() }
   }
 
-  /// The commit is on the disk.
+  /// Records that the commit is on the disk.
   func finish() {
     let waiting = state.withLock { state in
       state.isDone = true

@@ -1,5 +1,5 @@
-/// An outbox row of encoded lines for a sink that writes a stream. The sink receives the lines unchanged; another sink of that name, after a
-/// change of the file, receives the decoded events.
+/// An outbox row of encoded lines for a sink that writes a stream. The sink receives the lines unchanged. If a changed
+/// pipeline file has another kind of sink under that name, the sink receives the decoded events.
 ///
 /// ```
 /// kind         documents:16, strings:17; lower numbers are formats of rows of events (``EventRowWriter``)
@@ -11,7 +11,7 @@ struct LineRow {
   private(set) var bytes: [UInt8] = []
   private(set) var count = 0
 
-  /// The kind of the lines; nil: there are none.
+  /// The kind of the lines; nil: the row is empty.
   var kind: EncodedEvents.Lines? { bytes.first.flatMap(Self.kind) }
 
   private static func kind(_ first: UInt8) -> EncodedEvents.Lines? {
@@ -22,14 +22,14 @@ struct LineRow {
     }
   }
 
-  /// Appends lines of its kind.
+  /// Appends lines of the row's kind.
   mutating func append(_ events: EncodedEvents) {
     if bytes.isEmpty { bytes.append(events.lines == .documents ? Self.documents : Self.strings) }
     bytes.append(contentsOf: events.bytes)
     count += events.count
   }
 
-  /// The lines of a row; nil: it is another kind of row.
+  /// The lines of a row; nil: the row holds events.
   static func lines(_ row: OutboxRow) -> EncodedEvents? {
     guard let first = row.bytes.first, let kind = kind(first) else { return nil }
     let slab = row.bytes.withUnsafeBytes { Slab(UnsafeRawBufferPointer(rebasing: $0.dropFirst())) }

@@ -1,17 +1,18 @@
 internal import DequeModule
 
-/// Receives the events of a sink in durable delivery: they become rows of the outbox, and the sink gets the rows when they are on the disk.
+/// Receives the events of a sink in durable delivery: they become rows of the outbox, and the sink gets the rows when
+/// they are on the disk.
 ///
-/// Rows are delivered in their order, each in a turn of its own, and removed when the sink has acknowledged all of their events. A sink that
-/// accepts no more (a full queue, a dead server) delays only its own rows. Beyond ``OutboxLimit/bytes``, the input waits or events are
-/// dropped.
+/// Rows are delivered in order, each in its own turn, and removed when the sink has acknowledged all of their events. A
+/// sink that accepts no more (a full queue, an unreachable server) delays only its own rows. Above
+/// ``OutboxLimit/bytes`` the input is paused or events are dropped.
 final class OutboxSink: RunningSink, TimerTarget {
   let target: RunningSink
   private let committer: Committer
   private let options: DeliveryOptions
   private let limit: OutboxLimit
   private let name: String
-  /// The row that is being made: of events, or of lines.
+  /// The row that is being built, of events or of lines.
   private var writer: EventRowWriter
   private var lines = LineRow()
   /// The encoder of a sink that writes a stream; nil: the sink writes none.
@@ -25,27 +26,28 @@ final class OutboxSink: RunningSink, TimerTarget {
   /// Whether rows after those of `ready` are on the disk only.
   private var isSpilled = false
   private var isReading = false
-  /// The last row that has been given to the sink, or is in `ready`.
+  /// The number of the last row that has been given to the sink, or is in `ready`.
   private var lastKnown: Int64
-  /// The last row on the disk.
+  /// The number of the last row on the disk.
   private var lastCommitted: Int64
   /// The rows that are not in a commit yet, or not delivered.
   private var pending: OpenRows
-  /// Row sizes in bytes, for rows that the sink has been given and has not acknowledged.
+  /// Sizes in bytes of the rows that the sink has been given and has not acknowledged.
   private var underWay: [Int64: Int] = [:]
-  /// The same rows, for the acknowledgements of their events: first those of this outbox, then those left by outboxes of earlier executions.
+  /// The same rows, for the acknowledgements of their events: first those of this outbox, then those of outboxes of
+  /// earlier executions.
   private var given = [GivenRows()]
-  /// The rows that the sink got from an earlier execution. They are delivered by that, also when they are acknowledged and a read that began before still
-  /// finds them on the disk.
+  /// The rows that the sink received from an earlier execution. A read that began before their acknowledgement may
+  /// still find them on the disk; they must not be delivered again.
   private var adopted: Set<Int64> = []
   /// Whether the next execution takes over the rows under way, with the events that the sink holds.
   private var isHandingOver = false
-  /// The sink's mark after each row that it has been given and that no commit has removed.
+  /// The sink's mark after each given row that no commit has removed.
   private var marks: [Int64: Int64] = [:]
-  /// The sink's mark after the rows that commits have removed, the current one included.
+  /// The sink's mark after the rows that commits, the current one included, have removed.
   private var removedMark: Int64 = 0
   private var isDelivering = false
-  /// Whether input waits: the next row is delivered after the next turn.
+  /// Whether queued input goes first: the next row is delivered after the next turn.
   private var letsInputPass = false
   /// The number of pauses that the sink has requested and not ended.
   private var holds = 0
@@ -57,7 +59,7 @@ final class OutboxSink: RunningSink, TimerTarget {
   /// How long a sink may take to finish; unacknowledged events stay in the outbox.
   private static let finishLimit = TimeSpan.seconds(2)
 
-  /// Rows that are not in a commit yet, or not delivered.
+  /// The totals of the rows that are not in a commit yet, or not delivered.
   private struct OpenRows {
     var rows: Int
     var bytes: Int
@@ -66,17 +68,17 @@ final class OutboxSink: RunningSink, TimerTarget {
     var ages = QueueAges()
   }
 
-  /// The stage of its end.
+  /// The stage of the outbox's end.
   private struct Ending {
     var isFinishing = false
     var isEnding = false
-    /// The sink has ended.
+    /// Whether the sink has ended.
     var isDone = false
     /// Cancels a sink that takes too long to finish.
     var patience = Wake.none
   }
 
-  /// A row is cut at this size, so that its turn is short.
+  /// The size at which a row is cut, so that its turn is short.
   private static let rowBytes = 256 << 10
 
   init(
@@ -167,7 +169,7 @@ final class OutboxSink: RunningSink, TimerTarget {
   // MARK: The limit
 
   private func updatePressure() {
-    // An outbox whose oldest rows are dropped stays almost full, which is reported once.
+    // If the oldest rows are dropped, a full outbox stays almost full; that is reported once.
     let room = limit.policy == .dropOldest ? limit.bytes / 2 : limit.bytes / 10 * 9
     let isFull = pending.bytes > (self.isFull ? room : limit.bytes)
     if isFull != self.isFull {
@@ -175,7 +177,7 @@ final class OutboxSink: RunningSink, TimerTarget {
       reportFull()
     }
     if limit.policy == .dropOldest { dropOldest() }
-    // Dropped rows count until the commit that removes them.
+    // Dropped rows occupy the store until a commit removes them.
     let mustWait =
       limit.policy == .block ? isFull : limit.policy == .dropOldest && pending.bytes > limit.bytes / 10 * 11
     guard mustWait != isInputPaused else { return }
@@ -214,7 +216,7 @@ final class OutboxSink: RunningSink, TimerTarget {
     dropped += events
   }
 
-  /// Drops the oldest rows that are not given to the sink.
+  /// Drops the oldest rows that the sink has not been given.
   private func dropOldest() {
     while pending.bytes > limit.bytes, !ending.isEnding {
       guard let row = ready.popFirst() else { return readMore() }
@@ -236,7 +238,7 @@ final class OutboxSink: RunningSink, TimerTarget {
   override var queued: PipelineStatistics.Queue? { target.queued }
   override var connections: PipelineStatistics.Connections? { target.connections }
 
-  /// The undelivered events, those that the sink has been given included.
+  /// The undelivered events, including those that the sink has been given.
   var outboxed: PipelineStatistics.Queue {
     PipelineStatistics.Queue(
       events: max(0, pending.events), bytes: pending.bytes, oldest: pending.ages.oldest.map { executor.now - $0 })
@@ -258,7 +260,7 @@ final class OutboxSink: RunningSink, TimerTarget {
     deliverSoon()
   }
 
-  /// Drops rows from memory that exceed its limit; they are read from the disk later.
+  /// Removes rows above the memory limit from memory; they are read from the disk later.
   private func leave() {
     let room = execution.services.memory.room(options.memoryBytes)
     while readyBytes > room, ready.count > 1, let row = ready.popLast() {
@@ -268,7 +270,7 @@ final class OutboxSink: RunningSink, TimerTarget {
     }
   }
 
-  /// The sink asks for a pause, which `resume` ends; nests.
+  /// Pauses delivery at the sink's request, until `resume`; nests.
   func hold() { holds += 1 }
 
   func resume() {
@@ -390,7 +392,7 @@ final class OutboxSink: RunningSink, TimerTarget {
     drainIfDone()
   }
 
-  /// Its rows are in the store.
+  /// True, because the rows are in the store.
   override var keepsNothing: Bool { true }
 
   // MARK: The position of the sink
@@ -399,13 +401,14 @@ final class OutboxSink: RunningSink, TimerTarget {
   override var mark: Int64 { target.mark }
   override func acknowledgeSoon() { target.acknowledgeSoon() }
 
-  /// Notes that the commit that is being taken removes this row.
+  /// Notes that the current commit removes this row.
   func isRemoved(_ row: RemovedRow) {
     if let mark = marks.removeValue(forKey: row.number) { removedMark = max(removedMark, mark) }
   }
 
-  /// The output of a row that a commit removes must not be cut off, and any other row is delivered again. The last state removes all rows that
-  /// the sink acknowledges after it, so its position is after everything that the sink has been given.
+  /// The output of a row that a commit removes must not be truncated; all other rows are delivered again. The last
+  /// state also removes the rows that the sink acknowledges after it, so its position is after everything that the sink
+  /// has been given.
   override func savePosition(_ state: inout StateWriter) {
     target.savedMark = committer.isCommitting ? removedMark : nil
     target.savePosition(&state)
@@ -428,7 +431,7 @@ final class OutboxSink: RunningSink, TimerTarget {
     target.complete()
   }
 
-  /// The sink has written everything that it has been given.
+  /// Called when the sink has written everything that it has been given.
   func targetDrained() {
     ending.isEnding = true
     ending.isDone = true
@@ -442,7 +445,8 @@ final class OutboxSink: RunningSink, TimerTarget {
 
   override func willSuspend() { isHandingOver = target.handOverQueue() }
 
-  /// The sink leaves the rows that it has been given to the next execution, or finishes them; others stay in the outbox.
+  /// Passes the rows that the sink has been given to the next execution, or lets the sink finish them; the other rows
+  /// stay in the outbox.
   override func suspend() {
     endRow()
     guard !ending.isEnding else { return }
@@ -455,7 +459,7 @@ final class OutboxSink: RunningSink, TimerTarget {
     }
     target.complete()
     guard !ending.isDone else { return }
-    // While its destination is down it delivers nothing, and nothing is lost: the rows stay in the outbox.
+    // While its destination is unreachable the sink delivers nothing. Nothing is lost: the rows stay in the outbox.
     if execution.troubles.all[name] != nil { return giveUp() }
     ending.patience = executor.wake(at: executor.now + Self.finishLimit, self)
   }

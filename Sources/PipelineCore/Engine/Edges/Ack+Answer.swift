@@ -1,5 +1,5 @@
 extension ServerAnswer {
-  /// The answer to a request that waits until its events are written.
+  /// The answer to a request whose sender waits until its events are written.
   package static func after(_ outcome: Ack.Outcome) -> ServerAnswer {
     switch outcome {
     case .acknowledged: ServerAnswer(200)

@@ -1,13 +1,15 @@
 import Synchronization
 
-/// Tracks the outcome of events that were received together: those of one request, or those that a turn took from a file.
+/// Tracks the outcome of events that were received together: those of one request, or those that a turn took from a
+/// file.
 ///
-/// They are *acknowledged* when every holder has released: the turn in which they were received, each sink that has taken resulting events and
-/// not written them yet, each request that an inner signal has sent for them. Events of a read errors output count as results. An event that
-/// was dropped, or is a dead letter, holds nothing; neither does one that a step keeps (`throttle`, a window): it is part of the step's state.
+/// The events are *acknowledged* when every holder has released: the turn in which they were received, each sink that
+/// has taken resulting events and not written them yet, each request that an inner signal has sent for them. Events of
+/// an errors output with a reader count as results. A dropped event or a dead letter holds nothing; neither does an
+/// event that a step keeps (`throttle`, a window): it is part of the step's state.
 ///
-/// `done` is called once, on the thread that releases last. Failures win over success. If a holder goes away
-/// without releasing, the events count as failed: an accident never counts as written.
+/// `done` is called once, on the thread that releases last. A failure overrides success. If a holder goes away without
+/// releasing, the events count as failed, never as written.
 public final class Ack: Sendable {
   /// The outcome of the events.
   public enum Outcome: Sendable, Equatable {
@@ -16,7 +18,7 @@ public final class Ack: Sendable {
     case failed(String)
   }
 
-  /// The reason for which the outcome is tracked.
+  /// The reason why the outcome is tracked.
   enum Purpose: Sendable {
     /// A sender that is notified of a failure and sends the events again.
     case request
@@ -26,7 +28,7 @@ public final class Ack: Sendable {
     case row
     /// All effects since the last checkpoint that no other acknowledgement tracks.
     case checkpoint
-    /// Several others.
+    /// Combines several other acknowledgements.
     case several
   }
   let purpose: Purpose
@@ -34,32 +36,33 @@ public final class Ack: Sendable {
   private let client: (any ReplyTarget)?
 
   private struct State {
-    /// The turn holds it from the start.
+    /// The turn is a holder from the start.
     var holders = 1
     var outcome = Outcome.acknowledged
     var done: (@Sendable (Outcome) -> Void)?
-    /// The acknowledgements that are released with it.
+    /// The acknowledgements that are released with this one.
     var members: [Ack] = []
-    /// The checkpoint that waits for it, too.
+    /// The checkpoint that waits for this acknowledgement too.
     var checkpoint: Ack?
     /// The number of holders that the next execution releases; negative: the members have been notified of that.
     var left = 0
 
-    /// The members to notify that only the next execution decides the outcome; nil: not yet, or they have been notified.
+    /// The members to notify that only the next execution decides the outcome; nil: not yet, or they have been
+    /// notified.
     mutating func takeHandover() -> [Ack]? {
       guard left > 0, holders <= left, holders > 0 else { return nil }
       left = .min
       return members
     }
 
-    /// The first failure stays.
+    /// Records an outcome; the first failure stays.
     mutating func note(_ outcome: Outcome) {
       if self.outcome == .acknowledged { self.outcome = outcome }
     }
   }
   private let state: Mutex<State>
 
-  /// The acknowledgement of events whose sender `done` notifies; the sender sends them again if they have failed.
+  /// The acknowledgement of a request. `done` notifies the sender, which sends the events again if they have failed.
   package convenience init(_ done: @escaping @Sendable (Outcome) -> Void) { self.init(.request, done) }
 
   /// The same for a client that waits for an answer, which `answer` derives from the outcome. The client is notified if
@@ -92,7 +95,8 @@ public final class Ack: Sendable {
     if let left { report(left) }
   }
 
-  /// Whether all senders are notified of a failure and send the events again: undelivered events are then neither saved nor dead letters.
+  /// Whether all senders are notified of a failure and send the events again: undelivered events are then neither saved
+  /// nor dead letters.
   package var notifiesSender: Bool {
     switch purpose {
     case .request, .row: true
@@ -149,7 +153,8 @@ public final class Ack: Sendable {
     if let ended { report(ended) } else if let handover { announce(to: handover) }
   }
 
-  /// Notes that the next execution releases one of the holds, because it takes over the events of that holder. Called once by the holder.
+  /// Notes that the next execution releases one of the holds, because it takes over the events of that holder. Called
+  /// once by the holder.
   func handOver() {
     let handover = state.withLock { state -> [Ack]? in
       guard state.left >= 0 else { return nil }

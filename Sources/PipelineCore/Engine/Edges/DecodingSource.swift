@@ -6,7 +6,7 @@
 open class DecodingSource: RunningSource {
   // Starts small and grows: an answer often holds one event, and there may be hundreds of sources.
   private let rows = RowBatch(capacity: 16)
-  /// The last block was handed over whole.
+  /// Whether the last block was handed over whole.
   private var isHandedOver = false
   /// The input offset of the first event of the last block that was decoded and not sent, because the source was closed
   /// first or the rest waits for a turn; nil: all events were sent.
@@ -33,17 +33,17 @@ open class DecodingSource: RunningSource {
   }
   private var remainder: Remainder?
   private var isEnding = false
-  /// The pipeline is about to be suspended: the rest of a batch must be emitted first.
+  /// Whether the pipeline is about to be suspended, so that the rest of a batch must be emitted first.
   private var isSuspending = false
-  /// Holds the execution until the rest of the batch is emitted.
+  /// Whether this source holds the execution until the rest of the batch is emitted.
   private var isPausing = false
 
   /// Called at the beginning of each turn that emits rows, before the first row: overrides call
   /// ``RunningSource/beginPiece(of:endingAt:)``.
   open func beginPiece() {}
 
-  /// Makes a decoder. Nil if that is impossible, which checks refuse beforehand: the source has then failed with the
-  /// reason.
+  /// Makes a decoder; nil: the source has failed, with the reason. Checks of the pipeline file reject such options
+  /// beforehand.
   package final func makeDecoder(_ options: DecoderOptions) -> (any EventDecoder)? {
     decoderOptions = options
     do {
@@ -56,8 +56,8 @@ open class DecodingSource: RunningSource {
 
   /// Decodes `slab`, which continues the input of this `decoder`, and emits its rows.
   ///
-  /// `offset`: the start of the slab in the input. `isLast`: the input ends with the slab. `bytes`: the memory of the rows, if they are not in the
-  /// slab. Returns the number of rows and of rejected rows.
+  /// `offset`: the start of the slab in the input. `isLast`: the input ends with the slab. `bytes`: the memory of the
+  /// rows, if they are not in the slab. Returns the number of rows and of rejected rows.
   @discardableResult
   package final func take(
     _ slab: Slab, offset: Int64, isLast: Bool, by decoder: any EventDecoder, bytes: Int? = nil, origin: Origin
@@ -132,9 +132,9 @@ open class DecodingSource: RunningSource {
 
   // MARK: Events that end the process
 
-  /// Whether its input is the same after a crash, at the same offsets of the same paths.
+  /// Whether the source reads the same input again after a crash, at the same offsets of the same paths.
   open var isReadAgain: Bool { false }
-  /// Each event is noted before it is sent.
+  /// Whether each event is recorded (``InHand``) before it is sent.
   private var isCareful = false
   private var poison = InHand.Position(source: 0, input: 0, offset: 0)
   private weak var poisonOrigin: Origin?
@@ -220,7 +220,7 @@ open class DecodingSource: RunningSource {
     if isBatchDone { finish() } else { isEnding = true }
   }
 
-  /// Finishes the batch as `drain` does: another execution could not read the rest again.
+  /// Finishes the batch like `drain`, because another execution could not read the rest again.
   open override func suspend() {
     isSuspending = true
     beginPause()

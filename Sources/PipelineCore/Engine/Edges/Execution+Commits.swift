@@ -4,19 +4,19 @@ extension Execution {
     /// Commits state and outbox; nil: nothing is kept.
     var committer: Committer?
     var options: DeliveryOptions?
-    /// The ID of the outbox row that the sink is being given, and the index of the event in it: the same in each repetition.
+    /// The identity of the outbox event that the sink is being given, the same in each repetition.
     var deliveredEvent: DeliveryID?
     /// ``Execution/namesEvents``; nil: not computed yet.
     var namesEvents: Bool?
     let last = LastCommit()
     private var hasBegunLast = false
-    /// The callbacks for when nothing can answer any more, by the numbers of their holds.
+    /// Callbacks to run when no answer can come any more, by the numbers of their holds.
     private var callbacks: [Int: () -> Void] = [:]
     private var lastNumber = 0
-    /// The last commit is under way, and the callbacks follow it.
+    /// Whether the last commit is under way, after which the callbacks run.
     private var isAwaited = false
 
-    /// False: the last commit has begun before.
+    /// Marks the last commit as begun; false: it had begun before.
     mutating func beginLast() -> Bool {
       defer { hasBegunLast = true }
       return !hasBegunLast
@@ -37,7 +37,7 @@ extension Execution {
       return true
     }
 
-    /// Takes the callbacks: the last commit is done.
+    /// Takes the callbacks, because the last commit is done.
     mutating func takeCallbacks() -> [() -> Void] {
       isAwaited = false
       defer { callbacks = [:] }
@@ -59,8 +59,8 @@ extension Execution {
     settings.acknowledgesOnDisk = true
   }
 
-  /// Calls `done`, once, on any thread, when the last state of an execution that has ended, or was cancelled, is on the disk (``savedState``); at
-  /// once where nothing is kept. Called in a turn.
+  /// Calls `done` once, on any thread, when the last state (``savedState``) of an execution that has ended, or was
+  /// cancelled, is on the disk; at once where nothing is kept. Called in a turn.
   package func finishCommits(_ done: @escaping @Sendable () -> Void) {
     commits.last.whenDone(done)
     commitLast()
@@ -84,8 +84,9 @@ extension Execution {
     }
   }
 
-  /// Holds the execution (``hold()``) for clients that wait for answers. `callback` is called in a turn, once, when the graph has ended and its
-  /// last commit is on the disk: nothing can answer any more. ``endHold(_:)`` ends the hold.
+  /// Holds the execution (``hold()``) for clients that wait for answers. `callback` is called in a turn, once, when the
+  /// graph has ended and its last commit is on the disk, so that no answer can come any more. ``endHold(_:)`` ends the
+  /// hold.
   package func hold(whenFinal callback: @escaping () -> Void) -> Int {
     hold()
     return commits.addCallback(callback)
@@ -96,7 +97,8 @@ extension Execution {
     release()
   }
 
-  /// Commits the last state as soon as the graph has ended, if clients wait for answers: the commit must not wait for them.
+  /// Commits the last state as soon as the graph has ended, if clients wait for answers: the commit must not wait for
+  /// these clients.
   func commitForClients() {
     guard outcome != nil, saved.draft == nil, sinkEnds.closing == 0, commits.beginWait() else { return }
     let executor = executor
@@ -108,7 +110,8 @@ extension Execution {
     for callback in commits.takeCallbacks() { callback() }
   }
 
-  /// Whether a sink had taken events of this execution that it could not write when it ended: an older commit holds them.
+  /// Whether sinks accepted events of this execution that they had not written when it ended: an older commit holds
+  /// them.
   package var hasLostEvents: Bool { committer != nil && tally.undelivered > 0 }
 
   /// Whether a later execution can continue from the state of this one.
@@ -128,7 +131,7 @@ extension Execution {
     return names
   }
 
-  /// A number that no other store has; nil: nothing is kept on disk.
+  /// The identity of the store, which no other store has; nil: nothing is kept on disk.
   var storeIdentity: UInt64? { committer?.identity }
 
   /// Calls `body` in this turn or, in durable delivery, in a later one, when the effects of this turn are on the disk.

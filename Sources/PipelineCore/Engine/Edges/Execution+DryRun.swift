@@ -7,13 +7,14 @@ extension Execution {
     package var refusals: [Diagnostic] = []
   }
 
-  /// Builds the whole graph of a plan from a state and takes it down again, while another execution of the pipeline may run: sinks and sources
-  /// check whether they could be opened (``RunningSink/dryRun()``, ``RunningSource/dryRun()``), steps read their state, and nothing starts. A failure
-  /// goes through the graph as it would in a run, so one that a `retry` or `catch` handles is none.
+  /// Builds the whole graph of a plan from a state and takes it down again, while another execution of the pipeline may
+  /// run. Sinks and sources check whether they could be opened (``RunningSink/dryRun()``, ``RunningSource/dryRun()``),
+  /// steps read their state, and nothing starts. A failure goes through the graph as it would in a run, so a failure
+  /// that a `retry` or `catch` handles is not reported.
   ///
   /// Runs on the calling thread, within some milliseconds.
   /// - Parameters:
-  ///   - services: Those of the pipeline. Nothing is logged, requested or stored.
+  ///   - services: The services of the pipeline; nothing is logged, requested or stored.
   ///   - state: A copy of the state of the running execution (``saveState(keeping:positions:)``).
   package static func dryRun(
     _ plan: Plan, services: Services, clock: any Clock, restoring state: [UInt8]?

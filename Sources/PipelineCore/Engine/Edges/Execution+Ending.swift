@@ -1,6 +1,7 @@
 /// The ends of an execution: docs/contracts.md, "How things end".
 extension Execution {
-  /// Ends the sources as if they had completed, so that operators flush what they hold; work under way is finished.
+  /// Ends the sources as if they had completed, so that operators flush the events that they hold; work under way is
+  /// finished.
   package func drain() {
     stopsForGood()
     tables.cancel()
@@ -39,7 +40,8 @@ extension Execution {
 
   func pauseEnds(_ node: any Pausing) { life.pauses.end(node) }
 
-  /// Cancels everything at once. `onEnd` is not called; `done` is, in this turn or a later one, when the writers of the sinks have ended.
+  /// Cancels everything at once. `done` is called in this turn or a later one, when the writers of the sinks have
+  /// ended; `onEnd` is not called.
   package func cancel(_ done: @escaping () -> Void = {}) {
     let isRunning = outcome == nil
     if isRunning { life.outcome = .failed(SignalFailure(.user, "cancelled")) }
@@ -51,7 +53,7 @@ extension Execution {
     if sinkEnds.closing == 0 { done() } else { sinkEnds.onCancelled = done }
   }
 
-  /// Whether it has ended, and the writers of its sinks too.
+  /// Whether the execution and the writers of its sinks have ended.
   package var hasClosed: Bool { outcome != nil && sinkEnds.closing == 0 }
 
   /// Counts a sink as closed, now that its writer has finished.
@@ -65,7 +67,7 @@ extension Execution {
   func end(_ outcome: Outcome) {
     guard self.outcome == nil else { return }
     if case .failed = outcome, settings.keepsStateOnFailure, hasBegun, let draft = draftState() {
-      // The positions of sources are known when they are done with the event that failed.
+      // Sources know their positions only when they have finished the failed event.
       saved.draft = draft
       life.holds += 1
     }
@@ -94,28 +96,30 @@ extension Execution {
 
   // MARK: Suspending
 
-  /// Ends the pipeline so that another execution goes on from ``savedState``. Beside ``drain()`` and ``cancel()`` it is one of the verbs of
-  /// docs/contracts.md, "How things end":
+  /// Ends the pipeline so that another execution continues from ``savedState``. Like ``drain()`` and ``cancel()`` it is
+  /// one of the verbs of docs/contracts.md, "How things end":
   ///
-  /// 1. Sources return input that no turn has taken (``RunningSource/suspend()``): their positions point before it. Input that
-  ///    cannot be given back is sent first: clients of a server that wait for an answer get it. Sinks wait for answers, too
-  ///    (``RunningSink/willSuspend()``). ``freeze()`` cuts that short.
-  /// 2. The state is saved, with what operators hold, their timers and the calls under way. Nothing is flushed; the graph is cancelled.
-  /// 3. Sinks finish the events that they hold, or release those that the state holds (``RunningSink/suspend()``), and acknowledge their receipts. One that
-  ///    delivers nothing for a while is given up (``FinishingSinks``). Then `onEnd` of ``launch(restoring:onEnd:)`` is called.
+  /// 1. Sources return input that no turn has taken (``RunningSource/suspend()``): their positions point before it.
+  /// Input that cannot be given back is sent first: clients of a server that wait for an answer get it. Sinks wait for
+  /// answers, too (``RunningSink/willSuspend()``). ``freeze()`` cuts that short.
+  /// 2. The state is saved, with the events that operators hold, their timers and the calls under way. Nothing is
+  /// flushed; the graph is cancelled.
+  /// 3. Sinks finish the events that they hold, or release those that the state holds (``RunningSink/suspend()``), and
+  /// acknowledge their receipts. A sink that delivers nothing for a while is given up (``FinishingSinks``). Then
+  /// `onEnd` of ``launch(restoring:onEnd:)`` is called.
   ///
   /// - Parameters:
   ///   - successor: The plan of an execution that follows at once in this process: sources leave it their open inputs.
-  ///   - isFinal: Whether an execution that goes on reads the state from the store: what has not changed since the last commit is then not saved again
-  ///     (``LeftState/isInStore``).
-  ///   - keeping: Whether the other execution has the sink too; its undelivered events are then part of the
-  ///     state, if the component saves them.
+  ///   - isFinal: Whether the next execution reads the state from the store. What has not changed since the last commit
+  ///     is then not saved again (``LeftState/isInStore``).
+  ///   - keeping: Whether the next execution has the sink too; its undelivered events are then part of the state, if
+  ///     the component saves them.
   package func suspend(
     for successor: Plan? = nil, isFinal: Bool = false, keeping: @escaping (SinkPlan) -> Bool = { _ in true }
   ) {
     guard outcome == nil, !isStopping, life.suspension == nil else { return }
     life.suspension = Suspension(successor: successor, isFinal: isFinal, keeping: keeping)
-    // The next execution reads the sources of tables again; the rows that are there stay until the end.
+    // The next execution reads the sources of tables again; the present rows stay until the end.
     tables.cancel()
     for source in sources.running where !source.isClosed { source.suspend() }
     for (index, sink) in sinks.enumerated() where sink.isOpen && keeping(plan.sinks[index]) {
@@ -131,7 +135,7 @@ extension Execution {
     for sink in sinks where sink.isOpen { sink.node.hurry() }
   }
 
-  /// Whether it is being suspended and waits for answers under way.
+  /// Whether the pipeline is being suspended and waits for answers under way.
   package var awaitsAnswers: Bool {
     life.suspension != nil && !isSuspended && !isStopping && outcome == nil && life.holds > 0
   }
@@ -140,7 +144,8 @@ extension Execution {
   package func freeze() {
     guard let keeping = life.suspension?.keeping, !isSuspended, !isStopping, outcome == nil else { return }
     saved.parts = draftState(keeping: keeping, paging: pagingOfEnd).map(finishState)
-    // What waits for tables has changed nothing; a store still has the state that it was launched with.
+    // Steps that wait for tables have changed nothing: the state of the launch is still valid, and a store still has
+    // it.
     if tables.areLoading, committer == nil { saved.parts = tables.state.map { SavedState($0) } }
     life.isSuspended = true
     stopsForGood()
@@ -169,7 +174,7 @@ extension Execution {
   }
 
   /// How the last state of a suspended pipeline is saved; nil: as a whole. Sinks other than outboxes may leave events
-  /// to another execution of this process, which needs all of it.
+  /// to another execution of this process, which needs the whole state.
   private var pagingOfEnd: StatePaging? {
     guard let committer, committer.isDurable, life.suspension?.isFinal == true,
       sinks.allSatisfy({ !$0.isOpen || $0.node is OutboxSink })
@@ -189,7 +194,7 @@ extension Execution {
   /// The plan that runs in this process after the suspended pipeline; nil: none, as far as known.
   package var successor: Plan? { life.suspension?.successor }
 
-  /// Names a step over a reload, among all pipelines of the process.
+  /// The name of a step among all pipelines of the process, which stays the same over a reload.
   package func name(of step: StepID) -> String { "\(plan.name)/\(plan.steps[step.number].key)" }
 
   /// The names of a step that takes over: its present one, then its former ones (`movedFrom`).
@@ -206,7 +211,7 @@ extension Execution {
     return successor.components[number] ?? successor.sinks.first { $0.step.number == number }?.component
   }
 
-  /// Whether the successor has such a component, whatever the name of its step.
+  /// Whether a component of the successor meets the condition, whatever the name of its step.
   package func successorHas(_ condition: (any Component) -> Bool) -> Bool {
     successor?.components.values.contains(where: condition) ?? false
   }
@@ -219,7 +224,7 @@ extension Execution {
     package var trouble: SinkTrouble?
   }
 
-  /// The sinks that are not done. Called between two turns.
+  /// The sinks that have not finished. Called between two turns.
   package var left: [Left] {
     guard outcome == nil else { return [] }
     let troubles = troubles.all
@@ -271,8 +276,8 @@ extension Execution {
 
   // MARK: When nothing can happen any more
 
-  /// Whether nothing can happen any more: no source runs, no step waits for a time, nothing is deferred, and no sink can still
-  /// reject an event. Writing sinks do not matter.
+  /// Whether nothing can happen any more: no source runs, no step waits for a time, nothing is deferred, and no sink
+  /// can still reject an event. Writing sinks do not matter.
   private var isExhausted: Bool {
     !sources.running.contains { !$0.isClosed } && !executor.mayGoOn
       && !sinks.contains { $0.isOpen && $0.errors.isClaimed && $0.node.awaitsAnswers }
@@ -280,7 +285,8 @@ extension Execution {
 
   /// When nothing can happen any more, a subscriber that waits for an errors output or for the end of a command would
   /// wait for ever: it may be part of the output's own signal, or execute the command because of the command's values.
-  /// Completes these outputs and commands; returns whether there were any. Further subscribers may then wait in the same way.
+  /// Completes these outputs and commands; returns whether there were any. Further subscribers may then wait in the
+  /// same way.
   func becameQuiet() -> Bool {
     if isOver { return false }
     guard isExhausted else { return endCircularWaits() }
@@ -296,8 +302,8 @@ extension Execution {
     return causesMore && !isOver
   }
 
-  /// The same for a wait that is circular while the rest of the pipeline continues: ends those upstream of which
-  /// nothing can act any more. Returns whether there were any.
+  /// Ends circular waits while the rest of the pipeline continues, if nothing upstream of them can act any more.
+  /// Returns whether it ended any.
   private func endCircularWaits() -> Bool {
     if life.circularWaits == nil { life.circularWaits = plan.circularWaits }
     guard let waits = life.circularWaits, !waits.isEmpty, !isStopping, life.suspension == nil else { return false }
@@ -306,7 +312,7 @@ extension Execution {
       case .errors(let index): errorsOutputs.named[index].completeWaitedFor()
       case .command(let index): commands[index]?.finish()
       }
-      // The end may cause another event upstream of the others.
+      // The end of this wait may cause an event upstream of the others.
       return !isOver
     }
     return false
@@ -319,7 +325,7 @@ extension Execution {
     }
   }
 
-  /// Whether a source, a timer or a sink upstream may cause another event there.
+  /// Whether a source, a timer or a sink upstream of the wait may cause another event.
   private func mayAct(_ wait: CircularWait) -> Bool {
     func isUpstream(_ step: StepID) -> Bool { wait.isUpstream[step.number] }
     if sources.running.contains(where: { !$0.isClosed && isUpstream($0.nodeContext.step) }) { return true }
@@ -335,7 +341,7 @@ extension Execution {
 }
 
 extension TimerTarget {
-  /// The step that it belongs to; nil: unknown.
+  /// The step of the timer's target; nil: unknown.
   var step: StepID? {
     switch self {
     case let node as OperatorNode: node.nodeContext.step

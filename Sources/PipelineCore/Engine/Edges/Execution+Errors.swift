@@ -11,9 +11,9 @@ extension Execution {
   /// The errors outputs of the named signals; a sink owns its own.
   struct ErrorsOutputs {
     var named: [ErrorsSignal] = []
-    /// All by the names of their owners; made at the first rejection.
+    /// All errors outputs by the names of their owners; built at the first rejection.
     fileprivate var byName: [String: ErrorsSignal]?
-    /// The named signals that may still run; made at the first end of one.
+    /// The named signals that may still run; built when the first of them ends.
     fileprivate var reach: SignalReach?
     /// Checks the JSON text of rejected events.
     fileprivate lazy var checker = JSONParser()
@@ -35,7 +35,7 @@ extension Execution {
     return reach
   }
 
-  /// A named signal has ended or lost its last subscriber.
+  /// Called when a named signal has ended or lost its last subscriber.
   func namedStopped(_ index: Int) {
     guard !wirings.isLaunching else { return }
     for stopped in reach.run(by: index) where !isOver { completeErrors(stopped) }
@@ -53,9 +53,9 @@ extension Execution {
     if !reach.mayRun(index, state) { errorsOutputs.named[index].complete() }
   }
 
-  /// Called when the pipeline is about to end before its sinks have: rejects the events that they hold, to the readers of their
-  /// errors outputs while those still run, or to the dead letters if these are kept. A sink that reads errors may have
-  /// to reject some in turn, hence the loop; no two sinks read each other's errors.
+  /// Called when the pipeline is about to end before its sinks have: rejects the events that they hold, to the readers
+  /// of their errors outputs while those still run, or to the dead letters if these are kept. A sink that reads errors
+  /// may have to reject some in turn, hence the loop; no two sinks read each other's errors.
   func rejectRemaining() {
     var goesOn = true
     while goesOn {
@@ -118,7 +118,7 @@ extension Execution {
   /// The event as a part of a document; malformed JSON becomes its text.
   private func part(_ value: Value, _ arena: Arena) -> Value {
     let isText = value.is(.jsonMap) || value.is(.jsonList)
-    // Most rejected events: nothing needs to be written to check them.
+    // The common case: checking the text writes nothing.
     if isText, value.isChecked || errorsOutputs.checker.validate(value.rawBytes) == nil { return value }
     guard isText || value.is(.map) || value.is(.list) else { return value }
     let text = OutputBuffer()
@@ -127,8 +127,8 @@ extension Execution {
     return JSONWriter.appendUnchecked(value, to: text) == nil ? .string(arena.copy(text.bytes)) : value
   }
 
-  /// The subjects of log messages about dropped events: the first where a condition fails, the second where another expression fails under
-  /// `onError: drop`.
+  /// The subjects of log messages about dropped events: the first where a condition fails, the second where another
+  /// expression fails under `onError: drop`.
   static let undecidedEvent = "an event, because its condition could not be decided"
   static let failedEvent = "an event, because an expression failed"
 

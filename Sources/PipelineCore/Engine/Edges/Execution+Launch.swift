@@ -7,7 +7,8 @@ extension Execution {
   ///   - isMoved: Whether the state comes from another version of the pipeline, which this one replaces: the pipeline
   ///     was not down, so ``Plan/whenLate`` does not apply.
   ///   - estates: What sinks have handed over with the state (``LeftState/estates``).
-  ///   - owners: The owners of the pages that a store already has for this state; nil: those of ``PipelineStore/owners``.
+  ///   - owners: The owners of the pages that a store already has for this state; nil: those of
+  ///     ``PipelineStore/owners``.
   package func launch(
     restoring state: [UInt8]? = nil, estates: [String: any SinkEstate] = [:], isMoved: Bool = false,
     owners: Set<Int64>? = nil, onEnd: @escaping (Outcome) -> Void
@@ -57,7 +58,7 @@ extension Execution {
         return
       }
     }
-    // A table changes before others see the event that changes it.
+    // Subscribe tables first: a table changes before other subscribers receive the event that changes it.
     let tables = plan.rootSubscribers.prefix { plan.named[$0].kind == .table }
     for index in tables { subscribeRoot(index) }
     for (index, sink) in plan.sinks.enumerated() {
@@ -107,7 +108,7 @@ extension Execution {
     plan.sinks.firstIndex { $0.name == sink }.flatMap { sinks[$0].node as? OutboxSink }
   }
 
-  /// The outbox of a sink; nil: the sink gets events in the turns.
+  /// The outbox of a sink; nil: the sink receives events directly.
   private func outbox(of sink: RunningSink, _ plan: SinkPlan, _ component: any SinkComponent) -> OutboxSink? {
     guard hasOutbox(sink, component), let committer, let options = commits.options else { return nil }
     return OutboxSink(sink, plan, component, committer, options)

@@ -1,34 +1,36 @@
 /// The hand-over from one execution to the next in this process.
 extension Execution {
-  /// The state from which another execution in this process can continue; nil: there is none, or only that of an older commit.
+  /// The state from which another execution in this process can continue; nil: there is none, or only that of an older
+  /// commit.
   package var leftState: LeftState? {
     if isSuspended, tables.areLoading, committer != nil { return LeftState([], saved.estates, isInStore: true) }
     return saved.parts.map { LeftState($0.bytes, saved.estates, isInStore: !$0.owners.isEmpty) }
   }
 
-  /// Leaves to the next execution what a sink holds and has not saved. Called when the sink is suspended.
+  /// Passes what a sink holds and has not saved to the next execution. Called when the sink is suspended.
   package func leave(_ estate: any SinkEstate, of step: StepID) { saved.estates[plan.steps[step.number].key] = estate }
 
-  /// Whether the previous execution has left something of this sink.
+  /// Whether the previous execution has left events of this sink.
   package func hasEstate(of step: StepID) -> Bool { names(of: step).contains { restored.inherited[$0] != nil } }
 
-  /// The same, but leaves it for others.
+  /// The estate of this sink, without taking it; nil: the previous execution has left none.
   package func estate(of step: StepID) -> (any SinkEstate)? {
     names(of: step).lazy.compactMap { self.restored.inherited[$0] }.first
   }
 
-  /// What the previous execution has left of this sink; nil: nothing, or it has been taken already.
+  /// Takes what the previous execution has left of this sink; nil: it left nothing, or the estate has been taken
+  /// already.
   package func takeEstate(of step: StepID) -> (any SinkEstate)? {
     for name in names(of: step) { if let estate = restored.inherited.removeValue(forKey: name) { return estate } }
     return nil
   }
 
-  /// The key of a step, then those that it had before.
+  /// The key of a step, then its former keys.
   private func names(of step: StepID) -> [String] {
     [plan.steps[step.number].key] + plan.steps[step.number].formerKeys
   }
 
-  /// The settings of a step.
+  /// The identity of a step's settings.
   package func settings(of step: StepID) -> StepSettingsID {
     StepSettingsID(plan.steps[step.number].fingerprint, settings.insertedValues)
   }

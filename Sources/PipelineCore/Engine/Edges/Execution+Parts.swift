@@ -11,13 +11,16 @@ extension Execution {
     package var keepsStateOnFailure = false
     /// A hash of the values and files that the pipeline file refers to, comparable within one process.
     package var insertedValues = 0
-    /// Whether events of live sources may be only so far ahead of the clock: not where the clock is an arbitrary one.
+    /// Whether the event time of live sources may be ahead of the clock only by a limit; false where the clock is
+    /// arbitrary.
     package var boundsEventTime = true
-    /// Whether tables read their sources again (`every`): not in tests, where the rows are those of the test.
+    /// Whether tables read their sources again (`every`); false in tests, which give the rows.
     package var reloadsTables = true
-    /// Whether this is a dry run, in which nothing opens or starts: see ``Execution/dryRun(_:services:clock:restoring:)``.
+    /// Whether this is a dry run, in which nothing opens or starts: see
+    /// ``Execution/dryRun(_:services:clock:restoring:)``.
     package internal(set) var isDryRun = false
-    /// Whether every event that a sink takes is tracked until the sink has acknowledged it (``SinkAudit``). The default is true in debug builds.
+    /// Whether every event that a sink takes is tracked until the sink has acknowledged it (``SinkAudit``). The default
+    /// is true in debug builds.
     package var auditsSinks = _isDebugAssertConfiguration()
     /// Receives the report of a sink that does not acknowledge its events; nil: it is logged.
     package var reportSink: ((String) -> Void)?
@@ -39,7 +42,7 @@ extension Execution {
     package var placement = Placement.auto
     /// The largest read, in bytes; nil: the source decides. For tests.
     package var blockBytes: Int?
-    /// All decoding threads of an input start at once, and run its stage. For tests.
+    /// Whether all decoding threads of an input start at once and run its stage. For tests.
     package var startsAllThreads = false
     /// The number of blocks that a ``ParallelStage`` has encoded.
     package internal(set) var encodedBlocks = 0
@@ -49,31 +52,31 @@ extension Execution {
   package struct OutputLimit {
     /// The number of events left; nil: there is no limit.
     package var left: Int?
-    /// The sinks have received the last one.
+    /// Whether the sinks have received the last event.
     var isReached = false
     var inputs: [LimitedInput] = []
   }
 
   /// The start and the end of an execution.
   struct Life {
-    /// Everything that was wired at the launch has started.
+    /// Whether everything that was wired at the launch has started.
     var hasBegun = false
-    /// Called when it has, see ``Execution/whenBegun(_:)``.
+    /// Called when everything has started, see ``Execution/whenBegun(_:)``.
     var takeovers: [() -> Void] = []
-    /// Called after those, see ``Execution/whenTakenOver(_:)``.
+    /// Called after `takeovers`, see ``Execution/whenTakenOver(_:)``.
     var lastTakeovers: [() -> Void] = []
-    /// The sources have been stopped; a new source ends at once.
+    /// Whether the sources have been stopped; a new source ends at once.
     fileprivate(set) var isStopping = false
-    /// The sources are being stopped right now.
+    /// Whether the sources are being stopped right now.
     var isDraining = false
     /// Set while the pipeline is being suspended.
     var suspension: Suspension?
-    /// The pipeline has been suspended; only sinks still finish.
+    /// Whether the pipeline has been suspended; only sinks still finish.
     var isSuspended = false
     /// The number of activities outside the graph that must end before `onEnd` is called.
     var holds = 0
     var onEnd: (Outcome) -> Void = { _ in }
-    /// Nil: it runs.
+    /// Nil: the execution runs.
     var outcome: Outcome?
     var pauses = Pauses()
     /// The circular waits of the plan; computed on first use.
@@ -105,14 +108,14 @@ extension Execution {
     private(set) var steps: [String]?
     /// The parts of the file whose state was saved under former names.
     private(set) var renamed: [FormerName] = []
-    /// What sinks of the previous execution have left, by their keys.
+    /// What sinks of the previous execution have left, by the keys of the sinks.
     var inherited: [String: any SinkEstate] = [:]
-    /// The moment from which times in pages count that stay as they are; nil: none do.
+    /// The reference time of restored pages that are kept unchanged; nil: there are none.
     var startOfPages: Instant?
-    /// The reason for which a dry run could use nothing of the state.
+    /// Why a dry run could use nothing of the state.
     var unreadable: Diagnostic?
 
-    /// The graph has been rebuilt.
+    /// Ends the restoration: the graph has been rebuilt.
     mutating func end(_ restoration: Restoration) {
       self.restoration = nil
       refusals = restoration.refusals
@@ -129,7 +132,7 @@ extension Execution {
     package internal(set) var faults: [Diagnostic] = []
     /// The table of the states with pages; nil: there has been none.
     var table: StateTable.Builder?
-    /// The moment from which times in pages count, on the executor's clock.
+    /// The reference time of times in pages, on the executor's clock.
     var startOfPages = Instant(nanoseconds: 0)
     /// The state from which another execution can continue.
     var parts: SavedState?
@@ -156,13 +159,13 @@ extension Execution {
     private var logged: Set<String> = []
     /// The last warning of each step that may repeat, and how many were suppressed since.
     private var last: [StepID: (at: Instant, hidden: Int)] = [:]
-    /// The most reasons that are remembered.
+    /// Whether the limit of remembered reasons is reached.
     var isFull: Bool { logged.count >= 1000 }
 
-    /// Whether this reason was not logged before; from now on it was.
+    /// Whether this reason was not logged before; marks it as logged.
     mutating func isNew(_ reason: String) -> Bool { logged.insert(reason).inserted }
 
-    /// How many warnings of the step were suppressed before this one; nil: this one is, too.
+    /// How many warnings of the step were suppressed before this one; nil: this one is suppressed, too.
     mutating func hidden(of step: StepID, at now: Instant) -> Int? {
       if let before = last[step], now < before.at + TimeSpan.seconds(60) {
         last[step]?.hidden += 1
@@ -178,15 +181,15 @@ extension Execution {
 
   /// How the execution ended; nil: it has not.
   package var outcome: Outcome? { life.outcome }
-  /// The sources have been stopped; a new source ends at once.
+  /// Whether the sources have been stopped; a new source ends at once.
   package var isStopping: Bool { life.isStopping }
-  /// The sources are being stopped right now.
+  /// Whether the sources are being stopped right now.
   var isDraining: Bool { life.isDraining }
-  /// The pipeline has been suspended; only sinks still finish.
+  /// Whether the pipeline has been suspended; only sinks still finish.
   package var isSuspended: Bool { life.isSuspended }
-  /// Everything that was wired at the launch has started.
+  /// Whether everything that was wired at the launch has started.
   package var hasBegun: Bool { life.hasBegun }
-  /// The graph has ended or is suspended; only sinks may still finish.
+  /// Whether the graph has ended or is suspended; only sinks may still finish.
   var isOver: Bool { outcome != nil || life.isSuspended }
   package var isDryRun: Bool { settings.isDryRun }
   /// Set while the graph is rebuilt from a saved state.
@@ -201,7 +204,7 @@ extension Execution {
   /// ``Settings/keepsStateOnFailure`` set.
   package var savedState: [UInt8]? { saved.parts?.bytes }
 
-  /// Stops the sources for good: steps hold no events back any more.
+  /// Stops the sources for good: steps no longer hold events back.
   func stopsForGood() {
     life.isStopping = true
     executor.holdsBack = false

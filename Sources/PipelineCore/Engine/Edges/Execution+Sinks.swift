@@ -6,7 +6,7 @@ extension Execution {
     /// The number of sinks that wait for their writers (``RunningSink/closeBeside(_:then:)``). Only then is it known
     /// what they have written and lost: the last commit and the end come after that.
     var closing = 0
-    /// Called when the last of these sinks of a cancelled execution has ended.
+    /// Called in a cancelled execution when the last of these sinks has ended.
     var onCancelled: (() -> Void)?
     /// The sinks that finish because no state has the events that they hold.
     var finishing: FinishingSinks?
@@ -30,7 +30,7 @@ extension Execution {
     end(.failed(failure))
   }
 
-  /// A failure reached a sink: nothing has handled it, so the pipeline ends.
+  /// Ends the pipeline, because a failure reached a sink and nothing has handled it.
   package func unhandled(_ failure: SignalFailure) { end(.failed(failure)) }
 
   /// Reports a sink that does not acknowledge its events.

@@ -27,11 +27,11 @@ extension Execution {
     return node
   }
 
-  /// Removes an ended source; the others are removed from time to time.
+  /// Removes an ended source at once; other ended sources are removed now and then.
   func forget(_ source: RunningSource) { sources.forget(source) }
 
-  /// Starts a source, or defers the start until its subscription is wired and the nodes of that have started.
-  /// `resuming`: the source has restored state.
+  /// Starts a source, or defers the start until its subscription is wired and the nodes of that subscription have
+  /// started. `resuming`: the source has restored state.
   func start(_ node: RunningSource, resuming: Bool = false) {
     if node.isClosed { return }
     if isDryRun, wirings.current == nil, wirings.beginning == nil { return node.dryRun() }
@@ -66,12 +66,13 @@ extension Execution {
     if !source.isClosed { work.isCut = wasCut }
   }
 
-  /// A source with a position that belongs to no event is being closed.
+  /// Notes that a source with a position, outside of inner signals, is being closed.
   func closed(_ source: RunningSource) {
     if settings.keepsStateOnFailure { sources.closed(source) }
   }
 
-  /// Notes that a source has ended with its last piece; `isAcknowledged` tells whether everything that it sent has been acknowledged.
+  /// Notes that a source has ended with its last piece; `isAcknowledged` returns whether everything that it sent has
+  /// been acknowledged.
   func ended(_ isAcknowledged: @escaping () -> Bool) {
     if outcome == nil { sources.ended(isAcknowledged) }
   }

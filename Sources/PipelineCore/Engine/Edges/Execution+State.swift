@@ -18,9 +18,10 @@ extension Execution {
   ///
   /// - Parameters:
   ///   - keeping: Whether the events that a sink holds are part of the state.
-  ///   - positions: With `.acknowledged`, sources go on before the first event that is not acknowledged. Steps have seen the events
-  ///     after it and see them again, so this fits pipelines whose steps keep nothing; ``checkpoint(_:)`` fits all.
-  ///     The result is nil, too, while events of an ended source are not acknowledged: an older state stays valid.
+  ///   - positions: With `.acknowledged`, sources continue before the first event that is not acknowledged. Steps have
+  ///     seen the events after it and see them again, so this fits pipelines whose steps keep nothing;
+  ///     ``checkpoint(_:)`` fits all. The result is also nil while events of an ended source are not acknowledged: an
+  ///     older state stays valid.
   package func saveState(
     keeping: (SinkPlan) -> Bool = { _ in true }, positions: SavedPositions = .taken
   ) -> [UInt8]? {
@@ -28,11 +29,11 @@ extension Execution {
     return draftState(keeping: keeping, positions: positions).map { finishState($0).bytes }
   }
 
-  /// The state as ``saveState(keeping:positions:)`` gives it, without what sinks hold, in parts.
+  /// The state as ``saveState(keeping:positions:)`` returns it, without the events that sinks hold, in parts.
   ///
-  /// - Parameter paging: Takes the pages that have changed since the state that was saved with pages before, which must reach the store before this
-  ///   one; nil: nothing is in pages. If it has no room for some (``StatePaging/left``), the result is nil: what was written of the pages waits for
-  ///   the next call, after another turn.
+  /// - Parameter paging: Takes the pages that have changed since the last state with pages; they must reach the store
+  ///   before this state. Nil: no state is in pages. If it has no room for some pages (``StatePaging/left``), the
+  ///   result is nil, and the pages written so far wait for the next call, after another turn.
   package func saveParts(_ paging: StatePaging? = nil) -> SavedState? {
     let draft = draftState(keeping: { _ in false }, paging: paging)
     guard let draft else { return nil }
@@ -42,8 +43,8 @@ extension Execution {
 
   /// The outcome of a checkpoint.
   package enum Checkpoint: Sendable, Equatable {
-    /// Every effect of the turns up to it is acknowledged: an execution that is launched with this state loses nothing, and repeats only
-    /// the effects of later turns.
+    /// Every effect of the turns up to the checkpoint is acknowledged: an execution that is launched with this state
+    /// loses nothing, and repeats only the effects of later turns.
     case acknowledged([UInt8])
     /// An earlier event was not delivered, with the reason. An older checkpoint stays valid.
     case failed(String)
@@ -53,7 +54,8 @@ extension Execution {
   /// effect of the turns so far is acknowledged: sinks have written what they held, and inner signals have their
   /// answers. What steps keep is in the state.
   ///
-  /// Called between two turns, or at the start of one. `done` is called once, on any thread, in the order of the checkpoints.
+  /// Called between two turns, or at the start of one. `done` is called once, on any thread, in the order of the
+  /// checkpoints.
   /// - Returns: False if the pipeline has ended or is about to; `done` is not called.
   package func checkpoint(_ done: @escaping @Sendable (Checkpoint) -> Void) -> Bool {
     guard let state = saveState(keeping: { _ in false }) else { return false }
@@ -66,8 +68,8 @@ extension Execution {
     return true
   }
 
-  /// Calls `done` once, on any thread, when every effect of the turns so far is acknowledged or has failed. Sinks write and acknowledge the
-  /// events that they have taken without waiting for more.
+  /// Calls `done` once, on any thread, when every effect of the turns so far is acknowledged or has failed. Sinks write
+  /// and acknowledge the events that they have taken without waiting for more.
   func whenAcknowledged(_ done: @escaping @Sendable (Ack.Outcome) -> Void) {
     executor.setCheckpoint(done)
     for sink in sinks where sink.isOpen { sink.node.acknowledgeSoon() }
@@ -203,7 +205,7 @@ extension Execution {
     }
     let version = component.persistence.version
     guard version > 0, let record = restoration.record(sink.step, version: version) else { return }
-    // With an outbox a sink keeps nothing of its own; earlier versions of rxd wrote an empty record for it.
+    // A sink with an outbox saves nothing; rxd also accepts an empty record, which older versions wrote.
     if record.reader.remaining == 0 { return }
     var reader = record.reader.reader(
       version: record.version, target: nil, hasOtherParameters: restoration.hasChanged(sink.step))

@@ -14,7 +14,7 @@ extension Execution {
     return input
   }
 
-  /// Runs the signal without counting a subscription: the body of a cold signal is part of that of its reference.
+  /// Runs the signal without counting a subscription: the reference to a cold signal counts for its body.
   private func run(_ signal: SignalPlan, _ scope: Scope, to edge: Edge) -> any Subscription {
     if let restoration { return restore(signal, scope, to: edge, restoration) }
     guard wirings.current == nil else { return make(signal, scope, to: edge) }

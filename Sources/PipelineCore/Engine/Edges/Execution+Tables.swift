@@ -1,7 +1,9 @@
 extension Execution {
-  /// Loads the tables that have sources of their own, and then calls `begin`: in this turn if that takes no other, as with rows in the file.
+  /// Loads the tables that have their own sources, and then calls `begin`: in this turn if loading needs no other turn,
+  /// as with rows in the file.
   ///
-  /// Until then nothing else begins, no timer of a step fires, nothing leaves an outbox and nothing is committed. Another execution then goes on from `state`.
+  /// Until then nothing else begins, no timer of a step fires, no outbox delivers and nothing is committed. An
+  /// execution that replaces this one meanwhile continues from `state`.
   func loadTables(_ state: [UInt8]?, begin: @escaping () -> Void) {
     let loaded = plan.tables.filter(\.isLoaded)
     if loaded.isEmpty { return begin() }
@@ -11,7 +13,7 @@ extension Execution {
     executor.wakesWhileLoading = { [unowned plan] target in
       target.timerKind == .output || target.step.map { plan.stepsOfTables.contains($0) } ?? false
     }
-    // The expressions of a sink may read tables.
+    // Sinks wait too, because their expressions may read tables.
     for sink in sinks { (sink.node as? OutboxSink)?.hold() }
     let wiring = enterWiring(topScope)
     for table in loaded {
@@ -23,12 +25,12 @@ extension Execution {
     if tables.left == 0 || isDryRun { goOnLaunching() }
   }
 
-  /// A table has all rows of its source.
+  /// Counts a table as loaded: it has all rows of its source.
   func tableIsLoaded() {
     tables.left -= 1
     guard tables.left == 0, tables.areLoading else { return }
     let execution = Weak(self)
-    // The launch goes on with nothing on the stack.
+    // Continue the launch in another turn, with an empty call stack.
     executor.post { execution.object?.goOnLaunching() }
   }
 

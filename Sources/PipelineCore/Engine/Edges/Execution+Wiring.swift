@@ -15,7 +15,7 @@ extension Execution {
 
   /// The subscriptions that are being wired or are starting, one within another.
   struct Wirings {
-    /// The graph is being wired for the first time: sinks and errors outputs are incomplete.
+    /// Whether the graph is being wired for the first time: sinks and errors outputs are incomplete.
     var isLaunching = false
     /// The subscription that is being wired; nil while events flow.
     fileprivate(set) var current: Wiring?
@@ -82,17 +82,18 @@ extension Execution {
   // MARK: Taking over
 
   /// Calls `body` in this turn when everything that was wired at the launch has begun, unless something fails before;
-  /// at once after the launch. A source takes over there what cannot be read again: if its pipeline does not start, the
-  /// input is untouched, and the previous version continues with it.
+  /// at once after the launch. In `body` a source takes over input that cannot be read again: if its pipeline does not
+  /// start, the input is untouched, and the previous version continues with it.
   package func whenBegun(_ body: @escaping () -> Void) {
     if hasBegun { body() } else { life.takeovers.append(body) }
   }
 
-  /// Calls `body` after all of these, unless something fails before: the pipeline has started then. A sink takes over
-  /// there what the previous version has not delivered.
+  /// Calls `body` after all callbacks of `whenBegun`, unless something fails before: the pipeline has started then. In
+  /// `body` a sink takes over the events that the previous version has not delivered.
   package func whenTakenOver(_ body: @escaping () -> Void) { life.lastTakeovers.append(body) }
 
-  /// The wired graph has begun: sources take over input that cannot be read again, then sinks take over undelivered events.
+  /// Runs the callbacks when the wired graph has begun: sources take over input that cannot be read again, then sinks
+  /// take over undelivered events.
   func takeOver() {
     // A callback may add another.
     while outcome == nil, !life.takeovers.isEmpty { life.takeovers.removeFirst()() }

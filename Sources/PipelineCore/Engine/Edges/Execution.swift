@@ -95,8 +95,8 @@ public final class Execution {
     var isPersistent: Bool { persistence.version > 0 }
   }
 
-  /// Whether this is a rehearsal: the replaced sinks send nothing, and no input is acknowledged. A client that waits for an
-  /// answer is refused, and other senders keep their events. Set before the launch.
+  /// Whether this is a rehearsal: the replaced sinks send nothing, and no input is acknowledged. A client that waits
+  /// for an answer is refused, and other senders keep their events. Set before the launch.
   package var isRehearsal: Bool {
     get { executor.withholdsAcks }
     set { executor.withholdsAcks = newValue }
@@ -108,7 +108,7 @@ public final class Execution {
     self.services = services
     meters = Meters(plan, executor)
     tables = RunningTables(plan.tables.count)
-    // Posted work may make another turn after this object is freed.
+    // Posted work may run another turn after this object is freed.
     executor.lookedAtClock = { [weak meters] in meters?.clockWasRead(at: $0) }
     executor.turnEnded = { [weak self] in self?.turnEnded() }
     executor.becameQuiet = { [weak self] in self?.becameQuiet() ?? false }

@@ -1,4 +1,5 @@
-/// The sinks of a suspended pipeline that finish the events that they hold, because these are not part of the saved state.
+/// The sinks of a suspended pipeline that finish the events that they hold, because these are not part of the saved
+/// state.
 ///
 /// A sink may take as long as it makes progress. One that delivers nothing for a while is given up: its receiver is
 /// down or stalled. Its events are rejected if rejections are read or stored, and otherwise count as undelivered; in
@@ -35,7 +36,7 @@ final class FinishingSinks: TimerTarget {
     wait()
   }
 
-  /// The number of events that the sink has delivered or rejected.
+  /// A measure of the sink's progress, which grows with each delivered or rejected event and each written byte.
   private func delivered(_ index: Int) -> UInt64 {
     let sink = execution.sinks[index].node
     sink.countDelivered()

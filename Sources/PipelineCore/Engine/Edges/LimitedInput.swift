@@ -1,7 +1,8 @@
 /// Counts the events of a sink in an execution that ends after a number of events (``Execution/outputLimit``).
 ///
-/// With the last of them the sources end (``Execution/cutShort()``), after the event that caused it. Further effects of that event, and events
-/// that steps hold, are delivered, so that no event that was taken from a source is lost; only a sink that just shows events leaves them out.
+/// The last event ends the sources (``Execution/cutShort()``), after the input event that caused it. Further effects of
+/// that input event, and events that steps hold, are delivered, so that no event that was taken from a source is lost;
+/// only a sink that just shows events drops them.
 final class LimitedInput: Downstream {
   private unowned let execution: Execution
   private let target: Downstream

@@ -1,8 +1,8 @@
-/// Services from outside of the pipeline that a component uses.
+/// Services from outside of the pipeline, for components.
 extension NodeContext {
   /// A worker that runs jobs off the pipeline's thread, for calls that block. In tests it runs them at once.
   ///
-  /// - Parameter purpose: One word, which names its thread.
+  /// - Parameter purpose: One word, which names the worker's thread.
   public func worker(_ purpose: String) -> any Worker { execution.services.worker(purpose) }
 
   /// Writes one line to the log of the pipeline, with the component's name.

@@ -1,15 +1,17 @@
 /// The positions of a source whose input has parts that come and go: containers, partitions of a broker.
 ///
-/// A part that is assigned to this source has a ``PositionLedger`` of its own and an *epoch*, a number that is used once. It is taken back in
-/// one of two ways:
+/// A part that is assigned to this source has its own ``PositionLedger`` and an *epoch*, a number that is used once.
+/// The part is taken back in one of two ways:
 ///
-/// - ``revoke(_:)``: another member continues where this source ends. Nothing more is taken from the part, but what turns have taken is still
-///   under way: its acknowledged position advances, and is what may be committed, until ``settled(_:)`` is true or ``lose(_:)`` gives up.
-///   ``PartRevocations`` waits for that, and gives the part back in a bounded time.
-/// - ``lose(_:)``: another member may have begun already. Nothing of the part is committed any more, whatever is acknowledged later.
+/// - ``revoke(_:)``: another member continues where this source ends. Nothing more is taken from the part, but the
+///   input that turns have taken is still under way: the acknowledged position advances and may be committed, until
+///   ``settled(_:)`` is true or ``lose(_:)`` gives up. ``PartRevocations`` waits for that, and gives the part back in a
+///   bounded time.
+/// - ``lose(_:)``: another member may have begun already. No position of the part is committed any more, whatever is
+///   acknowledged later.
 ///
-/// An acknowledgement counts for the epoch in which its piece began, so a late one never moves the position of a part that was assigned anew.
-/// Used in turns of the source; acknowledgements come on any thread.
+/// An acknowledgement counts for the epoch in which its piece began, so a late one never moves the position of a part
+/// that was assigned again. Used in turns of the source; acknowledgements come on any thread.
 package final class PartLedgers<Position: Sendable> {
   /// One assignment of a part.
   package struct Epoch: Hashable, Sendable {
@@ -30,7 +32,7 @@ package final class PartLedgers<Position: Sendable> {
 
   package init() {}
 
-  /// Assigns a part, which is read from that position on. An earlier assignment that was not taken back is lost.
+  /// Assigns a part, which is read from `position` on. An earlier assignment that was not taken back is lost.
   @discardableResult
   package func assign(_ name: String, at position: Position) -> Epoch {
     if let earlier = current[name] { lose(earlier) }
@@ -47,7 +49,8 @@ package final class PartLedgers<Position: Sendable> {
   /// The names of the assigned parts, in the order of their assignment.
   package var names: [String] { current.sorted { $0.value.number < $1.value.number }.map(\.key) }
 
-  /// The ledger of an assigned part, for ``RunningSource/beginPiece(of:endingAt:)``; nil: nothing more may be taken from it.
+  /// The ledger of an assigned part, for ``RunningSource/beginPiece(of:endingAt:)``; nil: no more input may be taken
+  /// from it.
   package func ledger(_ epoch: Epoch) -> PositionLedger<Position>? {
     guard let part = parts[epoch], !part.isRevoked else { return nil }
     return part.ledger
@@ -56,10 +59,10 @@ package final class PartLedgers<Position: Sendable> {
   /// The position after the last event of that part that was sent; nil if the part is lost.
   package func taken(_ epoch: Epoch) -> Position? { parts[epoch]?.taken }
 
-  /// All before `position` has been sent.
+  /// Records that all input before `position` has been sent.
   package func take(_ epoch: Epoch, to position: Position) { parts[epoch]?.taken = position }
 
-  /// The part is taken back in order.
+  /// Revokes the part: no more input is taken from it.
   package func revoke(_ epoch: Epoch) {
     guard let name = parts[epoch]?.name else { return }
     parts[epoch]?.isRevoked = true
@@ -81,8 +84,8 @@ package final class PartLedgers<Position: Sendable> {
     if current[part.name] == epoch { current[part.name] = nil }
   }
 
-  /// The positions that may be committed: up to where each part is acknowledged, for assigned parts and revoked ones
-  /// that are not lost. Where a revoked part was assigned again, the new assignment counts.
+  /// The positions that may be committed: those up to which each part is acknowledged, for assigned parts and for
+  /// revoked parts that are not lost. If a revoked part was assigned again, the new assignment counts.
   package var acknowledged: [String: Position] { positions(\.ledger.acknowledged) }
 
   /// The positions after the last events that were sent, of the same parts.
@@ -98,7 +101,7 @@ package final class PartLedgers<Position: Sendable> {
     return found
   }
 
-  /// Forgets revoked parts of which nothing is under way.
+  /// Forgets the revoked parts whose input is all acknowledged.
   package func forgetSettled() {
     for (epoch, part) in parts where part.isRevoked && part.ledger.outstanding == 0 { parts[epoch] = nil }
   }

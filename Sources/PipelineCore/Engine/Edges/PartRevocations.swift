@@ -1,11 +1,12 @@
 /// Gives revoked parts back in a bounded time, however slow the sinks are.
 ///
-/// A part is given back when what turns have taken from it is acknowledged, when that has failed, or at the latest
-/// after `limit`. Its next owner begins at the position acknowledged by then; later acknowledgements are ignored.
+/// A part is given back when the input that turns have taken from it is acknowledged, when that has failed, or at the
+/// latest after `limit`. Its next owner begins at the position acknowledged by then; later acknowledgements are
+/// ignored.
 ///
 /// Blocked sinks pause the input: batches wait, and so do the timers of a source. Neither may delay a revocation, so
 /// the source reports it with ``Executor/post(_:)`` and not as a batch, and the limit is a timer that never waits. Used
-/// in turns of the source, which calls ``stop()`` when it ends and when its session is over.
+/// in turns of the source, which calls ``stop()`` when the source ends and when its session is over.
 package final class PartRevocations<Position: Sendable>: TimerTarget {
   package typealias Epoch = PartLedgers<Position>.Epoch
 
@@ -17,8 +18,9 @@ package final class PartRevocations<Position: Sendable>: TimerTarget {
   private var timers: [Epoch: Wake] = [:]
 
   /// - Parameters:
-  ///   - limit: How long a part may be kept. Shorter than the time after which its owner takes it away.
-  ///   - giveBack: Commits the position and gives the part back. Called once for each revoked part, unless it is lost or assigned anew before.
+  ///   - limit: How long a part may be kept; must be shorter than the time after which the part is taken away by force.
+  ///   - giveBack: Commits the position and gives the part back. Called once for each revoked part, unless the part is
+  ///     lost or assigned again before.
   package init(
     of source: RunningSource, _ parts: PartLedgers<Position>, limit: TimeSpan,
     giveBack: @escaping (_ name: String, _ position: Position) -> Void
@@ -29,7 +31,8 @@ package final class PartRevocations<Position: Sendable>: TimerTarget {
     self.giveBack = giveBack
   }
 
-  /// Stops taking input from the part and gives it back soon, possibly within this call. Does nothing for a part that is not assigned.
+  /// Stops taking input from the part and gives it back soon, possibly within this call. Does nothing for a part that
+  /// is not assigned.
   package func revoke(_ name: String) {
     guard let epoch = parts.epoch(of: name) else { return }
     parts.revoke(epoch)

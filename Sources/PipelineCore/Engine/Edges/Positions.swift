@@ -32,11 +32,13 @@ struct AckOrder {
   }
 }
 
-/// The positions of a source, or of one of its inputs: up to where turns have taken the input, and up to where it is acknowledged.
+/// The positions of a source, or of one of its inputs: up to where turns have taken the input, and up to where it is
+/// acknowledged.
 ///
-/// A *piece* is the input that one turn takes. It ends at the last row that the turn has sent, not where the input was read or decoded to. The
-/// acknowledged position is the end of the last piece of an unbroken sequence of acknowledged ones: earlier input is no longer needed,
-/// because steps have kept events in their state. After a failed piece the position does not advance.
+/// A *piece* is the input that one turn takes. It ends at the last row that the turn has sent, not where the input was
+/// read or decoded to. The acknowledged position is the end of the last piece of an unbroken sequence of acknowledged
+/// pieces. Earlier input is no longer needed, because steps have kept events in their state. After a failed piece the
+/// position does not advance.
 public final class PositionLedger<Position: Sendable>: Sendable {
   fileprivate struct State {
     var acknowledged: Position
@@ -49,7 +51,7 @@ public final class PositionLedger<Position: Sendable>: Sendable {
     var turn: UInt64?
     /// Pieces of an earlier generation, before the input changed, are ignored.
     var generation = 0
-    /// A piece has failed: no later one is followed.
+    /// Whether a piece has failed; later pieces are not tracked.
     var hasFailed = false
     /// Called once the acknowledged position cannot advance any more without a new piece.
     var settled: [@Sendable () -> Void] = []
@@ -65,18 +67,18 @@ public final class PositionLedger<Position: Sendable>: Sendable {
   }
   private let state: Mutex<State>
 
-  /// - Parameter start: where the source begins.
+  /// - Parameter start: The position at which the source begins.
   public init(_ start: Position) { state = Mutex(State(acknowledged: start, taken: start)) }
 
-  /// Up to where turns have taken the input.
+  /// The position up to which turns have taken the input.
   package var taken: Position { state.withLock(\.taken) }
   /// The position up to which all events are acknowledged.
   public var acknowledged: Position { state.withLock(\.acknowledged) }
   /// The number of pieces that are not acknowledged, or follow one that is not.
   package var outstanding: Int { state.withLock { $0.hasFailed ? 1 : $0.order.count } }
 
-  /// Calls `body` once every piece is acknowledged or one has failed: the acknowledged position then stays as it is until another piece
-  /// begins. On the thread that acknowledges last, or at once.
+  /// Calls `body` once every piece is acknowledged or one has failed: the acknowledged position then stays as it is
+  /// until another piece begins. Called on the thread that acknowledges last, or at once.
   package func whenSettled(_ body: @escaping @Sendable () -> Void) {
     let isSettled = state.withLock { state in
       if !state.isSettled { state.settled.append(body) }
@@ -94,7 +96,7 @@ public final class PositionLedger<Position: Sendable>: Sendable {
     for body in settled { body() }
   }
 
-  /// Whether that turn has no piece yet; marks it as having one.
+  /// Whether `turn` has no piece yet; marks it as having one.
   func isNew(turn: UInt64) -> Bool {
     state.withLock { state in
       defer { state.turn = turn }
@@ -102,7 +104,7 @@ public final class PositionLedger<Position: Sendable>: Sendable {
     }
   }
 
-  /// Begins a piece; nil: it is not followed.
+  /// Begins a piece; nil: it is not tracked.
   func begin() -> Ack? {
     state.withLock { state in
       if state.hasFailed { return nil }
@@ -113,7 +115,7 @@ public final class PositionLedger<Position: Sendable>: Sendable {
     }
   }
 
-  /// The piece of this turn ends there.
+  /// Ends the piece of this turn at `position`.
   func end(at position: Position) {
     state.withLock { state in
       state.taken = position
@@ -155,7 +157,7 @@ extension PositionLedger.State {
   }
 }
 
-/// Checkpoints in their order: each waits for those before it.
+/// Checkpoints in order: each waits for those before it.
 final class CheckpointSequence: Sendable {
   private struct State {
     var order = AckOrder()
@@ -166,7 +168,7 @@ final class CheckpointSequence: Sendable {
   }
   private let state = Mutex(State())
 
-  /// Begins the acknowledgement that all later events hold that no other one tracks.
+  /// Begins the acknowledgement of all later events that no other acknowledgement tracks.
   func begin() -> Ack {
     let number = state.withLock { state in
       state.waiting.append(nil)
@@ -189,7 +191,7 @@ final class CheckpointSequence: Sendable {
       if case .failed(let reason) = outcome { state.failure = state.failure ?? reason }
       let more = state.order.acknowledge(number)
       if let failure = state.failure {
-        // Pieces that wait after it cannot be acknowledged either.
+        // Checkpoints that wait after it cannot be acknowledged either.
         let all = state.waiting
         state.waiting.removeFirst(more)
         for index in state.waiting.indices { state.waiting[index] = nil }

@@ -1,9 +1,10 @@
 import Synchronization
 
-/// Events that a sink has taken and acknowledges later: those of one turn, or of several turns that need not be distinguished.
+/// Events that a sink has taken and acknowledges later: those of one turn, or of several turns that need not be
+/// distinguished.
 ///
-/// A receipt holds the acknowledgement of the turn until each event has been acknowledged once. A receipt that is released before has
-/// failed; acknowledging more events than were taken is a programming error and traps.
+/// A receipt holds the acknowledgement of the turn until each event has been acknowledged once. A receipt that is freed
+/// earlier has failed; acknowledging more events than were taken is a programming error and traps.
 public final class Receipt: Sendable {
   private struct State {
     var left: Int
@@ -60,7 +61,7 @@ public final class Receipt: Sendable {
   /// receives the failure.
   package func dropAll(_ reason: String) { acknowledgeAll(ack.notifiesSender ? .failed(reason) : .acknowledged) }
 
-  /// Reports that the next execution gets the remaining events: nothing is decided about them here.
+  /// Reports that the next execution gets the remaining events, so that their outcome is not decided here.
   package func announceHandover() { if left > 0 { ack.handOver() } }
 
   /// Leaves the remaining events to the next execution; nil: there are none.
@@ -89,7 +90,7 @@ public final class Receipt: Sendable {
     let (count, bytes, outcome) = state.withLock { state -> (Int, Int, Ack.Outcome?) in
       let before = state.left
       let count = change(&state)
-      // Assumes that its events are equally large.
+      // Assumes that the events are equally large.
       let kept = state.left == 0 ? 0 : state.bytes / before * state.left
       defer { state.bytes = kept }
       return (count, state.bytes - kept, count > 0 && state.left == 0 ? state.outcome : nil)
@@ -99,7 +100,7 @@ public final class Receipt: Sendable {
     if let outcome { ack.release(outcome) }
   }
 
-  /// False: the receipt has been acknowledged, or belongs to another turn.
+  /// Adds events of the same turn; false: the receipt has been acknowledged, or belongs to another turn.
   fileprivate func add(_ events: Int, bytes: Int, _ ack: Ack) -> Bool {
     guard ack === self.ack else { return false }
     return state.withLock { state in
@@ -111,7 +112,8 @@ public final class Receipt: Sendable {
   }
 }
 
-/// Events that one execution has taken and the next one delivers (``Receipt/leave()``). If no sink takes a left receipt, it fails.
+/// Events that one execution has taken and the next one delivers (``Receipt/leave()``). A left receipt that no sink
+/// takes fails.
 package final class LeftReceipt: Sendable {
   private let hold: Mutex<Ack?>
   package let events: Int

@@ -1,18 +1,20 @@
 import CDigest
 
-/// The identity of a delivery: an event of an outbox, or an event of a sink without one. No two events of any sink with a store have the same.
+/// The identity of a delivery: an event of an outbox, or an event of a sink without one. It is unique among all events
+/// of all sinks with a store.
 package struct DeliveryID: Sendable, Hashable {
-  /// A number that no other store has.
+  /// The identity of the store, which no other store has.
   package var store: UInt64
-  /// The number of its row, ascending in the order of delivery.
+  /// The number of the row, ascending in the order of delivery.
   package var row: Int64
-  /// Its index in the row, from 0; -1: there is no row, and `row` is a hash of the sink and the event's name and contents.
+  /// The event's index in the row, from 0; -1: there is no row, and `row` is a hash of the sink and the event's name
+  /// and contents.
   package var index: Int
 }
 
 /// A running sink: the end of a signal.
 open class RunningSink: Downstream {
-  /// The node context that it was made with.
+  /// The node context with which the sink was made.
   public let nodeContext: NodeContext
   package var index = 0
   package private(set) var hasEnded = false
@@ -56,26 +58,26 @@ open class RunningSink: Downstream {
 
   /// Takes one event.
   ///
-  /// Every event that it takes, one by one or in a batch, is acknowledged exactly once: at once, with ``delivered(_:)`` or ``reject(_:_:on:)``,
-  /// or on a receipt that the sink asks for in the same turn (``take(_:bytes:joining:)``) and acknowledges when the
-  /// event is written, has been rejected, or has failed.
+  /// Every event that the sink takes, one by one or in a batch, is acknowledged exactly once: at once, with
+  /// ``delivered(_:)`` or ``reject(_:_:on:)``, or on a receipt that the sink requests in the same turn
+  /// (``take(_:bytes:joining:)``) and acknowledges when the event is written, has been rejected, or has failed.
   open override func receive(_ event: Event) {}
 
   /// Opens the target. Called once, before any source starts; call `fail(because:)` if it cannot be opened.
   open func open() {}
 
-  /// In place of `open` in a dry run, while another execution may hold the target: call `fail(because:)` if `open` could not succeed.
-  /// Nothing is opened that others notice, and nothing is kept.
+  /// Called instead of `open` in a dry run, while another execution may hold the target: call `fail(because:)` if
+  /// `open` could not succeed. Open nothing that others notice, and keep nothing.
   open func dryRun() {}
 
   /// The input is complete: write the held events, then call `drained()`, in this turn or a later one.
   open func finish() { drained() }
 
-  /// Called at the end of every turn: pass the output of this turn to the writer. A sink that has not written all events of this turn must
-  /// have a receipt for the rest when this returns.
+  /// Called at the end of every turn: pass the output of this turn to the writer. A sink that has not written all
+  /// events of this turn must have a receipt for the rest when this returns.
   open func turnEnded() {}
 
-  /// Whether it waits for answers that decide over its events: it may still reject them.
+  /// Whether the sink waits for answers, after which it may still reject events.
   open var awaitsAnswers: Bool { false }
 
   /// Called before `cancel` when the pipeline ends without draining and rejections are read or stored: reject what is
@@ -105,8 +107,8 @@ open class RunningSink: Downstream {
   package final var leftRows: [GivenRows] = []
   /// Takes over rows whose events the previous version has left.
   package final func take(_ rows: [GivenRows]) { outbox?.adopt(rows) }
-  /// The pipeline is about to end: send incomplete batches at once, because a client may wait for their events. Called between two turns, or in
-  /// one.
+  /// The pipeline is about to end: send incomplete batches at once, because a client may wait for their events. Called
+  /// between two turns, or in one.
   open func hurry() { acknowledgeSoon() }
   /// The pipeline is suspended and the next execution delivers the saved events: release them, acknowledge their
   /// receipts, write nothing more. A sink that is absent from the next execution gets ``finish()`` instead.
@@ -121,28 +123,30 @@ open class RunningSink: Downstream {
   /// again, so its sink cuts off the output after the position, unless ``outputComesAgain`` is false. Write nothing if
   /// the state has ``SavedPositions/acknowledged`` positions, which do not determine the progress of this sink.
   open func savePosition(_ state: inout StateWriter) {}
-  /// Reads what `savePosition` wrote; called before `open`, which cuts the target back.
+  /// Reads what `savePosition` wrote; called before `open`, which truncates the target.
   open func restorePosition(_ state: inout StateReader) throws(StateFault) {}
   /// Whether all output after the restored position will be written again, so that it must be cut off: the sink has an
   /// outbox, or all its events come from sources that read the same again. Set before ``restorePosition(_:)``.
   package internal(set) final var outputComesAgain = true
-  /// How much the sink has taken since it was opened, in a unit of its own. In turns.
+  /// How much the sink has taken since it was opened, in the sink's own unit. Called in turns.
   open var mark: Int64 { 0 }
   /// The ``mark`` after the last event that need not be repeated after a crash; nil: after all that the sink has taken.
   /// Set by the owner of the undelivered events, before a state is saved that no longer has them.
   package final var savedMark: Int64?
-  /// A checkpoint waits for the events that the sink has taken: write and acknowledge them now. Called between two turns, or at the beginning of one.
+  /// A checkpoint waits for the events that the sink has taken: write and acknowledge them now. Called between two
+  /// turns, or at the beginning of one.
   open func acknowledgeSoon() {}
 
-  /// The pipeline ends without draining: release everything, write nothing more. It must not wait for a writer: ``closeBeside(_:then:)`` does.
+  /// The pipeline ends without draining: release everything, write nothing more. Must not wait for a writer, which is
+  /// the task of ``closeBeside(_:then:)``.
   open func cancel() {}
 
   /// The number of writers that the sink waits for.
   private var closings = 0
   private var afterClosings: [() -> Void] = []
 
-  /// Waits off the pipeline thread for a writer that must end: other pipelines have turns on that thread. The pipeline reports its end
-  /// after `done`, which is called in a turn.
+  /// Waits off the pipeline thread for a writer that must end, because other pipelines have turns on that thread. The
+  /// pipeline reports its end after `done`, which is called in a turn.
   package final func closeBeside(_ wait: @escaping @Sendable () -> Void, then done: @escaping @Sendable () -> Void) {
     closings += 1
     execution.sinkEnds.closing += 1
@@ -160,7 +164,7 @@ open class RunningSink: Downstream {
     worker.enqueue {
       wait()
       executor.post { done() }
-      // A job may be dropped with its worker.
+      // A freed worker may drop its jobs.
       withExtendedLifetime(worker) {}
     }
   }
@@ -224,7 +228,8 @@ open class RunningSink: Downstream {
 
   /// The identity that the received event has in every delivery; nil: it has none.
   ///
-  /// - Parameter body: The encoded event. It is part of the identity of an event without an outbox, so that only equal deliveries share one.
+  /// - Parameter body: The encoded event. It is part of the identity of an event without an outbox, so that only equal
+  ///   deliveries share an identity.
   package final func deliveryID(of event: Event, _ body: [UInt8]) -> DeliveryID? {
     if outbox != nil { return execution.commits.deliveredEvent }
     guard distinguishesEvents, let store = execution.storeIdentity else { return nil }
@@ -259,8 +264,8 @@ open class RunningSink: Downstream {
   /// Whether the sink's input is paused, so that no more events come to fill a batch.
   package final var waitsForRoom: Bool { memory.isPaused || isBounded }
 
-  /// Pauses the input while more than `most` events wait, until half of them do. Beside ``memoryLimit``; call it whenever the number has
-  /// changed. In turns.
+  /// Pauses the input while more than `most` events wait, until half of them do. This limit is in addition to
+  /// ``memoryLimit``. Call it whenever the number has changed, in turns.
   public final func bound(_ waiting: Int, _ most: Int) {
     if !isBounded, waiting > most, !takesRest {
       isBounded = true
@@ -271,7 +276,7 @@ open class RunningSink: Downstream {
     }
   }
 
-  /// The sink has ended: ends its pauses of the input.
+  /// Ends the sink's pauses of the input.
   final func left() {
     memory.end()
     bound(0, 0)
@@ -287,8 +292,8 @@ open class RunningSink: Downstream {
 
   // MARK: Pauses
 
-  /// Pauses the input until ``resumeInput()``, except for the rest of this turn. Nests. In durable delivery only the sink's own outbox waits;
-  /// otherwise the input of the pipeline.
+  /// Pauses the input until ``resumeInput()``, except for the rest of this turn. Nests. In durable delivery only the
+  /// sink's own outbox waits; otherwise the input of the pipeline.
   public final func pauseInput() {
     if let outbox { outbox.hold() } else { beginPause() }
   }
@@ -328,7 +333,8 @@ open class RunningSink: Downstream {
   /// A receipt for events of this turn, which the sink acknowledges later. In turns.
   ///
   /// - Parameters:
-  ///   - bytes: The memory that the sink uses for them until they are acknowledged, or ``Receipt/freeMemory()`` is called.
+  ///   - bytes: The memory that the sink uses for them until they are acknowledged, or ``Receipt/freeMemory()`` is
+  ///     called.
   ///   - open: An open receipt of the sink, to which these events are added if they need not be distinguished.
   public final func take(_ events: Int, bytes: Int, joining open: Receipt? = nil) -> Receipt {
     let receipt = book.take(events, bytes: bytes, unfollowed ?? executor.turnAck, joining: open, at: executor.now)
@@ -343,8 +349,8 @@ open class RunningSink: Downstream {
     return take(events, bytes: bytes)
   }
 
-  /// A receipt for events that the previous execution has left; nil: they were taken already, or their sender sends them again. Events
-  /// that no sender sends again now count for the checkpoints of this execution. In turns.
+  /// A receipt for events that the previous execution has left; nil: they were taken already, or their sender sends
+  /// them again. Events that no sender sends again now count for the checkpoints of this execution. Called in turns.
   package final func take(_ left: LeftReceipt) -> Receipt? {
     guard left.notifiesSender else {
       defer { left.release(.acknowledged) }
@@ -357,7 +363,7 @@ open class RunningSink: Downstream {
     return receipt
   }
 
-  /// Events of this turn have been delivered.
+  /// Reports that events of this turn have been delivered.
   @inline(__always)
   public final func delivered(_ count: Int = 1) {
     acknowledgedAtOnce &+= count
@@ -371,7 +377,7 @@ open class RunningSink: Downstream {
   /// all events to another one returns the number of that sink.
   open var accounted: Int { acknowledgedAtOnce + book.taken - restored }
 
-  /// Whether every receipt is acknowledged; for audits, as `accounted`.
+  /// Whether every receipt is acknowledged; for audits, like `accounted`.
   open var hasAcknowledgedAll: Bool { isUnread || book.isClosed }
 
   /// Counts events that have been delivered and were taken on receipts. In turns.
@@ -394,7 +400,7 @@ open class RunningSink: Downstream {
     execution.tally.undelivered &+= UInt64(count)
   }
 
-  /// Counts events that are dropped before this sink because the file says so. In turns.
+  /// Counts events that the outbox drops because of its policy in the file. Called in turns.
   final func countDropped(_ count: Int) { counters.pointee.dropped &+= UInt64(count) }
 
   /// Whether the errors output of this sink has a reader.

@@ -1,9 +1,8 @@
 import Synchronization
 
 /// A running source.
-///
-/// Sources that live on the executor (timers, answers) emit from their turns; those with a thread of their own hand
-/// over batches through an ``InputQueue``.
+/// Sources that live on the executor (timers, answers) emit from their turns; those with their own thread hand over
+/// batches through an ``InputQueue``.
 open class RunningSource: OperatorNode {
   /// The common origin of this source's events.
   package let origin: Origin
@@ -12,7 +11,7 @@ open class RunningSource: OperatorNode {
   /// The order of subscription among sources.
   final var serial: UInt64 = 0
 
-  /// The `meta.key` of its events; the scope keeps its memory.
+  /// The `meta.key` of the source's events; the scope keeps its memory.
   final let key: Value
   // Unmanaged, so that an event avoids retain and release: `origin`, and the executor, which outlives the source.
   private let own: Unmanaged<Origin>
@@ -28,7 +27,8 @@ open class RunningSource: OperatorNode {
     super.init(nodeContext, downstream: downstream)
   }
 
-  /// Names the source, after the event for which its inner signal was made. Nil: the pipeline does not use names, or its events have none.
+  /// Names the source, after the event for which its inner signal was made. Nil: the pipeline does not use names, or
+  /// the events of this source have none.
   private static func identity(_ nodeContext: NodeContext) -> EventIdentity? {
     guard nodeContext.execution.namesEvents, let component = nodeContext.plan?.source else {
       return nil
@@ -52,14 +52,14 @@ open class RunningSource: OperatorNode {
     identity(String(execution.services.random(), radix: 16) + String(execution.services.random(), radix: 16))
   }
 
-  /// Starts. Called once; may emit before it returns.
+  /// Starts the source. Called once; may emit before it returns.
   open func begin() {}
 
   /// Continues after `restore`, in place of `begin`. Called once; may emit before it returns.
   open func resume() {}
 
-  /// In place of `begin` and `resume` in a dry run, while another execution may read the same input: finish with a failure if they could
-  /// not succeed. Nothing is opened that others notice, and nothing is kept.
+  /// Called instead of `begin` and `resume` in a dry run, while another execution may read the same input: finish with
+  /// a failure if they could not succeed. Open nothing that others notice, and keep nothing.
   open func dryRun() {}
 
   /// For a source whose state is a position (``Persistence/position(version:)``): whether it has one yet.
@@ -68,10 +68,10 @@ open class RunningSource: OperatorNode {
   /// The files that the source reads or will read, for statistics; called between two turns.
   open var readFiles: [PipelineStatistics.ReadFile] { [] }
 
-  /// Its connections, for statistics; nil: it has none. Called between two turns.
+  /// The source's connections, for statistics; nil: it has none. Called between two turns.
   open var connections: PipelineStatistics.Connections? { nil }
 
-  /// Whether it needs only time and never ends by itself: a test does not wait for its end.
+  /// Whether the source needs only time and never ends by itself: a test does not wait for its end.
   open var isEndless: Bool { false }
 
   /// The wall clock was set. Called in its own turn, after ``watchClock()``.
@@ -83,10 +83,10 @@ open class RunningSource: OperatorNode {
   /// Stops reading and completes, so that downstream operators flush what they hold.
   open func drain() { finish() }
 
-  /// The pipeline is about to be suspended (``Execution/suspend(keeping:)``): return the input that no turn has taken, so that the next
-  /// execution gets it. Input that cannot be given back is sent first, and the execution is held (``Execution/hold()``) until
-  /// it has been. The source may be asked for its state at the end of any turn from now on, and is cancelled then. The default does
-  /// nothing: the next execution reads that input again.
+  /// The pipeline is about to be suspended (``Execution/suspend(keeping:)``): return the input that no turn has taken,
+  /// so that the next execution gets it. Send input that cannot be given back first, and hold the execution
+  /// (``Execution/hold()``) until it has been sent. From now on the source may be asked for its state at the end of any
+  /// turn, and is then cancelled. The default does nothing: the next execution reads that input again.
   open func suspend() {}
 
   /// Completes because the pipeline stops, before the source has sent everything.
@@ -97,7 +97,8 @@ open class RunningSource: OperatorNode {
 
   public final override func start() {}
 
-  /// Whether the source's timers wait while a step's queue is full; false for the script of a test, which gives the times of its events.
+  /// Whether the source's timers wait while a step's queue is full; false for the script of a test, which gives the
+  /// times of its events.
   package final var waitsForSteps = true
 
   public final override var timerKind: TimerKind {
@@ -106,10 +107,10 @@ open class RunningSource: OperatorNode {
     return isInner ? .step : .input
   }
 
-  /// The source has ended, and `stop` has run.
+  /// Called when the source has ended and `stop` has run.
   func ended() {}
 
-  /// If no answer is possible any more, an HTTP request that waits for one is answered with an error at once.
+  /// Releases the source's origin at once, so that a waiting HTTP request gets an error if nothing else can answer it.
   final override func closed() {
     ended()
     if origin.reply != nil { execution.forget(self) }
@@ -125,7 +126,7 @@ open class RunningSource: OperatorNode {
   /// that have not been read, which event time waits for. Called in a turn or in `begin` and `resume`.
   package final func partOpened(_ part: InputPart, isBehind: Bool) { note(.opened(isBehind: isBehind), of: part) }
 
-  /// All events of that part have been sent.
+  /// Reports that all events of that part have been sent.
   package final func partEnded(_ part: InputPart) { note(.ended, of: part) }
 
   // MARK: Pieces
@@ -133,10 +134,11 @@ open class RunningSource: OperatorNode {
   /// Whether a position of this source can be used: not within an inner signal, which starts over with its event.
   package final var hasPieces: Bool { !nodeContext.scope.isForSomething && nodeContext.scope.subject == nil }
 
-  /// Begins a piece: all later effects of this turn belong to it, and `ledger` is notified when they are acknowledged. Called in a turn before
-  /// the first event; a second call in the same turn does nothing.
+  /// Begins a piece: all later effects of this turn belong to it, and `ledger` is notified when they are acknowledged.
+  /// Called in a turn before the first event; a second call in the same turn does nothing.
   ///
-  /// - Parameter position: Returns, at the end of the turn, the end of the piece: the position after the last event that the turn has sent.
+  /// - Parameter position: Returns, at the end of the turn, the end of the piece: the position after the last event
+  ///   that the turn has sent.
   public final func beginPiece<Position: Sendable>(
     of ledger: PositionLedger<Position>, endingAt position: @escaping () -> Position
   ) {
@@ -197,7 +199,7 @@ open class RunningSource: OperatorNode {
     }
   }
 
-  /// Counts bytes of the input. `position`: their end in it. In turns.
+  /// Counts bytes of the input, which end at `position`. Called in turns.
   final func countBytes(_ bytes: Int, to position: Int64) {
     counters.pointee.bytes &+= UInt64(bytes)
     counters.pointee.position = position
@@ -205,7 +207,7 @@ open class RunningSource: OperatorNode {
 
   /// Sends nothing after the event with which the limit was reached.
   private func endAtLimit() {
-    // If the next run continues from a state, the source must not have ended there.
+    // If the next run continues from a state, the source must not have ended in that state.
     if !nodeContext.scope.isForSomething, !execution.keepsState { completeEarly() }
   }
 
@@ -333,10 +335,10 @@ public final class InputQueue: @unchecked Sendable {
   ///
   /// Returns false if the source was stopped: neither this batch nor a later one is taken.
   ///
-  /// `here`: whether the thread has nothing else to do and runs the turn itself if it can, unless the placement is pinned;
-  /// nil: the thread must not run turns.
+  /// `here`: whether the thread has nothing else to do and runs the turn itself if it can, unless the placement is
+  /// pinned; nil: the thread must not run turns.
   ///
-  /// `bytes`: the memory of the batch. Until its turn has run, it counts in what the queues of the process may hold.
+  /// `bytes`: the memory of the batch. Until its turn has run, it counts towards the queue memory of the process.
   public func deliver(here: Bool? = nil, bytes: Int = 0, _ body: @escaping @Sendable () -> Void) -> Bool {
     // Queued batches run first.
     if let here, placement.runsInline ?? here, state.withLock({ !$0.isStopped && $0.waiting == 0 }),

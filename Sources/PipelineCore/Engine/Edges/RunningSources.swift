@@ -9,7 +9,7 @@ struct RunningSources {
   private var unacknowledged: [() -> Bool] = []
   /// When `unacknowledged` reaches this number, the acknowledged ones are removed.
   private var unacknowledgedLimit = 16
-  /// Record the ends of the pieces of this turn.
+  /// Callbacks that record the ends of this turn's pieces.
   var pieceEnds: [() -> Void] = []
 
   mutating func add(_ source: RunningSource) {
@@ -25,7 +25,7 @@ struct RunningSources {
     if let index = running.lastIndex(where: { $0 === source }) { running.remove(at: index) }
   }
 
-  /// In the order in which they were made.
+  /// Sorts the sources in the order in which they were made.
   mutating func sort() { running.sort { $0.serial < $1.serial } }
 
   /// Removes and returns all running sources. The caller releases them.
@@ -43,7 +43,8 @@ struct RunningSources {
   }
 
   mutating func ended(_ isAcknowledged: @escaping () -> Bool) {
-    // A sweep at each end would be quadratic: of many sources that end in one turn, none is acknowledged before the turn ends.
+    // Removing them at each end would be quadratic: of many sources that end in one turn, none is acknowledged before
+    // the turn ends.
     if unacknowledged.count >= unacknowledgedLimit {
       unacknowledged.removeAll { $0() }
       unacknowledgedLimit = max(16, unacknowledged.count * 2)

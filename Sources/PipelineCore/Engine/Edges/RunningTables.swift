@@ -1,15 +1,15 @@
-/// The tables of an execution, by their indexes.
+/// The tables of an execution, by index.
 final class RunningTables {
   private let all: [RunningTable]
-  /// For expressions, which read them without reference counting; nil: there are none.
+  /// The tables for expressions, which thus avoid retain and release; nil: there are none.
   let pointer: UnsafePointer<Unmanaged<RunningTable>>?
-  /// The subscribers of the tables that are loaded from sources of their own, and what cancels their subscriptions.
+  /// The subscribers that load tables from their own sources, and closures that cancel their subscriptions.
   var loaders: [(cancel: () -> Void, subscriber: AnyObject)] = []
-  /// How many of these have not been loaded yet.
+  /// How many of these tables have not been loaded yet.
   var left = 0
-  /// Begins what waits until they have been; nil: nothing waits.
+  /// Continues the launch when the tables are loaded; nil: the launch does not wait.
   var begin: (() -> Void)?
-  /// The state that the execution was launched with, while it waits.
+  /// The state that the execution was launched with, while the launch waits.
   var state: [UInt8]?
 
   init(_ count: Int) {

@@ -17,7 +17,7 @@ class RunnableWork: SignalWork, @unchecked Sendable {
   }
 }
 
-/// A source.
+/// Runs a source.
 final class SourceWork: RunnableWork, @unchecked Sendable {
   fileprivate let component: any SourceComponent
 
@@ -35,7 +35,7 @@ final class SourceWork: RunnableWork, @unchecked Sendable {
 }
 
 extension SignalPlan {
-  /// The source that runs, if the signal is one.
+  /// The source that runs, if the signal is a source.
   var sourceComponent: (any SourceComponent)? { (work as? SourceWork)?.component }
 }
 
@@ -56,7 +56,7 @@ final class OperatorWork: RunnableWork, @unchecked Sendable {
   }
 }
 
-/// Neighbouring steps in one pass.
+/// A fused run: consecutive steps in one node.
 final class FusedWork: RunnableWork, @unchecked Sendable {
   let plan: FusedRunPlan
 
@@ -76,7 +76,7 @@ final class FusedWork: RunnableWork, @unchecked Sendable {
   }
 }
 
-/// A sink that runs.
+/// A sink that can run.
 final class RunnableSink: SinkWork {
   let sink: any SinkComponent
   var component: any SinkDeclaration { sink }

@@ -1,4 +1,5 @@
-/// Counts the events that a sink receives and checks that the sink acknowledges every event exactly once, at once or on a ``Receipt``.
+/// Counts the events that a sink receives and checks that the sink acknowledges every event exactly once, at once or on
+/// a ``Receipt``.
 package final class SinkAudit: Downstream {
   private unowned let sink: RunningSink
   /// The step of the sink.
@@ -28,7 +29,7 @@ package final class SinkAudit: Downstream {
   /// The fault at the end of a turn; nil: there is none.
   func fault() -> String? {
     let difference = received - sink.accounted
-    // Reported once.
+    // Each fault is reported once.
     received = sink.accounted
     if difference == 0 { return nil }
     return difference > 0

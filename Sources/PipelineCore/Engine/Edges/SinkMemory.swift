@@ -1,9 +1,10 @@
 import Synchronization
 
-/// The memory of the events that one sink has taken: its share of the process's ``MemoryBudget``. Above its room there, the sink's input pauses.
+/// The memory of the events that one sink has taken: its share of the process's ``MemoryBudget``. Above its limit
+/// there, the sink's input is paused.
 ///
-/// The bytes of each receipt are counted here until the receipt is acknowledged or given up, or its memory is freed earlier. A sink only gives
-/// the number of bytes when it takes events.
+/// The bytes of each receipt are counted here until the receipt is acknowledged or given up, or its memory is freed
+/// earlier. A sink only gives the number of bytes when it takes events.
 final class SinkMemory: TimerTarget, @unchecked Sendable {
   var mayGoOn: Bool { false }
   var timerKind: TimerKind { .output }
@@ -16,7 +17,7 @@ final class SinkMemory: TimerTarget, @unchecked Sendable {
   private let share: Mutex<Share>
   /// While the input is paused, the number of bytes at which it resumes; otherwise -1.
   private let resumesAt = Atomic(-1)
-  // In turns.
+  // Used in turns.
   private weak var node: RunningSink?
   /// Whether the input is paused.
   private(set) var isPaused = false
@@ -57,7 +58,7 @@ final class SinkMemory: TimerTarget, @unchecked Sendable {
   /// Subtracts bytes that the sink no longer holds. On any thread.
   func remove(_ count: Int) {
     if count == 0 { return }
-    // In one order with `wait()`: either this sees the limit, or `wait()` sees that the bytes are gone.
+    // Sequentially consistent with `wait()`: either this call sees the limit, or `wait()` sees that the bytes are gone.
     let now = bytes.subtract(count, ordering: .sequentiallyConsistent).newValue
     if MemoryShare.units(now) < known.load(ordering: .relaxed) { update() }
     let limit = resumesAt.load(ordering: .sequentiallyConsistent)
@@ -87,7 +88,7 @@ final class SinkMemory: TimerTarget, @unchecked Sendable {
     if let node, held <= node.memoryLimit / 2, !wake.isSet {
       wake = executor.wake(at: executor.now + Self.interval, self)
     }
-    // The memory may have become free since it was counted.
+    // The bytes may have been freed before the limit was stored.
     if bytes.load(ordering: .sequentiallyConsistent) <= limit,
       resumesAt.exchange(-1, ordering: .acquiringAndReleasing) >= 0
     {
@@ -106,7 +107,7 @@ final class SinkMemory: TimerTarget, @unchecked Sendable {
     goOn()
   }
 
-  /// Ends the pause: there is room, or the sink has ended.
+  /// Ends the pause, because there is room or the sink has ended.
   func end() {
     resumesAt.store(-1, ordering: .releasing)
     if wake.isSet { executor.cancel(wake) }

@@ -8,13 +8,13 @@ package struct SinkTrouble: Sendable, Equatable {
   package var since: Int64
 }
 
-/// The sinks of one execution that are in trouble. Read and written from any thread.
+/// The sinks of one execution that cannot deliver. Read and written from any thread.
 package final class SinkTroubles: Sendable {
   private let found = Mutex<[String: SinkTrouble]>([:])
 
   package init() {}
 
-  /// The sinks in trouble, by name.
+  /// The sinks that cannot deliver, by name.
   package var all: [String: SinkTrouble] { found.withLock { $0 } }
 
   func note(_ sink: String, _ reason: String, at time: Int64) {
@@ -31,7 +31,7 @@ package final class SinkTroubles: Sendable {
 
     /// Notes that nothing can be delivered, and why. A new reason leaves the start of the trouble unchanged.
     package func begins(_ reason: String) { troubles.note(sink, reason, at: clock.wallTime) }
-    /// Something was delivered.
+    /// Notes that an event was delivered.
     package func ends() { troubles.forget(sink) }
   }
 }

@@ -51,8 +51,8 @@ extension KeyText {
 }
 
 extension EventFrame {
-  /// The text of a scalar for use outside of the pipeline, such as in a URL: numbers without an exponent, unless JSON text gave
-  /// them one. Nil: the value is not a scalar.
+  /// The text of a scalar for use outside of the pipeline, such as in a URL: numbers without an exponent, unless JSON
+  /// text gave them one. Nil: the value is not a scalar.
   package func text(of value: Value) -> String? {
     let buffer = OutputBuffer(capacity: 64)
     if value.is(.double) {

@@ -1,4 +1,4 @@
-// Values as a component of another package reads them. Hot code of this package compares kinds and reads slots instead.
+// Values as components of other packages read them. Hot code of this package compares kinds and reads slots instead.
 
 extension Value {
   /// The boolean; nil: the value is not a boolean.
@@ -44,20 +44,24 @@ extension EventFrame {
   /// Memory for values that live until the end of the turn.
   public var arena: Arena { frame.arena }
 
-  /// The member of an object; absent: it has none of this name, or `value` is not an object. It is valid until the end of the turn.
+  /// The member of an object; absent: there is no member of this name, or `value` is not an object. Valid until the end
+  /// of the turn.
   public func member(_ name: String, of value: Value) -> Value { value.member(name, frame.json, frame.arena) }
 
-  /// The elements of a list, also of one that is still JSON text; empty: `value` is not a list. They are valid until the end of the turn.
+  /// The elements of a list, also of one that is still JSON text; empty: `value` is not a list. Valid until the end of
+  /// the turn.
   public func elements(of value: Value) -> UnsafeBufferPointer<Value> {
     value.expandedElements(frame.json, frame.arena)
   }
 }
 
 extension Execution {
-  /// The member of an object; absent: it has none of this name, or `value` is not an object. It is valid until the end of the turn.
+  /// The member of an object; absent: there is no member of this name, or `value` is not an object. Valid until the end
+  /// of the turn.
   public func member(_ name: String, of value: Value) -> Value { value.member(name, json, executor.arena) }
 
-  /// The elements of a list, also of one that is still JSON text; empty: `value` is not a list. They are valid until the end of the turn.
+  /// The elements of a list, also of one that is still JSON text; empty: `value` is not a list. Valid until the end of
+  /// the turn.
   public func elements(of value: Value) -> UnsafeBufferPointer<Value> { value.expandedElements(json, executor.arena) }
 }
 

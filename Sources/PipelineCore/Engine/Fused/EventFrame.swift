@@ -7,7 +7,7 @@ public final class EventFrame {
   /// Nil off the pipeline thread, where there is no pipeline time and no origin of events.
   private unowned(unsafe) let execution: Execution?
 
-  /// - Parameter knowsEvent: The frame must know the event of its slots (``EvaluationFrame/State/filled``).
+  /// - Parameter knowsEvent: Whether the frame must know the event of its slots (``EvaluationFrame/State/filled``).
   init(_ segment: Segment, _ scope: Scope, _ execution: Execution, knowsEvent: Bool = false) {
     self.segment = segment
     self.execution = execution
@@ -69,7 +69,7 @@ public final class EventFrame {
   private let read: Meta
   private let readsPaths: Bool
   private let projection: Unmanaged<Projection>
-  /// `projection` also serves other chains.
+  /// Whether `projection` also serves other chains.
   private let sharesReading: Bool
   private let state: UnsafeMutablePointer<EvaluationFrame.State>
   private let time: UnsafePointer<Int64>
@@ -89,7 +89,7 @@ public final class EventFrame {
   @inline(__always)
   package func load(_ event: Event) -> Value? { withUnsafePointer(to: event) { load($0) } }
 
-  /// Loads an event as it was seen at an earlier time of day, which `now` is.
+  /// Loads an event as it was seen at an earlier time of day, `wallTime`, which becomes `now`.
   package func load(_ event: Event, wallTime: Int64) -> Value? {
     let failure = load(event)
     timeOfNow = wallTime
@@ -97,7 +97,7 @@ public final class EventFrame {
     return failure
   }
 
-  /// Loads an event in memory; few fields but the value are read.
+  /// Loads an event in memory, of which little more than the value is read.
   @inline(__always)
   func load(_ event: UnsafePointer<Event>) -> Value? {
     let value = event.pointee.value
@@ -109,11 +109,11 @@ public final class EventFrame {
     return outcome.isError ? unreadable(value, outcome) : nil
   }
 
-  /// Reads the slots of an event, and nothing else. False: they cannot be read; ``load(_:)`` gives the reason.
+  /// Reads only the slots of an event. False: they cannot be read; ``load(_:)`` gives the reason.
   @inline(__always)
   func readSlots(_ event: Value) -> Bool { !projection._withUnsafeGuaranteedRef { $0.fill(event, state) }.isError }
 
-  // Out of line, so that an event without them executes less code.
+  // Out of line, so that an event without `now` or `meta` executes less code.
   @inline(never)
   private func loadNow() {
     timeOfNow = time.pointee
@@ -214,7 +214,7 @@ public final class EventFrame {
       if read.offset, event.position >= 0 { add("offset", .int(event.position)) }
       if read.key, !event.key.isAbsent { add("key", event.key) }
       if read.id, let id = event.id { add("id", arena.string(id)) }
-      // The source knows few members, so all of them are added where the other values lack one that is read.
+      // A source has few fields, so all of them are added if a member that is read is still missing.
       if count < read.count, fields.is(.map) {
         for entry in fields.entries {
           members[count] = entry
@@ -266,7 +266,8 @@ extension EventFrame {
 }
 
 extension OperatorNode {
-  /// The frame for this node's expressions that the groups of a `groupBy` share; outside of groups, a frame of its own.
+  /// The frame for this node's expressions that the groups of a `groupBy` share; outside of groups, the node's own
+  /// frame.
   ///
   /// For a node that evaluates a loaded event at once, before it emits anything, and sets its variables each time.
   package final func sharedFrame() -> EventFrame {

@@ -11,10 +11,10 @@ struct EventProblem {
   /// The object of the log message "dropped ..." under `onError: drop`.
   var dropped = "an event"
 
-  /// For ``StoppedEvents``.
+  /// The reason for ``StoppedEvents``.
   var reason: StoppedEvent.Problem { .init(code: code.name, message: message, location: location) }
 
-  /// A condition or another expression of the step gave `error`.
+  /// The problem that a condition or another expression of the step gave `error`.
   static func expression(
     _ error: Value, _ program: Program, _ frame: EventFrame, standard: ErrorPolicy = .route
   ) -> EventProblem {
@@ -98,7 +98,7 @@ extension OperatorNode {
     return value.is(.optional) ? value.wrapped ?? .null : value
   }
 
-  /// Loads the frame with the event, and rejects an event that cannot be read. Neighbouring fused steps load theirs in
+  /// Loads the frame with the event, and rejects an event that cannot be read. Consecutive fused steps load theirs in
   /// ``FusedSteps``; no other code fills slots while events flow.
   ///
   /// `seen`: The value that expressions see as the event.

@@ -1,6 +1,6 @@
-/// A part of a group's chain that, when it completes, sends at once what it would otherwise send at a later time.
+/// A part of a group's chain that sends pending timed outputs at once when it completes.
 protocol OutputHolder: AnyObject {
-  /// The time of the first of these outputs; nil: there is none.
+  /// The time of the first pending output; nil: there is none.
   var nextOutput: Due? { get }
 }
 
@@ -9,7 +9,7 @@ protocol OutputHolder: AnyObject {
 /// While a stream runs, timed outputs of the steps of all chains are sent in the order of their times. The same order
 /// must hold at the end: otherwise the next step of the stream would treat older outputs as late.
 extension FusedRun {
-  /// The step of this ID in a chain, or of the run itself; nil: the run has none, or the step sends nothing later.
+  /// The step of this ID in a chain, or of the run itself; nil: the run does not have it, or it is not a ``LateStep``.
   final func lateStep(_ id: StepID, of chain: FusedChain? = nil) -> LateStep? {
     guard let index = late.first(where: { steps[$0].id == id }), chain == nil || chain?.steps != nil else { return nil }
     return lateStep(index, chain?.steps)
@@ -38,7 +38,7 @@ extension SignalPlan {
     var runs: [FusedRunPlan] = []
     var signal = self
     while signal.origin == nil, let input = signal.inputs.first {
-      // Only the runs at the start of the chain: a step of another kind may send something at the end.
+      // Only the runs at the start of the chain, because steps of other kinds may send events at the end.
       if let run = signal.run { runs.append(run) } else { runs = [] }
       signal = input
     }

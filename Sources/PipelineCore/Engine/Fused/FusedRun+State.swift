@@ -1,4 +1,5 @@
-/// The state of the steps. Each has its own record, so that it finds the record again next to other steps.
+/// The state of the steps. Each step has its own record, so that it finds the record again when other steps surround
+/// it.
 extension FusedRun {
   func recordSteps(_ own: OwnSteps?, _ state: inout StateWriter) {
     for (index, component) in components.enumerated() {
@@ -23,7 +24,7 @@ extension FusedRun {
   func restoreSteps(
     _ records: inout StateReader, _ restoration: Restoration, of chain: FusedChain
   ) throws(StateFault) {
-    // The steps may have had another order.
+    // The steps may be in another order than when they were saved.
     var seen: UInt64 = 0
     while !records.isAtEnd {
       let entry = Int(truncatingIfNeeded: try records.read(UInt64.self))

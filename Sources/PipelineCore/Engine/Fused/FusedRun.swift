@@ -16,20 +16,20 @@ public enum StepVerdict {
 
 /// A running fused step: receives one event at a time and emits at most one for it, at once.
 open class FusedStep {
-  /// Made by ``FusableOperator/makeStep()``.
+  /// Called by ``FusableOperator/makeStep()``.
   public init() {}
-  /// The keys and bytes that this step keeps between events. A step that keeps something counts it here.
+  /// The keys and bytes that this step keeps between events. A step that keeps data counts it here.
   @exclusivity(unchecked) final var keptSize = KeptSize()
-  /// The signal completes as soon as it is subscribed, and nothing upstream is subscribed.
+  /// Whether the signal completes as soon as it is subscribed, and nothing upstream is subscribed.
   open var endsBeforeStart: Bool { false }
   /// Called for each event, in order. May change `event`, or reject it through `run` and drop it.
   open func apply(_ event: inout Event, _ frame: EventFrame, _ run: FusedRun) -> StepVerdict { .pass }
   /// The error policy where the file gives no `onError`.
   open var standardPolicy: ErrorPolicy { .route }
-  /// The input is complete. The result is the last event of the signal and goes to the steps downstream, which see
-  /// another value than this step; so the operator sets ``FusableOperator/changesValue``.
+  /// Called when the input is complete. The result is the last event of the signal and goes to the steps downstream,
+  /// which see another value than this step; so the operator sets ``FusableOperator/changesValue``.
   open func complete(_ run: FusedRun) -> Value? { nil }
-  /// The input has failed; the failure is passed on.
+  /// Called when the input has failed; the failure is passed on.
   open func fail(_ failure: SignalFailure, _ run: FusedRun) {}
   /// Writes the step's state. Override it, with `restore`, if the spec says `persistence: .state`.
   open func save(_ state: inout StateWriter) {}
@@ -44,7 +44,7 @@ open class FusedStep {
     run.verdict(on: event, of: self) { .expression(error, program, frame, standard: standardPolicy) }
   }
 
-  /// Applies the error policy to an event that the step does not take.
+  /// Applies the error policy to an event that the step does not accept.
   public final func refused(_ event: Event, _ code: Diagnostic.Code, _ message: String, _ run: FusedRun) -> StepVerdict
   {
     run.verdict(on: event, of: self) { EventProblem(code: code, message: message) }
@@ -55,7 +55,7 @@ open class FusedStep {
 ///
 /// A run may serve many chains of the same plan, such as the groups of `groupBy`. Then each chain has its own steps and
 /// passes them with each event, and the run itself is never started.
-///
+/// ``make(_:_:downstream:)`` makes a run that is started.
 /// Make one that is started with ``make(_:_:downstream:)``.
 public class FusedRun: OperatorNode {
   /// The retained steps of one of many chains, as many as the run has.
@@ -68,11 +68,12 @@ public class FusedRun: OperatorNode {
   final let late: [Int]
   /// The chain of the run's own steps; set only if some of them send later.
   private(set) var ownChain: OwnChain?
-  /// The event time that steps share with the same steps of other chains, by step index; made when first needed.
+  /// The event time that steps share with the same steps of other chains, by step index; made on first use.
   private var clocks: [Int: EventClock] = [:]
   /// The counters of the edge over which events reach the first step.
   private let entry: UnsafeMutablePointer<EdgeCounters>
-  /// The counters of the edges between the steps. Events are not counted there: what passes an edge follows from what the steps drop.
+  /// The counters of the edges between the steps. Events are not counted there: their number follows from the counts of
+  /// the steps.
   private let between: UnsafeMutablePointer<EdgeCounters>
   private let meters: Meters
 
@@ -119,7 +120,7 @@ public class FusedRun: OperatorNode {
   deinit { steps.deallocate() }
 
   /// The last step that ends the signal as soon as it is subscribed: the steps downstream of it have an empty input,
-  /// the steps upstream none.
+  /// and the steps upstream have none.
   private var endingStep: Int? {
     steps.lastIndex { $0.step._withUnsafeGuaranteedRef { $0.endsBeforeStart } }
   }
@@ -173,7 +174,7 @@ public class FusedRun: OperatorNode {
     if ended >= 0 { end(with: ended) }
   }
 
-  /// The step has completed with an event.
+  /// Ends the signal, because a step has completed with an event.
   private func end(with step: Int) {
     complete(from: step + 1, nil)
     finish()
@@ -245,7 +246,7 @@ public class FusedRun: OperatorNode {
     }
   }
 
-  /// The step leaves the event out.
+  /// Counts an event that the step drops.
   @inline(__always)
   private func countDropped(_ event: UnsafeMutablePointer<Event>, at index: Int) {
     let counters = steps[index].counters
@@ -258,7 +259,8 @@ public class FusedRun: OperatorNode {
     meters.offer(event.pointee, .dropped, at: steps[index].id, outer: frame(at: index).outerEvent)
   }
 
-  /// The same, step by step: the edges between the steps show what passes, and each step is timed separately.
+  /// Like `run`, but step by step: the observers of the edges between the steps see the events, and each step is timed
+  /// separately.
   @inline(never)
   private func runWatched(_ event: UnsafeMutablePointer<Event>, from first: Int, _ own: OwnSteps?) -> Int {
     var index = first
@@ -269,7 +271,7 @@ public class FusedRun: OperatorNode {
       var shown = Verdict.passed
       var verdict = StepVerdict.pass
       let before = steps[at].counters.pointee
-      // The edge over which the event came has timed the first step.
+      // The edge over which the event came times the first step.
       meters.timed(at > 0 ? steps[at].id.number : -1) {
         switch steps.passOne(event, at: at, own) {
         case .passed: verdict = .pass
@@ -315,7 +317,7 @@ public class FusedRun: OperatorNode {
     reject(event, .eventNotReadable, EventFrame.message(of: frame(at: current).unreadable))
   }
 
-  /// The pure step at `index` cannot process the event.
+  /// Applies the error policy, because the pure step at `index` cannot process the event.
   @inline(never)
   private func failed(_ event: Event, at index: Int, _ own: OwnSteps?) -> StepVerdict {
     current = index
@@ -339,7 +341,7 @@ public class FusedRun: OperatorNode {
     finish()
   }
 
-  /// The input of step `first` of a chain, or of the run itself, is complete.
+  /// Completes the steps from `first` on, of a chain or of the run itself.
   private func complete(from first: Int, _ chain: FusedChain?) {
     var index = first
     while index < steps.count, !isClosed, chain?.hasEnded != true {
@@ -352,7 +354,7 @@ public class FusedRun: OperatorNode {
       let counters = steps[index].counters
       let given = counters.pointee.given
       let last = step._withUnsafeGuaranteedRef { $0.complete(self) }
-      // The event that it made and could not send was dropped instead.
+      // The step made an event that it could not send and gave up.
       if !(step.takeUnretainedValue() is LateStep) { counters.pointee.made &+= counters.pointee.given &- given }
       if let last {
         counters.pointee.made &+= 1
@@ -402,7 +404,7 @@ public class FusedRun: OperatorNode {
     chain.ended()
   }
 
-  /// Passes on an event that a step has made.
+  /// Passes an event that a step has made through the steps from `index` on.
   private func go(on event: UnsafeMutablePointer<Event>, from index: Int, _ own: OwnSteps?) -> Int {
     entry.pointee.isWatched || meters.isTiming ? runWatched(event, from: index, own) : run(event, from: index, own)
   }
@@ -450,7 +452,8 @@ public class FusedRun: OperatorNode {
     attach(chain)
   }
 
-  /// Gives the steps of a chain their indexes. Steps without state may be attached again and then count as new.
+  /// Attaches the steps of a chain to it, with their indexes. Steps without state may be attached again and then count
+  /// as new.
   final func attach(_ chain: FusedChain) {
     for index in late { lateStep(index, chain.steps).attach(to: chain, of: self, at: index) }
   }
@@ -496,7 +499,7 @@ public class FusedRun: OperatorNode {
     return ended >= 0
   }
 
-  /// The input of a chain is complete.
+  /// Completes a chain, because its input is complete.
   final func complete(_ chain: FusedChain) { complete(from: 0, chain) }
 
   /// Completes a chain that ends before it starts.
@@ -506,7 +509,7 @@ public class FusedRun: OperatorNode {
 
   // MARK: State
 
-  /// Each step has its own record, so that it finds the record again next to other steps.
+  /// Writes one record for each step, so that a step finds its record again when other steps surround it.
   override func record(_ state: inout StateWriter) {
     recordSteps(nil, &state)
     recordInputs(&state)

@@ -1,4 +1,4 @@
-/// Neighbouring fusable steps, compiled into one pass over each event.
+/// Consecutive fusable steps, compiled into one pass over each event.
 struct FusedRunPlan: Sendable {
   /// Steps that see the same event value and therefore share one projection.
   struct Part: Sendable {
@@ -36,6 +36,6 @@ extension SignalPlan {
 }
 
 extension ParallelStage.Branch {
-  /// All steps on the way.
+  /// All steps on the path to the sink.
   var run: FusedRunPlan { FusedRunPlan(parts: signals.flatMap { $0.run?.parts ?? [] }) }
 }

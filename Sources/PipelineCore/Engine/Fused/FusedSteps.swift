@@ -7,9 +7,9 @@ struct FusedSteps: RandomAccessCollection {
     var step: Unmanaged<FusedStep>
     /// Retained.
     var frame: Unmanaged<EventFrame>
-    /// Whether the step is the first of its part: the frame must be loaded with the event before.
+    /// Whether the step is the first of its part, so that the frame must be loaded with the event first.
     var loads: Bool
-    /// `step` is a ``PureStep``.
+    /// Whether `step` is a ``PureStep``.
     var isPure: Bool
     private let number: Int32
     /// The step's counters, updated by the thread that runs it.
@@ -35,7 +35,8 @@ struct FusedSteps: RandomAccessCollection {
 
   /// - Parameters:
   ///   - counters: The counters of a step, by its index among these steps.
-  ///   - frame: The frame of a segment. The flag says whether the frame needs the event itself, beside its slots.
+  ///   - frame: The frame of a segment. The flag says whether the frame needs the event itself, in addition to its
+  ///     slots.
   init(
     _ plan: FusedRunPlan, counting counters: (StepID, Int) -> UnsafeMutablePointer<StepCounters>,
     frame: (Segment, Bool) -> EventFrame
@@ -96,7 +97,7 @@ struct FusedSteps: RandomAccessCollection {
     case failed
     /// The event cannot be read by the step at the index (``EventFrame/unreadable``).
     case unreadable
-    /// The step at the index has state: its node must run it. The frame is loaded.
+    /// The step at the index is not pure: its node must run it. The frame is loaded.
     case notPure
   }
 
@@ -116,7 +117,7 @@ struct FusedSteps: RandomAccessCollection {
     return .passed
   }
 
-  /// Passes the event through the step at `index`, if that is a pure one.
+  /// Passes the event through the step at `index`, if that step is pure.
   @inline(__always)
   func passOne(_ event: UnsafeMutablePointer<Event>, at index: Int, _ own: FusedRun.OwnSteps? = nil) -> Progress {
     let step = steps[index]
@@ -137,7 +138,7 @@ struct FusedSteps: RandomAccessCollection {
     }
   }
 
-  /// The disposition of the event by the step at `index`, which is not pure.
+  /// Runs the step at `index`, which is not pure, on the event.
   @inline(__always)
   func apply(_ event: UnsafeMutablePointer<Event>, at index: Int, _ own: FusedRun.OwnSteps?, _ run: FusedRun)
     -> StepVerdict

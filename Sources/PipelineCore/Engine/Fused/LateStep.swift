@@ -1,21 +1,21 @@
 /// The steps of one chain of a fused run, as seen by a step that also sends later.
 ///
-/// A run has one chain of its own; the run that the groups of `groupBy` share has one for each group.
+/// A run has its own chain; the run that the groups of `groupBy` share has one chain for each group.
 class FusedChain {
-  /// Nil: the run's own steps, or the chain has none any more.
+  /// Nil: the chain is the run's own, or no longer has steps.
   final var steps: FusedRun.OwnSteps?
-  /// The chain has ended: nothing may be sent through it.
+  /// Whether the chain has ended, so that nothing may be sent through it.
   final var hasEnded = false
 
   /// The `meta.key` of events that the chain sends.
   var key: Value { .absent }
-  /// A step has completed the chain, and the steps downstream have completed.
+  /// Called when a step has completed the chain, and the steps downstream have completed.
   func ended() {}
-  /// A step has sent everything and is in its initial state.
+  /// Called when a step has sent everything and is in its initial state.
   func becameFresh() {}
   /// Called before a step acts, which may change the saved state of its chain.
   func acts() {}
-  /// The runs that contain steps of the chain, if each chain is subscribed by itself.
+  /// The runs that contain steps of the chain, if each chain has its own subscription.
   final var runs: [Unmanaged<FusedRun>] = []
 
   /// The other nodes of the chain that, at its end, send their timed outputs at once.
@@ -48,26 +48,27 @@ extension SignalPlan {
 ///
 /// Its operator sets ``FusableOperator/changesValue``: the steps downstream never see the value that it received.
 class LateStep: FusedStep, TimerTarget {
-  /// Set before any other call.
+  /// The chain of the step; set before any other call.
   private var link: Unmanaged<FusedChain>?
   private var runLink: Unmanaged<FusedRun>?
   fileprivate final var index = 0
   /// The step's index in the run.
   final var position: Int { index }
-  /// The chain has ended or was cancelled: nothing more is sent, and no timer may be set.
+  /// Whether the chain has ended or was cancelled: nothing more is sent, and no timer may be set.
   private(set) final var isStopped = false
   /// Whether the step's state comes from another process.
   final var isRestored = false
 
   // MARK: To override
 
-  /// The step is part of a chain and may ask for time. Called again when the step serves another chain.
+  /// Called when the step is part of a chain and may set timers; called again when the step serves another chain.
   func attached() {}
-  /// The chain starts. Not called for restored steps.
+  /// Called when the chain starts, but not for restored steps.
   func started() {}
-  /// A timer is due, or event time has reached the requested time.
+  /// Called when a timer is due, or event time has reached the requested time.
   func timeCame(_ token: Int) {}
-  /// Called instead of `timeCame` for a restored timer that came due while the pipeline was down, if its output is to be left out.
+  /// Called instead of `timeCame` for a restored timer that came due while the pipeline was down, if its output must be
+  /// left out.
   func timeSkipped(_ token: Int, _ late: Lateness) { timeCame(token) }
   /// Frees timers and state. Called once.
   func stopped() {}
@@ -77,7 +78,7 @@ class LateStep: FusedStep, TimerTarget {
   /// The time of the first output that only waits for its time; nil: there is none. When the inputs of several groups
   /// end together, the outputs of their steps are sent in this order.
   var nextOutput: Due? { nil }
-  /// Sends the output of ``nextOutput`` at once. The step may find that a later one is due.
+  /// Sends the output of ``nextOutput`` at once. The step may have a later output after that.
   func sendNextOutput() {}
   /// Whether the step is in its initial state, so that a new one could replace it.
   var isFresh: Bool { false }
@@ -96,18 +97,18 @@ class LateStep: FusedStep, TimerTarget {
 
   final var now: Instant { run.now }
 
-  /// The step of the plan that it runs.
+  /// The ID of the step in the plan.
   final var id: StepID { run.id(at: index) }
 
   /// The frame of the step's expressions. They see the last loaded event, which may not be the current one.
   final var frame: EventFrame { run.frame(at: index) }
 
-  /// A stopped step gets no timer.
+  /// Sets a timer, unless the step is stopped.
   final func wake(at deadline: Instant, _ token: Int = 0) -> Wake {
     isStopped ? .none : run.executor.wake(at: deadline, self, token)
   }
 
-  /// Cancels a timer and forgets it.
+  /// Cancels a timer and resets `wake`.
   final func cancelWake(_ wake: inout Wake) {
     if wake.isSet {
       run.executor.cancel(wake)
@@ -115,7 +116,7 @@ class LateStep: FusedStep, TimerTarget {
     }
   }
 
-  /// When a timer is due that ``wake(at:_:)`` has set.
+  /// The time at which a timer of ``wake(at:_:)`` is due.
   final func due(_ wake: Wake) -> Due? {
     run.executor.pending(wake).map(Due.init)
   }
@@ -129,7 +130,7 @@ class LateStep: FusedStep, TimerTarget {
   /// Counts an event that the step has made and given up.
   final func countMade() { run.countMade(at: index) }
 
-  /// Counts an event that the step would have made, but left out as its file says.
+  /// Counts an event that the step would have made, but skips because of its `whenLate`.
   final func countSkipped() { run.countSkipped(at: index) }
 
   /// The event time of the stream at this step.
@@ -158,7 +159,7 @@ class LateStep: FusedStep, TimerTarget {
     if isFresh { chain.becameFresh() }
   }
 
-  /// Sends the next output before its time.
+  /// Sends the next output before it is due.
   final func sendNow() {
     guard !isStopped else { return }
     chain.acts()
@@ -183,7 +184,7 @@ class LateStep: FusedStep, TimerTarget {
 ///
 /// The groups of `groupBy` are parts of one stream, so the same step of all their chains shares one clock.
 final class EventClock {
-  /// The watermark, in nanoseconds since 1970: no earlier event is waited for.
+  /// The watermark, in nanoseconds since 1970: no earlier event is expected.
   @exclusivity(unchecked) private(set) var watermark = Int64.min
   @exclusivity(unchecked) private var waiting = TimerQueue()
   private var isAdvancing = false
@@ -218,18 +219,18 @@ final class EventClock {
 
   @inline(never)
   private func wakeAll() {
-    // A woken step may advance the watermark again: the loop that already runs handles that.
+    // A woken step may advance the watermark again, which the running loop handles.
     if isAdvancing { return }
     isAdvancing = true
     while let due = waiting.popDue(Instant(nanoseconds: watermark)) { due.target.woke(due.token) }
     isAdvancing = false
   }
 
-  /// The token of a step that waits for the watermark itself: a pause of the stream does not wake it.
+  /// The token of a step that waits for the watermark itself: an idle stream does not wake it.
   static let patientToken = -1
 
-  /// No event can advance the watermark for now: wakes all steps in order. The watermark stays at the last time waited
-  /// for, because more events may come.
+  /// Wakes all steps in order, because no event can advance the watermark for now. The watermark stays at the last time
+  /// for which a step waited, because more events may come.
   @inline(never)
   private func wakeThrough() {
     if isAdvancing { return }
@@ -244,7 +245,7 @@ final class EventClock {
       due.target.woke(due.token)
     }
     isAdvancing = false
-    // These steps wait again.
+    // These steps set their timers again.
     for target in patient { target.woke(Self.patientToken) }
   }
 
@@ -262,7 +263,7 @@ final class EventClock {
 
 /// The time that the groups of one stream share: event time by step, and the start of the stream.
 final class StreamTime {
-  /// The start of windows in pipeline time.
+  /// The time at which windows in pipeline time start.
   var origin: Instant
   private var clocks: [StepID: EventClock] = [:]
 

@@ -1,7 +1,7 @@
-/// The condition of the first of some fused steps, if comparing slots decides it: an event that it drops needs neither a copy
-/// nor a call of the step.
+/// The condition of the first of several fused steps, if comparing slots decides it: an event that it drops needs
+/// neither a copy nor a call of the step.
 ///
-/// It never decides anything else than the step would. Where it leaves an event undecided, the steps process it.
+/// It never decides otherwise than the step would. If it leaves an event undecided, the steps process the event.
 struct LeadingCondition {
   enum Outcome {
     /// The first step drops the event.
@@ -41,7 +41,7 @@ struct LeadingCondition {
     return dropsRead ? .drop : .undecided
   }
 
-  /// Whether it drops the event of the slots.
+  /// Whether the condition drops the event of the slots.
   @inline(__always)
   var dropsRead: Bool { SlotTest.compare(tests, count, last: last, slots) == Truth.no }
 }

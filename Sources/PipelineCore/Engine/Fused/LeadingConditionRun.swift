@@ -1,5 +1,5 @@
-/// Fused steps of which the first drops most of its events by comparing slots (``LeadingCondition``). Only the
-/// remaining events are copied and processed.
+/// Fused steps of which the first drops most events by comparing slots (``LeadingCondition``). Only the remaining
+/// events are copied and processed.
 final class LeadingConditionRun: FusedRun {
   public override func receive(_ event: Event) {
     switch steps.leadingOutcome(event.value) {

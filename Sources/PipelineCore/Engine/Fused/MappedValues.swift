@@ -9,7 +9,7 @@ package final class MappedValues {
     self.builder = builder
   }
 
-  /// The value for the event that the frame has loaded, or the reason, as a sentence, why there is none.
+  /// The value for the event that the frame has loaded, or the reason, as a sentence, why there is no value.
   package func value(_ frame: EventFrame) -> Result<Value, MappingFailure> {
     var failing: Unmanaged<Program>?
     let value = builder.build(frame, &failing)
@@ -24,7 +24,7 @@ package final class SentValues {
   private let values: MappedValues
   private let frame: EventFrame
 
-  /// Nil: the sink sends the event.
+  /// Nil: the sink sends the event itself.
   package init?(_ sink: (any SinkDeclaration)?, _ frame: @autoclosure () -> EventFrame) {
     guard let mapping = sink?.sentValue, let values = MappedValues(mapping) else { return nil }
     self.values = values

@@ -1,4 +1,4 @@
-/// A fused step whose result depends only on the value and on its frame, and that changes nothing else.
+/// A fused step whose result depends only on the value and on the frame, and that changes nothing else.
 ///
 /// It may run on any thread, serve many chains, and be replaced by a new one between any two events.
 open class PureStep: FusedStep {
@@ -11,14 +11,14 @@ open class PureStep: FusedStep {
     preconditionFailure("a pure step has no turns")
   }
 
-  /// The value passes, perhaps changed.
+  /// Reports that `program` gave `error` for the value.
   @inline(never)
   public final func fail(_ error: Value, _ program: Program, _ frame: EventFrame) -> PureVerdict {
     frame.problem = .expression(error, program)
     return .failed
   }
 
-  /// Fails because the step does not take the value.
+  /// Reports that the step does not accept the value.
   @inline(never)
   public final func refuse(_ code: Diagnostic.Code, _ message: String, _ frame: EventFrame) -> PureVerdict {
     frame.problem = .refused(code, message)
@@ -56,8 +56,8 @@ enum PureProblem {
 public protocol PureOperator: FusableOperator {
   /// Creates the running step. It may be replaced by a new one between any two events, and run on any thread.
   func makePureStep() -> PureStep
-  /// The condition that its steps decide, if they drop each value for which it does not hold and do nothing else. The engine may decide it
-  /// before it calls a step. Nil by default.
+  /// The condition that the steps decide, if they drop each value for which the condition is false and do nothing else.
+  /// The engine may decide it before it calls a step. Nil by default.
   var passCondition: Program? { get }
 }
 

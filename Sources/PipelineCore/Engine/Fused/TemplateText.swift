@@ -1,4 +1,4 @@
-// The texts of templates for an event.
+// Renders templates for an event.
 
 extension TemplateParameter {
   /// The literal text before the first expression, with `(secret)` in place of each secret.
@@ -32,7 +32,7 @@ extension TemplateParameter {
     return try finished(frame, buffer, isShown ? renderShown(frame, into: buffer) : render(frame, into: buffer))
   }
 
-  /// The text for the loaded event; `inserted` receives its ranges that expressions have filled, in order.
+  /// The text for the loaded event; `inserted` receives the ranges of the text that expressions have filled, in order.
   package func text(_ frame: EventFrame, inserted: inout [Range<Int>]) throws(SignalFailure) -> [UInt8] {
     let buffer = OutputBuffer()
     return try finished(frame, buffer, render(frame, into: buffer, inserted: &inserted))
@@ -44,8 +44,8 @@ extension TemplateParameter {
     return try finished(frame, buffer, program?.shown.render(frame.frame, into: buffer) { inserted.append($0) })
   }
 
-  /// Renders the text for the loaded event into `buffer`, which is cleared first; `inserted` receives the ranges that expressions have
-  /// filled, in order.
+  /// Renders the text for the loaded event into `buffer`, which is cleared first; `inserted` receives the ranges that
+  /// expressions have filled, in order.
   package func render(
     _ frame: EventFrame, over buffer: OutputBuffer, inserted: inout [Range<Int>]
   ) throws(SignalFailure) {

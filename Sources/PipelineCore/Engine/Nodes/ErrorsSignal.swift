@@ -26,7 +26,7 @@ final class ErrorsSignal {
 
   /// Whether no more events can come: the signal can never run again, or the sink has ended.
   private var isOver = false
-  /// Whether the signal was completed because nothing could happen any more, although it may run again.
+  /// Whether the output was completed because nothing could happen any more, although its signal may run again.
   private(set) var wasWaitedFor = false
 
   var isClaimed: Bool { !subscribers.isEmpty }
@@ -48,7 +48,7 @@ final class ErrorsSignal {
     }
   }
 
-  /// Completes an output whose readers would wait for ever. It stays completed.
+  /// Completes an output whose readers would wait for ever. The output stays completed.
   func completeWaitedFor() {
     if !isOver { wasWaitedFor = true }
     complete()

@@ -8,11 +8,11 @@ public struct SignalFailure: Error, Sendable, Equatable {
     case source
     /// A sink cannot continue.
     case sink
-    /// A bound was reached, and the operator cannot stay within it otherwise.
+    /// A limit was reached, and the operator has no other way to stay within it.
     case limit
     /// An expression failed under `onError: fail`.
     case expression
-    /// The pipeline made the failure: `error:` in a test's marbles.
+    /// The pipeline itself caused the failure: `error:` in a test's marbles.
     case user
     /// A plugin cannot continue.
     case plugin
@@ -50,7 +50,7 @@ public struct SignalFailure: Error, Sendable, Equatable {
     self.details = details
   }
 
-  /// The failure as expressions see it: `error.message`, `error.kind`, and the details.
+  /// The variable `error` of expressions: `error.message`, `error.kind`, and the details.
   func value(in arena: Arena) -> Value {
     var members: [(key: Value, value: Value)] = [
       (.literal("kind"), arena.string(kind.rawValue)),

@@ -1,7 +1,7 @@
 /// An inner signal that sends everything as soon as it is subscribed and completes at once, run without a subscription:
 /// fixed values, followed by steps without state.
 ///
-/// The difference cannot be observed: nothing of the signal exists between the events of its node.
+/// The difference cannot be observed, because the signal has no state between the events of its node.
 final class ImmediateSignal {
   private unowned(unsafe) let node: OperatorNode
   private let signal: SignalPlan
@@ -9,7 +9,7 @@ final class ImmediateSignal {
   private let values: OwnedValue
   private let plan: (run: FusedRunPlan, signal: SignalPlan)?
   private let outlet: Outlet
-  /// Over which the source sends.
+  /// The edge over which the source sends.
   private let edge: UnsafeMutablePointer<EdgeCounters>
   private var run: FusedRun?
   /// The origin of the source's events, with the reply target of the event for which the signal was made.
@@ -47,7 +47,7 @@ final class ImmediateSignal {
     edge.counters.began()
     let last = run == nil ? edge.counters : node.execution.meters.edge(signal.edge)
     if run != nil { last.began() }
-    // `send` may be entered again for another event.
+    // The node may call `send` again, for another event, during this call.
     var origin = origin
     if let id = event.id {
       origin = origin.with(.origin("\(id):\(node.execution.plan.steps[source.step.number].key)"))
@@ -72,7 +72,7 @@ final class ImmediateSignal {
     if origin.reply != nil { releaseOrigin() }
   }
 
-  /// Releases the request: if no answer is possible any more, the client gets an error after this turn.
+  /// Releases the request: the client gets an error after this turn if no answer is possible any more.
   private func releaseOrigin() {
     node.arena.keep(origin)
     outerOrigin = .none

@@ -7,17 +7,18 @@ final class Inlet: Downstream {
   fileprivate unowned(unsafe) let signal: SignalPlan
   /// The scope of its signal.
   let scope: Scope
-  /// The node's own object for this inlet, if any: ``MultiInletNode/owner(number:)``.
+  /// The node's object for this inlet, if any: ``MultiInletNode/owner(number:)``.
   let owner: Unmanaged<AnyObject>?
   private let keptOwner: AnyObject?
   // Nodes run on one thread at a time, and no access outlasts a load or a store.
   @exclusivity(unchecked) fileprivate(set) var hasEnded = false
   fileprivate var upstream: (any Subscription)?
-  /// The time of the event for which its inner signal runs, which its events have too; unknown: they have none, or their own.
+  /// The time of the event for which the inner signal runs, which is also the time of the signal's events; unknown:
+  /// they have no time, or their own.
   fileprivate(set) var time = EventTime.unknown
   /// Holds the watermark of the node at `time`, or at the watermark of the inner signal.
   fileprivate var hold = Wake.none
-  /// The index in the node's list; -1: none.
+  /// The index in the node's list; -1: not in the list.
   fileprivate var position = -1
 
   init(_ node: MultiInletNode, _ number: Int, _ signal: SignalPlan, _ scope: Scope) {
@@ -75,7 +76,7 @@ final class Inlet: Downstream {
 
   fileprivate func isOpenInput(_ input: Int) -> Bool { number == input && !hasEnded && isInput }
 
-  /// Whether it is the inlet of the node's input with its number.
+  /// Whether this is the inlet of the node's input with the same number.
   fileprivate var isInput: Bool {
     node._withUnsafeGuaranteedRef { node in
       node.nodeContext.inputs.indices.contains(number) && node.nodeContext.inputs[number] === signal
@@ -120,22 +121,24 @@ class MultiInletNode: OperatorNode {
   private(set) final lazy var marks: InputMarks? =
     isTimed ? InputMarks(inputs: nodeContext.inputs.count, counting: timedInputs) : nil
 
-  /// Whether an inner signal runs for one event, so that its events have the time of that, and the watermark waits for it.
+  /// Whether an inner signal runs for one event: then its events have the time of that event, and the watermark waits
+  /// for it.
   var holdsForInner: Bool { true }
 
   private var timing: Timing {
     nodeContext.plan?.steps.first.map { Timing.of($0.component) } ?? .ends
   }
 
-  /// The number of inputs that determine the node's watermark from the start on: all whose events are combined, or the first.
+  /// The number of inputs that determine the node's watermark from the start: all of them if the node combines their
+  /// events, else the first.
   private var timedInputs: Int { timing == .all ? nodeContext.inputs.count : min(1, nodeContext.inputs.count) }
 
   override func advance(to time: Int64) { passOn(time) }
 
-  /// The watermark of the first input has moved.
+  /// Passes on the new watermark of the first input.
   final func passOn(_ time: Int64) { move(marks?.set(time, of: 0)) }
 
-  /// The watermark of an input with an inlet, or of an inner signal, has moved.
+  /// Called when the watermark of an input with an inlet, or of an inner signal, has moved.
   func advance(to time: Int64, from inlet: Inlet) {
     guard let marks else { return }
     if inlet.isInput {
@@ -152,7 +155,7 @@ class MultiInletNode: OperatorNode {
   /// Sends the watermark, if it has advanced. A node whose watermark must stay behind waiting events overrides this.
   func move(_ time: Int64?) { if let time { sendAdvance(to: time) } }
 
-  /// The signal of the inlet has ended, and the effects of that have been sent.
+  /// Ends the hold of the inlet: its signal has ended, and the effects of the end have been sent.
   fileprivate final func endHold(_ inlet: Inlet) {
     guard isTimed, let marks else { return }
     marks.release(&inlet.hold)
@@ -160,19 +163,19 @@ class MultiInletNode: OperatorNode {
   }
 
   func receive(_ event: Event, from inlet: Inlet) { emit(event) }
-  /// The object that the inlet with this number keeps and passes back with each event; called when the inlet opens.
+  /// The object that the inlet with this number stores and passes back with each event; called when the inlet opens.
   func owner(number: Int) -> AnyObject? { nil }
   func completed(_ inlet: Inlet) {}
   func failed(_ inlet: Inlet, _ failure: SignalFailure) { finish(failing: failure) }
 
   /// Subscribes `signal` into a new inlet, which is in `inlets` before the first event. The inlet of an input has the
-  /// input's number; the node numbers those of inner signals.
+  /// number of the input; the node numbers the inlets of inner signals.
   @discardableResult
   final func open(_ signal: SignalPlan, number: Int = 0, _ scope: Scope? = nil) -> Inlet {
     guard let restoration = execution.restoration, !nodeContext.inputs.contains(where: { $0 === signal }) else {
       return attach(signal, number, scope ?? nodeContext.scope)
     }
-    // Without saved state its inner signals start empty too.
+    // A node without saved state starts its inner signals empty, too.
     return restoration.within(.init()) { attach(signal, number, scope ?? nodeContext.scope) }
   }
 
@@ -183,7 +186,7 @@ class MultiInletNode: OperatorNode {
       if !signal.isTimed { inlet.time = executor.eventTime }
     }
     if isTimed, timing == .inTurn, inlet.isInput { _ = marks?.set(EventTime.unknown, of: number) }
-    // Nothing starts for a node that has ended.
+    // Start nothing for a node that has ended.
     guard !isClosed else {
       inlet.hasEnded = true
       return inlet
@@ -206,9 +209,9 @@ class MultiInletNode: OperatorNode {
 
   // MARK: State
 
-  /// The scope with which a saved inner signal is reopened: the saved values of `outer` and `error`, and what a
-  /// subclass adds. Called after `restore`. A subclass that interprets the number checks it here, because saved bytes
-  /// may be damaged.
+  /// The scope with which a saved inner signal is reopened: the saved values of `outer` and `error`, and the additions
+  /// of a subclass. Called after `restore`. A subclass that interprets the number validates it here, because saved
+  /// bytes may be damaged.
   func scope(_ saved: Scope, number: Int) throws(StateFault) -> Scope { saved }
 
   final override func recordInlets(_ state: inout StateWriter) {
@@ -311,7 +314,7 @@ class MultiInletNode: OperatorNode {
     where !isSubscribed(input) && !open.contains(where: { $0.isOpenInput(input) }) {
       marks.close(input)
     }
-    // Inputs that have ended send no watermark again.
+    // Inputs that have ended do not send a watermark again.
     execution.whenWired { [self] in move(marks.next()) }
   }
 
@@ -331,9 +334,9 @@ final class SavedInlet {
   /// Nil: the inlet had ended.
   let signal: SignalPlan?
   var scope: Scope
-  /// The time of the event that the inner signal works on.
+  /// The time of the event for which the inner signal runs.
   var time = EventTime.unknown
-  /// The records of an inner signal; nil: an input, whose records are next to the node's.
+  /// The records of an inner signal; nil: this is an input, whose records are next to the node's.
   let section: Restoration.Section?
 
   init(number: Int, signal: SignalPlan?, scope: Scope, section: Restoration.Section?) {

@@ -1,7 +1,7 @@
-/// The watermarks of a node's inputs, and the times of the events for which its inner signals run or which wait for one: the node's own watermark is
-/// the smallest of all of them.
+/// The watermarks of a node's inputs, and the times of the events for which its inner signals run or that wait for one.
+/// The node's own watermark is the smallest of all of them.
 final class InputMarks {
-  /// The watermarks by input. An input that does not count is always at its end.
+  /// The watermarks by input. The watermark of an input that does not count is always at the end.
   private var marks: [Int64]
   /// The times that hold the watermark back.
   private var holds = TimerQueue()
@@ -9,7 +9,7 @@ final class InputMarks {
   /// The watermark that was sent last.
   private var sent = EventTime.unknown
 
-  /// - Parameter counting: How many of the first of the inputs count.
+  /// - Parameter counting: The number of inputs, from the first on, that count.
   init(inputs: Int, counting: Int) {
     marks = (0..<inputs).map { $0 < counting ? EventTime.unknown : EventTime.end }
   }
@@ -28,16 +28,16 @@ final class InputMarks {
     hold = .none
   }
 
-  /// Sets the watermark of an input. Returns the watermark to send on, if that moves.
+  /// Sets the watermark of an input. Returns the node's watermark if it must be sent.
   func set(_ time: Int64, of input: Int) -> Int64? {
     if marks.indices.contains(input) { marks[input] = time }
     return next()
   }
 
-  /// After a restart: the input had ended before, or has not begun yet.
+  /// Closes an input after a restart: it had ended before, or has not begun yet.
   func close(_ input: Int) { if marks.indices.contains(input) { marks[input] = EventTime.end } }
 
-  /// The watermark to send on, if it has moved since it was last sent.
+  /// The watermark to send, if it has moved since it was last sent.
   func next() -> Int64? {
     let lowest = min(marks.min() ?? EventTime.end, holds.next?.nanoseconds ?? EventTime.end)
     // After being idle, an input continues at its previous watermark.

@@ -1,9 +1,8 @@
 /// The bytes in the queues of a pipeline's steps, as a part of the process's ``MemoryBudget``. The input is paused
 /// while they exceed their limit. Used in turns.
-///
-/// There is one account for all steps and all their instances: a thousand groups with a queue each are one pipeline. An
-/// event costs an addition and a comparison when it is queued and when it leaves the queue; an event that is not queued
-/// costs nothing.
+/// One account serves all steps and all their instances: a thousand groups with a queue each are one pipeline. An event
+/// costs an addition and a comparison when it enters and when it leaves a queue; an event that is not queued costs
+/// nothing.
 final class KeptMemory: TimerTarget {
   var mayGoOn: Bool { false }
   var timerKind: TimerKind { .output }
@@ -15,7 +14,7 @@ final class KeptMemory: TimerTarget {
   /// The counters of the step whose queue began the pause; nil: there is no pause.
   private var pausing: UnsafeMutablePointer<StepCounters>?
   private var wake = Wake.none
-  /// How often it checks whether other pipelines have freed memory.
+  /// The time between checks whether other pipelines have freed memory.
   private static let interval = TimeSpan.seconds(1)
   /// Up to this number of bytes, the input is never paused.
   private static let least = 16 << 10
@@ -55,7 +54,8 @@ final class KeptMemory: TimerTarget {
     step.endedPause(at: executor.now)
   }
 
-  /// Checks again later: the queues of other pipelines exceed the limit, and they do not report when they shrink.
+  /// Checks again later, because the queues of other pipelines exceed the limit, and they do not report when they
+  /// shrink.
   private func checkLater() {
     if bytes <= budget.usualOfSteps / 2 { wake = executor.wake(at: executor.now + Self.interval, self) }
   }

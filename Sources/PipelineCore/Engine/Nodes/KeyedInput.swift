@@ -1,5 +1,5 @@
-/// A shared signal or an errors output that is read in a group or in an inner signal: sets the key of its events, which
-/// come from outside, to that of the events inside.
+/// A shared signal or an errors output that is read in a group or in an inner signal. It gives its events, which come
+/// from outside, the key of the events inside.
 final class KeyedInput: Downstream, Subscription {
   private let key: OwnedValue
   private let downstream: Unmanaged<Downstream>

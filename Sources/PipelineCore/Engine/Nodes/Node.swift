@@ -4,14 +4,14 @@ open class Downstream {
   public init() {}
   /// Receives one event. It is valid until the end of the turn.
   open func receive(_ event: Event) {}
-  /// The same while an observer watches edges inside of it, or the time of its steps is measured.
+  /// Receives one event while an observer watches edges inside of this receiver, or the time of its steps is measured.
   func receiveWatched(_ event: Event) { receive(event) }
   /// Whether this receiver and everything downstream accept these events all at once.
   open func accepts(_ batch: Batch) -> Bool { false }
   /// Receives many events at once; call it only if ``accepts(_:)`` is true.
   open func receive(_ batch: Batch) {}
-  /// Event time has advanced to `time`, the watermark: no earlier event is waited for. See ``EventTime`` for its last
-  /// two values. Called after the event that advanced it, only where the plan has event time.
+  /// Event time has advanced to `time`, the watermark: no earlier event is expected. See ``EventTime`` for its last two
+  /// values. Called after the event that advanced it, only if the plan has event time.
   func advance(to time: Int64) {}
   /// A part of the source's input has changed.
   func note(_ change: InputPart.Change, of part: InputPart) {}
@@ -37,28 +37,27 @@ final class NoSubscription: Subscription {
 }
 
 /// One running operator of one subscription.
-///
-/// Subclasses override `receive`, `complete`, `fail` and `woke` where they differ from passing on. State lives in their
+/// Subclasses override `receive`, `complete`, `fail` and `woke` where they do more than pass on. State lives in their
 /// stored properties, so two subscriptions share nothing. A node may be entered again while it is emitting (a
-/// synchronous inner signal, a feedback): state must be consistent before each `emit`, and a node reads again after an
-/// `emit` what it still needs.
+/// synchronous inner signal, a feedback): state must be consistent before each `emit`, and after an `emit` a node reads
+/// its state again.
 ///
 /// Ownership: a node holds its upstreams; the downstream holds the node. The link downstream is unowned, and an ended
 /// node is kept to the end of the turn, so no node is freed while control is inside it.
 open class OperatorNode: Downstream, Subscription, TimerTarget, OutputHolder {
-  /// The node context that it was made with.
+  /// The node context with which the node was made.
   public let nodeContext: NodeContext
   private let edge: Edge
   /// The counters of the step, shared by all of its nodes.
   let counters: UnsafeMutablePointer<StepCounters>
-  /// The keys and bytes that this node keeps between events. A node that keeps something counts it here.
+  /// The keys and bytes that this node keeps between events. A node that keeps data counts it here.
   @exclusivity(unchecked) final var keptSize: KeptSize
   private var upstreams: [(input: Int, subscription: any Subscription)] = []
   // Nodes run on one thread at a time, and no access outlasts a load or a store.
   /// Whether the node has ended: it then sends nothing more and gets no timer.
   @exclusivity(unchecked) public private(set) var isClosed = false
 
-  /// Made by ``OperatorComponent/makeNode(_:downstream:)``; sends to `downstream`.
+  /// Called by ``OperatorComponent/makeNode(_:downstream:)``; sends to `downstream`.
   public init(_ nodeContext: NodeContext, downstream: Downstream) {
     self.nodeContext = nodeContext
     edge = Edge(nodeContext.edge, to: downstream)
@@ -80,23 +79,24 @@ open class OperatorNode: Downstream, Subscription, TimerTarget, OutputHolder {
 
   /// Receives an event of the first input; a node with several inputs has inlets.
   open override func receive(_ event: Event) { emit(event) }
-  /// The input has completed. The default completes.
+  /// Called when the input has completed. The default completes.
   open override func complete() { finish() }
-  /// The input has failed. The default fails at once; the failure overtakes held events.
+  /// Called when the input has failed. The default fails at once; the failure overtakes held events.
   open override func fail(_ failure: SignalFailure) { finish(failing: failure) }
-  /// A timer that this node scheduled is due.
+  /// Called when a timer that this node scheduled is due.
   open func woke(_ token: Int) {}
-  /// The time of a restored timer came while the pipeline was down, and its output must be left out: called instead of
-  /// `woke`, in the order of the times. For a component whose spec declares the effect of `whenLate: skip`.
+  /// Called instead of `woke`, in the order of the times, for a restored timer whose time came while the pipeline was
+  /// down, if its output must be left out. For a component whose spec declares the effect of `whenLate: skip`.
   open func skipped(_ token: Int, _ late: Lateness) { woke(token) }
-  /// Whether the node's timers or its end may emit events. A node whose timers repeat overrides this to say when they
-  /// emit nothing and need not delay a stop.
+  /// Whether the node's timers or its end may emit events. A node whose timers repeat overrides this to report when
+  /// they emit nothing, so that they need not delay a stop.
   open var mayGoOn: Bool { true }
-  /// The condition that its timers wait for besides their time.
+  /// The condition, besides its time, that a timer of this node waits for.
   open var timerKind: TimerKind { .step }
   /// Subscribes the inputs; called once, when the node itself is subscribed.
   open func start() { if let input = nodeContext.inputs.first { subscribe(input) } }
-  /// Starts the node as part of its subscription. `version`: the format version of the restored state; nil: the node is new.
+  /// Starts the node as part of its subscription. `version`: the format version of the restored state; nil: the node is
+  /// new.
   func begin(restoring version: Int?) {
     if let chain = nodeContext.scope.chain, outputTimers != nil { chain.holders.append(self) }
     if version == nil { start() }
@@ -106,11 +106,12 @@ open class OperatorNode: Downstream, Subscription, TimerTarget, OutputHolder {
   /// Continues the work deferred by `later`.
   open func resumed(_ token: Int) {}
 
-  /// The number of received events that the node holds, and has neither sent, combined nor given up. Called when it
-  /// ends, before `stop`: after an error or a cancellation they are lost. A completion has sent or counted them.
+  /// The number of received events that the node holds, and has neither sent, combined nor given up. Called when the
+  /// node ends, before `stop`: after an error or a cancellation these events are lost. A completion has sent or counted
+  /// them.
   open var heldCount: Int { 0 }
-  /// The timers of outputs that the node sends at once when it completes; nil: its completion sends nothing that waits
-  /// for a time. When the groups of `groupBy` end together, they complete in the order of these times.
+  /// The timers of outputs that the node sends at once when it completes; nil: its completion sends no output that
+  /// waits for a time. When the groups of `groupBy` end together, they complete in the order of these times.
   open var outputTimers: [Wake]? { nil }
   /// The time of the first of these timers; nil: the node holds nothing.
   final var nextOutput: Due? { outputTimers?.compactMap { executor.pending($0).map(Due.init) }.min() }
@@ -151,10 +152,10 @@ open class OperatorNode: Downstream, Subscription, TimerTarget, OutputHolder {
   /// Whether the node's output has event time.
   final var isTimed: Bool { nodeContext.plan?.isTimed ?? false }
 
-  /// The default passes the watermark on, if the step keeps event time.
+  /// The default passes the watermark on, if the step preserves event time.
   override func advance(to time: Int64) { sendAdvance(to: time) }
 
-  /// The default passes it on.
+  /// The default passes the change on.
   override func note(_ change: InputPart.Change, of part: InputPart) {
     if !isClosed { edge.note(change, of: part) }
   }
@@ -206,7 +207,7 @@ open class OperatorNode: Downstream, Subscription, TimerTarget, OutputHolder {
     for upstream in current { upstream.subscription.cancel() }
   }
 
-  /// The node has ended, and `stop` has run.
+  /// Called when the node has ended and `stop` has run.
   func closed() {}
 
   /// Rejects the event: it goes to the errors output of the named signal that contains this node.
@@ -220,14 +221,14 @@ open class OperatorNode: Downstream, Subscription, TimerTarget, OutputHolder {
   /// Counts events that the step drops as specified.
   package final func countDropped(_ count: Int) { counters.pointee.dropped &+= UInt64(count) }
 
-  /// Counts an event that the step drops as specified. `event` is evaluated for few of them.
+  /// Counts an event that the step drops as specified. `event` is evaluated for few events.
   @inline(__always)
   public final func countDropped(_ event: @autoclosure () -> Event?) {
     counters.pointee.dropped &+= 1
     if counters.pointee.dropped >= counters.pointee.ofDropped.next { offer(event(), .dropped) }
   }
 
-  /// The same, with a reason that the step's parameters do not show.
+  /// Counts a dropped event, with a reason that the step's parameters do not show.
   final func countDropped(_ event: Event, _ reason: StoppedEvent.Problem) {
     counters.pointee.dropped &+= 1
     execution.meters.offer(event, .dropped, at: nodeContext.step, reason)
@@ -252,9 +253,9 @@ open class OperatorNode: Downstream, Subscription, TimerTarget, OutputHolder {
     execution.meters.offer(event, verdict, at: nodeContext.step, outer: nodeContext.scope.outer?.value ?? .absent)
   }
 
-  /// Counts an event that the node made itself and gave up.
+  /// Counts an event that the node has made and given up.
   package final func countMade() { counters.pointee.made &+= 1 }
-  /// Counts events that a newer one replaces.
+  /// Counts held events that newer ones replace.
   package final func countSuperseded(_ count: Int) { counters.pointee.superseded &+= UInt64(count) }
 
   /// Counts a retry.
@@ -267,7 +268,7 @@ open class OperatorNode: Downstream, Subscription, TimerTarget, OutputHolder {
     wake(at: now + span, token)
   }
 
-  /// A node that has ended gets no timer.
+  /// Sets a timer, unless the node has ended.
   public final func wake(at deadline: Instant, _ token: Int = 0) -> Wake {
     isClosed ? .none : executor.wake(at: deadline, self, token)
   }
@@ -280,9 +281,9 @@ open class OperatorNode: Downstream, Subscription, TimerTarget, OutputHolder {
     }
   }
 
-  /// Calls `resumed` with an empty stack, later in this turn or in the next.
+  /// Calls `resumed` with an empty stack, later in this turn or in the next one.
   package final func later(_ token: Int = 0) { executor.defer(self, token) }
-  /// The same, called in ``resumed(_:)`` because a step upstream must run first.
+  /// Calls ``resumed(_:)`` again later, for a node that is in it, because a step upstream must run first.
   final func waitLonger() { executor.waitLonger(self) }
 
   /// Subscribes one of `nodeContext.inputs` for this node itself and cancels it when the node ends. Inner signals need
@@ -305,8 +306,8 @@ open class OperatorNode: Downstream, Subscription, TimerTarget, OutputHolder {
 
   // MARK: Acknowledgement
 
-  /// Delays the acknowledgement of this turn's events until ``goOn(with:)``, because a call for them is under way or one of them waits for a
-  /// call. Nil: no sender waits for an acknowledgement.
+  /// Delays the acknowledgement of this turn's events until ``goOn(with:)``, because a call for them is under way or
+  /// one of them waits for a call. Nil: no sender waits for an acknowledgement.
   package final func holdAck() -> Ack? {
     let ack = ackToHold
     ack?.hold()
@@ -316,8 +317,8 @@ open class OperatorNode: Downstream, Subscription, TimerTarget, OutputHolder {
   /// The acknowledgement that ``holdAck()`` holds, for a node that holds it once for many events.
   package final var ackToHold: Ack? { if let own = executor.acks.ofCall { own } else { executor.ack } }
 
-  /// Ends a hold: the source now waits for the effects of the answer in this turn, or of giving up the call. If the
-  /// pipeline is over, the hold fails.
+  /// Ends a hold: the source now waits for the effects that this turn has because of the answer, or because the call
+  /// was given up. If the pipeline is over, the hold fails.
   ///
   /// - Parameter isGivenUp: The acknowledgement does not wait for a call that this turn begins for another event:
   ///   otherwise a series of calls, each of which replaces the previous one, would never be acknowledged.
@@ -333,7 +334,7 @@ open class OperatorNode: Downstream, Subscription, TimerTarget, OutputHolder {
 
   // MARK: Records
 
-  /// The persistence of its state.
+  /// The persistence of the node's state.
   var persistence: Persistence { nodeContext.persistence }
 
   /// Writes the records of this node and of everything upstream.
@@ -393,13 +394,13 @@ open class OperatorNode: Downstream, Subscription, TimerTarget, OutputHolder {
     guard try state.count() == 0 else { throw StateFault("it has no inner signals") }
     return []
   }
-  /// Writes the times that hold the watermark back, if there are any: at the end, because older states have none.
+  /// Writes the times that hold the watermark back, if there are any. They come last, because older states have none.
   func recordTimes(_ state: inout StateWriter) {}
   func restoreTimes(_ state: inout StateReader, _ inlets: [SavedInlet]) throws(StateFault) {}
   func prepare(_ inlets: [SavedInlet]) throws(StateFault) {}
   func reopen(_ inlets: [SavedInlet], _ restoration: Restoration) {}
 
-  /// The inputs and inlets exist again. Must send nothing.
+  /// Called when the inputs and inlets exist again. Must send nothing.
   open func restored() {}
 }
 
@@ -435,11 +436,12 @@ extension NodeContext {
 package final class Scope {
   /// The event for which the innermost enclosing inner signal was made; absent at the top.
   package let outer: OwnedValue?
-  /// The failure that `catch` answers, as a value.
+  /// The failure that `catch` handles, as a value.
   package let error: OwnedValue?
   /// The reply target and origin of the outer event, so that a `reply` sink can answer from inside.
   package let origin: Origin
-  /// The `meta.key` of all events of the signals in this scope: that of the group, or of the event for which the inner signal was made.
+  /// The `meta.key` of all events of the signals in this scope: that of the group, or of the event for which the inner
+  /// signal was made.
   package let key: OwnedValue?
   /// The input of a chain parameter, which the surrounding node feeds.
   let subject: Subject?
@@ -456,7 +458,8 @@ package final class Scope {
 
   /// One execution of a command, as its sources see it.
   final class Work {
-    /// A source of the execution was ended from outside, so its completion does not mean that it is done.
+    /// Whether a source of the execution was ended from outside, so that its completion does not mean that the work is
+    /// done.
     var isCut = false
   }
 
@@ -488,7 +491,7 @@ package final class Scope {
   /// ``key``, or absent; valid as long as the scope.
   var keyValue: Value { key?.value ?? .absent }
 
-  /// The event for which the inner signal was made; nil: it was made for none. Valid as long as the scope.
+  /// The event for which the inner signal was made; nil: it was not made for an event. Valid as long as the scope.
   var outerEvent: Event? { outer.map { Event($0.value, key: keyValue, origin: origin) } }
 
   /// Whether the signal was made for an event, or for the end of a signal.
@@ -496,7 +499,7 @@ package final class Scope {
 
   package func with(outer event: Event) -> Scope {
     var origin = event.origin.takeUnretainedValue()
-    // The sources of the inner signal name their events after it.
+    // The sources of the inner signal derive the names of their events from it.
     if case .origin? = origin.identity, let id = event.id { origin = origin.with(.event(id)) }
     return Scope(
       outer: OwnedValue(event.value), error: error, origin: origin,
@@ -507,7 +510,7 @@ package final class Scope {
     Scope(outer: outer, error: OwnedValue(value), origin: origin, key: key, subject: subject, work: work)
   }
 
-  /// The scope of a group's chain. `key`: nil keeps the key of this scope.
+  /// The scope of a group's chain. `key`: nil: the key of this scope.
   func with(
     subject: Subject, key: OwnedValue? = nil, frames: SharedFrames? = nil, time: StreamTime? = nil,
     chain: FusedChain? = nil

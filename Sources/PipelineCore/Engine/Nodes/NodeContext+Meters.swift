@@ -5,6 +5,6 @@ extension NodeContext {
   /// The counts of the plugin behind the step; nil: there is none.
   package var pluginMeter: PluginMeter? { execution.meters.plugins[step.number]?.meter }
 
-  /// Attributes the counts of a plugin that an earlier execution started to this execution from now on.
+  /// From now on, adds the counts of a plugin that an earlier execution started to this execution.
   package func goOn(with meter: PluginMeter) { execution.meters.goOn(with: meter, at: step) }
 }

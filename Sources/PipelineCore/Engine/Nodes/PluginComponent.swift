@@ -1,5 +1,5 @@
-/// A component that a plugin offers. Its name and parameters are known only with the plugin, so its spec belongs to the value and not to the
-/// type.
+/// A component that a plugin offers. Its name and parameters are known only with the plugin, so its spec belongs to the
+/// value and not to the type.
 package protocol PluginComponent: Component {
   /// The plugin's spec of this component.
   var offered: PluginComponentSpec { get }

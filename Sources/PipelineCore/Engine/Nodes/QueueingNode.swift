@@ -63,14 +63,15 @@ class QueueingNode: MultiInletNode {
     }
   }
 
-  /// Opens the inner signals that may begin now that one has ended. Returns true when that is done, false while an
-  /// outer call still does it. A loop, not a recursion: inner signals that end at once need no stack.
+  /// Opens the inner signals that may begin because one has ended. Returns true when that is done, false while an outer
+  /// call still does it. The loop replaces a recursion: inner signals that end at once need no stack.
   final func advance() -> Bool {
     guard !isAdvancing else { return false }
     isAdvancing = true
     while !isClosed, active < maxConcurrent, var next = waiting.popFirst() {
       backlog.removed(next.event, waiting.count, queueLimit, self)
-      // Events whose call has ended in this turn do not wait for the next call, or they would wait for ever.
+      // An event whose call has ended in this turn does not wait for the next call: otherwise a series of calls would
+      // never be acknowledged.
       let outer = executor.acks.ofCall
       executor.acks.ofCall = .some(next.ack)
       goOn(with: &next.ack)

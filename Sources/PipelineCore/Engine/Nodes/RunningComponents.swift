@@ -1,12 +1,12 @@
-// The running side of components; a plan knows only what they declare.
+// The running side of components; a plan knows only their declarations.
 
 /// A component that starts a signal.
 public protocol SourceComponent: SourceDeclaration {
   /// The source that sends the existing input once and then completes: a file up to its current end, or the answer to
   /// one request. Nil: the source waits for events from others and has no end.
   var once: (any SourceComponent)? { get }
-  /// The positions up to which a saved state has read, decoded from what `save` of its nodes wrote. Empty: the source
-  /// has no position, or the position is unknown.
+  /// The positions up to which the source had read in a saved state, decoded from the output of `save` of its nodes.
+  /// Empty: the source has no position, or the position is unknown.
   static func savedPositions(_ state: inout StateReader) throws(StateFault) -> [SavedPosition]
   /// Makes the running source for one subscription; it starts with ``RunningSource/begin()``.
   func makeSource(_ nodeContext: NodeContext, downstream: Downstream) -> RunningSource
@@ -23,8 +23,8 @@ public protocol OperatorComponent: OperatorDeclaration {
   func makeNode(_ nodeContext: NodeContext, downstream: Downstream) -> OperatorNode
 }
 
-/// A step that answers each event at once with at most one event, and needs nothing but the event: neighbouring steps
-/// of this kind are fused. A ``LateStep`` also sends later or at the end.
+/// A step that answers each event at once with at most one event, and needs nothing but the event: consecutive steps of
+/// this kind are fused. A ``LateStep`` also sends later or at the end.
 public protocol FusableOperator: OperatorComponent, FusableDeclaration {
   /// Makes the running step for one subscription.
   func makeStep() -> FusedStep
@@ -38,11 +38,11 @@ extension FusableOperator {
 
 /// A component of `commands:`, which works on demand.
 package protocol CommandComponent: OperatorComponent {
-  /// Its index in ``Plan/named``.
+  /// The index of the command in ``Plan/named``.
   var index: Int { get set }
 }
 
-/// Combines the signals that its key lists; starts a signal and is not a step: `merge: [a, b]`.
+/// Combines the signals that its key lists, and starts a signal instead of being a step: `merge: [a, b]`.
 package protocol CombiningOperator: OperatorComponent, CombiningDeclaration {}
 
 /// A component that ends a signal.

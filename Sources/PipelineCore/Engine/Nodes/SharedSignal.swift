@@ -7,16 +7,16 @@ protocol NumberedSubscription: Subscription {
 
 /// A running named signal: one subscription upstream, many downstream.
 ///
-/// The first subscriber starts it, the last to leave stops it, and a subscriber that comes after its end starts it
-/// again, as Rx's `share` does. Late subscribers receive later events only. The option `share` changes each of these:
+/// The first subscriber starts the signal, the last to leave stops it, and a subscriber that comes after its end starts
+/// it again, like Rx's `share`. Late subscribers receive later events only. The option `share` changes each of these:
 /// see ``Sharing``.
 final class SharedSignal: Downstream {
   private unowned let execution: Execution
   private let index: Int
   private var subscribers: [Subscriber] = [] { didSet { subscribersChanged() } }
-  /// The receiver, if there is just one. Unmanaged like `receivers`, so that an event avoids retain and release.
+  /// The receiver, if there is only one. Unmanaged like `receivers`, so that an event avoids retain and release.
   @exclusivity(unchecked) private var only: Edge?
-  /// The subscribers that an event is sent to: those that existed when it came. A replaced list, like a removed
+  /// The subscribers that receive an event: those that existed when it came. A replaced list, like a removed
   /// subscriber, lives to the end of the turn.
   @exclusivity(unchecked) private var receivers = Receivers([])
   /// Whether the next event must rebuild `receivers`: once for thousands of subscriptions in a row.
@@ -32,7 +32,7 @@ final class SharedSignal: Downstream {
   }
   /// The outcome of the signal, if it does not run again.
   private var ending: Ending?
-  /// Whether it ran when its state was saved.
+  /// Whether the signal ran when its state was saved.
   private var wasConnected: Bool?
 
   init(_ execution: Execution, _ index: Int) {
@@ -118,7 +118,7 @@ final class SharedSignal: Downstream {
     }
   }
 
-  /// All sinks have subscribed.
+  /// Called when all sinks have subscribed.
   func launched() {
     guard sharing.start == .eager || sharing.stop == .never && wasConnected == true else { return }
     if wasConnected ?? true, connection == nil, ending == nil { connect() }
@@ -134,7 +134,7 @@ final class SharedSignal: Downstream {
   }
 
   private func connect() {
-    // A replayed event may have ended the pipeline: nothing starts any more.
+    // A replayed event may have ended the pipeline: then nothing starts any more.
     guard execution.outcome == nil else { return }
     // Events may come before `subscribe` returns; this keeps a second subscriber, made by such an event, from
     // connecting again.
@@ -190,7 +190,7 @@ final class SharedSignal: Downstream {
     let serial: UInt64
     enum State {
       case receiving
-      /// The subscriber receives kept events, and nothing else meanwhile.
+      /// The subscriber receives kept events, and no other events meanwhile.
       case catchingUp
       case closed
     }
@@ -211,14 +211,14 @@ final class SharedSignal: Downstream {
     }
 
     /// Whether the subscriber is notified of the end. False if it was cancelled, perhaps by an earlier subscriber's
-    /// reaction to the end. Nothing comes after the end.
+    /// reaction to the end. Nothing follows the end.
     func receivesEnd() -> Bool {
       defer { state = .closed }
       return !isClosed
     }
   }
 
-  /// `serial`: the number of the subscription in a saved state; nil: the newest.
+  /// - Parameter serial: The number of the subscription in a saved state; nil: the newest.
   func subscribe(_ edge: Edge, serial: UInt64? = nil) -> any Subscription {
     let subscriber = Subscriber(edge, self, serial ?? execution.nextSubscription())
     if ending != nil || serial == nil && !kept.isEmpty {
@@ -267,7 +267,7 @@ final class SharedSignal: Downstream {
     for subscriber in subscribers where !subscriber.isClosed { subscriber.edge.pass(batch) }
   }
 
-  /// The last watermark; unknown, too, if there is no event time.
+  /// The last watermark; unknown also if there is no event time.
   private var mark = EventTime.unknown
 
   override func advance(to time: Int64) {
@@ -291,7 +291,7 @@ final class SharedSignal: Downstream {
     execution.namedStopped(index)
   }
 
-  /// Teardown before the handlers: a subscriber that receives the end may subscribe again.
+  /// Tears down before the handlers run: a subscriber that receives the end may subscribe again.
   private func end() -> [Subscriber] {
     let reported = subscribers
     subscribers = []

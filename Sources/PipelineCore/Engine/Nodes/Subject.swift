@@ -6,7 +6,7 @@ final class Subject: Downstream {
   }
   /// The receiver, unmanaged to avoid retain and release.
   @exclusivity(unchecked) private var target: Edge?
-  /// Whether an event has a receiver.
+  /// Whether a subscriber receives the events.
   var isRead: Bool { target != nil }
   /// Whether no event can come any more, for any subscriber.
   private(set) var hasEnded: Bool
@@ -72,7 +72,8 @@ final class Subject: Downstream {
 }
 
 extension OperatorNode {
-  /// Whether another subscription to the input can bring events: a group's events come once.
+  /// Whether another subscription to the input can bring events; false if the input is an ended group, whose events
+  /// come once.
   final var canRunAgain: Bool {
     guard let subject = nodeContext.scope.subject, subject.hasEnded else { return true }
     return !(nodeContext.inputs.first?.isFed ?? false)

@@ -1,5 +1,5 @@
-/// A node with a trigger: a second signal beside its input. The trigger is subscribed first, so what it sends at once
-/// comes before the first event.
+/// A node with a trigger: a second signal in addition to its input. The trigger is subscribed first, so the events that
+/// it sends at once come before the first event of the input.
 class TriggeredNode: MultiInletNode {
   private let trigger: SignalPlan?
 
@@ -14,10 +14,11 @@ class TriggeredNode: MultiInletNode {
   }
 }
 
-/// A node with a trigger that reads each event together with the newest of the trigger.
+/// A node with a trigger that combines each event with the newest event of the trigger.
 ///
-/// Where one event of a source may reach both, an event of the input waits until everything that the source's event changes has changed. So the
-/// result does not depend on the order in which the two paths, or other readers of the source, were subscribed.
+/// If one event of a source may reach both, an event of the input waits until everything that the source's event
+/// changes has changed. So the result does not depend on the order in which the two paths, or other readers of the
+/// source, were subscribed.
 class SettlingNode: TriggeredNode {
   /// Whether one event may reach the input and the trigger.
   private let meets: Bool
@@ -28,7 +29,7 @@ class SettlingNode: TriggeredNode {
   private var rest: [OwnedEvent] = []
   /// The event times of the waiting events, if they have one.
   private var times: [Int64] = []
-  /// The watermark that came while events waited.
+  /// The last watermark that came while events waited.
   private var mark: Int64?
   /// How many events wait for the trigger to settle.
   final var settlingCount: Int { hasFirst ? 1 + rest.count : 0 }
@@ -38,7 +39,7 @@ class SettlingNode: TriggeredNode {
     super.init(trigger: trigger, nodeContext, downstream)
   }
 
-  /// Takes an event; the trigger has settled.
+  /// Processes an event of the input, after the trigger has settled.
   func take(_ event: Event) {}
 
   final override func receive(_ event: Event) {
@@ -66,7 +67,7 @@ class SettlingNode: TriggeredNode {
     if execution.priorities.has(before: precedence) { waitLonger() } else { settle() }
   }
 
-  /// Takes the events that wait.
+  /// Processes the waiting events.
   final func settle() {
     guard hasFirst, let first else { return }
     let others = rest
@@ -119,7 +120,7 @@ class SettlingNode: TriggeredNode {
 }
 
 extension NodeContext {
-  /// Whether one event of a source may arrive both over the step's input and from `trigger`, and the precedence of a
+  /// Whether one event of a source may reach the step both over its input and over `trigger`, and the precedence of a
   /// node that waits for both.
   func meeting(_ trigger: SignalPlan?) -> (meets: Bool, precedence: Int) {
     if let known = execution.shared.meetings[step] { return known }

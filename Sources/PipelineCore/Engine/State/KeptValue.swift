@@ -1,5 +1,5 @@
-/// Encodes values in the format of saved states, for stores outside of them. Unlike JSON, the format keeps times, durations, bytes, and the
-/// text of numbers.
+/// Encodes values in the format of saved states, for stores outside of them. Unlike JSON, the format preserves times,
+/// durations, bytes, and the text of numbers.
 package enum KeptValue {
   private static let format: UInt8 = 1
 

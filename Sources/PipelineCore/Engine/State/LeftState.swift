@@ -2,10 +2,12 @@
 package struct LeftState: Sendable {
   /// The saved state.
   package var bytes: [UInt8]
-  /// Whether it is only a part, whose pages the store has: the next execution must be given what the store says after the last commit.
+  /// Whether this is only a part, whose pages the store has: the next execution must be given the state of the store
+  /// after the last commit.
   package let isInStore: Bool
-  /// What sinks leave as it is, by the keys of their steps, in place of a part of `bytes`: events that wait for a destination would be written, read and
-  /// encoded for nothing. The version that starts takes them over; one that does not start has taken nothing.
+  /// What sinks hand over as objects, by the keys of their steps, in place of a part of `bytes`: events that wait for a
+  /// destination need not be written, read and encoded. The version that starts takes the estates over; a version that
+  /// does not start leaves them untouched.
   package fileprivate(set) var estates: [String: any SinkEstate] = [:]
 
   package init(_ bytes: [UInt8], _ estates: [String: any SinkEstate] = [:], isInStore: Bool = false) {
@@ -14,22 +16,24 @@ package struct LeftState: Sendable {
     self.estates = estates
   }
 
-  /// How many events no sender sends again and only `estates` have.
+  /// The number of events that only `estates` have and that no sender sends again.
   package var unsaved: Int { estates.values.reduce(0) { $0 + $1.unsaved } }
 
-  /// No execution continues from it.
+  /// Discards the estates, because no execution continues from this state.
   package func discard() { for estate in estates.values { estate.discard() } }
 }
 
-/// What a sink leaves to its next version in this process, in place of saving it.
+/// The events of a sink that its next version in this process takes over, in place of saving them.
 package protocol SinkEstate: AnyObject, Sendable {
-  /// How many of its events no sender sends again.
+  /// The number of its events that no sender sends again.
   var unsaved: Int { get }
-  /// No version takes it over: senders are notified, and what is under way is given up. After it was taken, nothing happens.
+  /// Called when no version takes the estate over: notifies senders, and gives up work under way. Does nothing after
+  /// the estate was taken.
   func discard()
 }
 
-/// Identifies the settings of a step within one process: two steps with the same identity have the same parameters, inserted values and plugins.
+/// Identifies the settings of a step within one process: two steps with the same identity have the same parameters,
+/// inserted values and plugins.
 package struct StepSettingsID: Sendable, Equatable {
   private let fingerprint: UInt64
   private let values: Int

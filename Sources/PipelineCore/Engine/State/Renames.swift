@@ -2,16 +2,16 @@
 struct Renames {
   /// The renames that apply: the state has the former name and not the new one.
   let all: [FormerName]
-  /// The renames of which the state has neither name.
+  /// The renames for which the state has neither name.
   let unknown: [FormerName]
   /// New names by the former ones.
   private let signals: [String: String]
   private let sinks: [String: String]
 
   /// - Parameters:
-  ///   - former: The former names in the plan.
-  ///   - known: The sources, signals and commands of the state.
-  ///   - references: Its references.
+  ///   - former: The renames of the plan.
+  ///   - known: The names of the sources, signals and commands in the state.
+  ///   - references: The references in the state.
   init(_ former: [FormerName], signals known: Set<String>, references: Set<String>) {
     func has(_ name: String, _ isSink: Bool) -> Bool {
       isSink ? references.contains("sinks.\(name)") : known.contains(name)
@@ -25,15 +25,15 @@ struct Renames {
 
   var isEmpty: Bool { all.isEmpty }
 
-  /// The former names of signals by their names now.
+  /// The former names of signals by their present names.
   var formerSignals: [String: String] { Dictionary(signals.map { ($1, $0) }) { first, _ in first } }
 
-  /// The part that had the step of that key in the state; nil: it has its name still.
+  /// The part that owned the step with that key in the state; nil: the part was not renamed.
   func owner(of key: String) -> FormerName? {
     all.first { key.hasPrefix(FormerName.prefix($0.former, isSink: $0.isSink)) }
   }
 
-  /// The key of a reference, as the plan has it.
+  /// The key of a reference under the present names.
   func now(_ reference: String) -> String {
     for head in ["share/", "errors/", "drivers."] where reference.hasPrefix(head) {
       let rest = reference.dropFirst(head.count)
@@ -46,14 +46,14 @@ struct Renames {
     return target(Self.replacing(reference[...], signals))
   }
 
-  /// What a reference refers to, `@NAME`, stands at its end.
+  /// Renames the target of a reference, `@NAME` at its end.
   private func target(_ reference: String) -> String {
     guard let at = reference.utf8.lastIndex(of: UInt8(ascii: "@")) else { return reference }
     let name = reference[reference.utf8.index(after: at)...]
     return reference[...at] + Self.replacing(name, signals.merging(sinks) { first, _ in first })
   }
 
-  /// The text with the name at its start replaced: names have no '/', '.' and '#'.
+  /// The text with the name at its start replaced: names contain no '/', '.' or '#'.
   private static func replacing(_ text: Substring, _ names: [String: String]) -> String {
     let name = text.prefix { $0 != "/" && $0 != "." && $0 != "#" }
     guard let new = names[String(name)] else { return String(text) }

@@ -3,7 +3,7 @@ final class Restoration {
   /// The records of one instance of a signal.
   struct Section {
     var records: [(entry: Int, reader: StateReader)] = []
-    /// Used only for many records.
+    /// The index of `records` by entry; used only for many records.
     private var index: [Int: Int] = [:]
 
     init() {}
@@ -26,17 +26,17 @@ final class Restoration {
   }
 
   private let plan: Plan
-  /// The state moves to another version of the pipeline, which was not down.
+  /// Whether the state moves to another version of the pipeline, which was not down.
   private let isMoved: Bool
   private var entries: [StateTable.Entry] = []
-  /// The table's index of each step of the plan that is the same step as before.
+  /// The entry in the state's table of each step of the plan that is unchanged.
   private var steps: [Int: Int] = [:]
-  /// The same the other way round: the number of the step of each entry.
+  /// The inverse of `steps`: the number of the step of each entry.
   private var numbers: [Int?] = []
   /// The steps of `steps` whose parameters have changed.
   private var changed: Set<Int> = []
   private var references: [String: Int] = [:]
-  /// Which entries of the table pages have records with.
+  /// Whether pages have records with an entry, by entry.
   private var isInPage: [Bool] = []
   private let context: StateReader.Context
   /// The named signals whose definition in the file has changed.
@@ -77,10 +77,10 @@ final class Restoration {
     }
   }
 
-  /// The parts of the file that go on from what the state has under their former names.
+  /// The parts of the file that continue from state under their former names.
   private(set) var renamed: [FormerName] = []
 
-  /// The names of the steps that go on from the state, in the order of the file.
+  /// The names of the steps that continue from the state, in the order of the file.
   var kept: [String] {
     steps.sorted { $0.key < $1.key }.filter { !refused.contains($0.key) }.map { entries[$0.value].name }
   }
@@ -105,17 +105,17 @@ final class Restoration {
     compare(renames)
   }
 
-  // MARK: Pages that go on
+  // MARK: Pages that stay
 
-  /// Lets the next commits go on from the pages of these owners, where a step would write the same bytes again.
+  /// Lets the next commits keep the pages of these owners, where a step would write the same bytes again.
   ///
-  /// - Parameter owners: Whose pages the store has as the state has them.
-  /// - Returns: The moment that their times count from, on the executor's clock; nil: all pages will be written anew.
+  /// - Parameter owners: The owners whose pages in the store are those of the state.
+  /// - Returns: The reference time of the pages, on the executor's clock; nil: all pages will be written again.
   func goOn(from owners: Set<Int64>) -> Instant? {
-    // A step that goes on from where its clock stood reads times in another way than the rest.
+    // A step under `whenLate: resume` reads times by another rule than the other steps.
     guard !owners.isEmpty, unreadable == nil,
       context.elapsed == .zero || !plan.steps.contains(where: { $0.whenLate == .resume }),
-      // The table has one form of each step's records.
+      // The table has one version of each step's records.
       steps.allSatisfy({ number, at in
         entries[at].version == 0
           || plan.components[number].map { $0.persistence.version == entries[at].version } ?? true
@@ -125,13 +125,13 @@ final class Restoration {
     return context.executor.now + TimeSpan(nanoseconds: 0 &- context.elapsed.nanoseconds &- context.clockOfPages)
   }
 
-  /// Notes that a page which may stay as it is has a record with the entry.
+  /// Notes that a page that may be kept has a record with this entry.
   func isPartOfPage(_ entry: Int) {
     if isInPage.isEmpty { isInPage = [Bool](repeating: false, count: entries.count) }
     if entry < isInPage.count { isInPage[entry] = true }
   }
 
-  /// The table that goes on from that of the state.
+  /// The next table, in which the entries of the state keep their indexes.
   var table: StateTable.Builder {
     var restored = [(key: StateTable.Key, isInPage: Bool)?](repeating: nil, count: entries.count)
     for (name, at) in references { restored[at] = (.reference(name), false) }
@@ -144,11 +144,11 @@ final class Restoration {
     return StateTable.Builder(plan, restored)
   }
 
-  /// Finds the steps that are the same as before.
+  /// Finds the steps that are unchanged.
   private func compare(_ renames: Renames) {
     var known = Dictionary(plan.steps.enumerated().map { ($1.key, $0) }) { first, _ in first }
     if plan.steps.contains(where: { !$0.formerKeys.isEmpty }) {
-      // A step with its own state has moved before.
+      // A step with its own state has already moved.
       let saved = Set(entries.lazy.filter(\.isStep).map(\.name))
       for (number, step) in plan.steps.enumerated() where !saved.contains(step.key) {
         for former in step.formerKeys where known[former] == nil { known[former] = number }
@@ -160,7 +160,7 @@ final class Restoration {
         continue
       }
       guard let number = known[entry.name] else {
-        // A step that keeps nothing loses nothing.
+        // A step without state loses nothing.
         if entry.version == 0 { continue }
         if let move = renames.owner(of: entry.name) {
           refusals.append(
@@ -180,7 +180,7 @@ final class Restoration {
         continue
       }
       if entry.fingerprint != plan.steps[number].fingerprint {
-        // A source that keeps nothing loses nothing.
+        // A source without state loses nothing.
         if entry.version == 0, plan.components[number] is any SourceComponent { continue }
         guard entry.fitsOtherParameters else {
           refuse(StepID(number), StateFault("the step has changed since"))
@@ -216,10 +216,11 @@ final class Restoration {
     return (saved, reader)
   }
 
-  /// The step that goes on from the records with this entry; nil: none.
+  /// The step that continues from the records with this entry; nil: none.
   func step(of entry: Int) -> StepID? { entry < numbers.count ? numbers[entry].map { StepID($0) } : nil }
 
-  /// Prepares the reader of a record of the step; returns the version that it was written in, or nil: the step starts empty.
+  /// Prepares the reader of a record of the step. Returns the version in which the record was written, or nil: the step
+  /// starts empty.
   func prepare(_ reader: inout StateReader, _ at: Int, of step: StepID, version: Int) -> Int? {
     // Another component may have the same name.
     if changed.contains(step.number), version == 0 { return nil }

@@ -4,7 +4,7 @@ public struct SavedPosition: Sendable, Equatable {
   package var path: String?
   /// The inode of the file; 0: unknown.
   package var inode: UInt64
-  /// The amount that has been read, in bytes or, without `path`, in the unit `unit`. Nil: all of it.
+  /// The amount that has been read, in bytes or, without `path`, in the unit `unit`. Nil: everything has been read.
   package var offset: Int64?
   /// `bytes`, `values`, `ticks`.
   package var unit: String

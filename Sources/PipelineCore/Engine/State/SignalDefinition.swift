@@ -1,4 +1,4 @@
-/// Hashes of what the file says about a signal and everything it is made from.
+/// Hashes of the definition in the file of a signal and of everything upstream of it.
 ///
 /// A saved state has one hash for each named signal. A signal that had ended starts again if its hash differs later:
 /// the values of a completed source that was rewritten are new values.
@@ -8,7 +8,7 @@ struct SignalDefinitions {
   /// The signals being hashed: signals can refer to each other in cycles, through commands and errors outputs.
   private var open: Set<Int> = []
 
-  /// The names that signals had when the hashes were made to which these are compared, by their names now.
+  /// The names of signals in the hashes to compare with, by their present names.
   private let formerNames: [String: String]
 
   init(_ plan: Plan, formerNames: [String: String] = [:]) { (self.plan, self.formerNames) = (plan, formerNames) }

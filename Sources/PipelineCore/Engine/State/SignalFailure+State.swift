@@ -1,4 +1,4 @@
-/// Without the location in the file, which may change until the state is restored.
+/// Omits the location in the file, which may change before the state is restored.
 extension SignalFailure: StateValue {
   public func save(to state: inout StateWriter) {
     state.write(kind.rawValue)

@@ -1,7 +1,7 @@
 /// The progress of a sink in a saved state.
 enum SinkStatus: UInt8 {
   case open
-  /// Its input had ended; some of it was not written.
+  /// The input had ended, but not everything was written.
   case ended
   case drained
 }

@@ -1,4 +1,4 @@
-/// The parsed parts of a saved state; ``StateTable`` describes the format. Needs no plan.
+/// The parsed parts of a saved state, which need no plan; ``StateTable`` describes the format.
 struct StateContents {
   /// The wall-clock time of saving, in nanoseconds since 1970.
   let savedAt: Int64
@@ -8,15 +8,15 @@ struct StateContents {
   let definitions: [String: UInt64]
   let root: Restoration.Section
   private let format: StateTable.Format
-  /// Who has pages: the entry of the outermost record, and their bytes.
+  /// The owners of pages: the entry of the outermost record of each, and the bytes of its pages.
   private(set) var owners: [(entry: Int, bytes: Int)] = []
-  /// Where the pages begin.
+  /// The offset at which the pages begin.
   private let end: Int
   /// The ranges of the table of entries and of the root section.
   private let table: Range<Int>
   private let rootSection: Range<Int>
 
-  /// - Throws: Not a saved state, a newer format, or damaged.
+  /// - Throws: The bytes are not a saved state, have a newer format, or are damaged.
   init(_ bytes: [UInt8], _ context: StateReader.Context) throws(StateFault) {
     guard bytes.count > StateTable.magic.count + 9, bytes.starts(with: StateTable.magic) else {
       throw StateFault("it is none")
@@ -72,8 +72,8 @@ struct StateContents {
 
   /// The same state without the records of the entry, so that its step starts empty.
   ///
-  /// Its records in the root section are left out. Those in inner signals stay until the next saving, without an owner: the table has
-  /// no name for them.
+  /// Its records in the root section are removed. Its records in inner signals stay until the state is next saved,
+  /// without an owner: the table no longer has a name for them.
   func removing(_ entry: Int, from bytes: [UInt8], _ context: StateReader.Context) -> [UInt8] {
     let writing = StateWriter.Context(context.executor, StateTable.Builder(), .taken)
     var entries = entries
@@ -101,7 +101,7 @@ struct StateContents {
     }
     var checksum = StateWriter(writing)
     checksum.append(fixed: format.checksum(result[...]))
-    // The pages of the step stay until the next saving, without an owner.
+    // The pages of the step stay until the state is next saved, without an owner.
     return result + checksum.bytes + bytes[end...]
   }
 }

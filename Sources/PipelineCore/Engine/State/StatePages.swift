@@ -1,36 +1,37 @@
 import CDigest
 
-/// Which parts of a step's state have changed since the last commit.
+/// The parts of a step's state that have changed since the last commit.
 ///
-/// A step that keeps something for each of many keys numbers the keys, writes them in pages of ``keysOfPage`` numbers, and marks a key whenever
-/// something changes of what it would write for it. A commit then writes only marked pages, and costs what has changed. docs/decisions/0202 has the reasons.
+/// A step with state for each of many keys numbers the keys, writes them in pages of ``keysOfPage`` numbers, and marks
+/// a key whenever the bytes that it would write for the key change. A commit then writes only marked pages, so its cost
+/// depends on the changes. docs/decisions/0202 has the reasons.
 ///
-/// Until the first commit that has pages, and wherever a state is written as a whole (for the next version in a reload, by a step inside
-/// another one's page), all pages are written in place.
+/// Until the first commit with pages, and wherever a state is written as a whole (for the next version in a reload, by
+/// a step inside another step's page), all pages are written in place.
 final class StatePages {
-  /// How many numbers of keys a page has. Random keys make a page of each changed key, so pages are small. In debug builds few keys of a test share a
-  /// page, so that no key's mark stands in for another's.
+  /// The number of keys of a page. If the changed keys are random, each of them costs a page, so pages are small. In
+  /// debug builds few keys of a test share a page, so that a missing mark is not hidden by the mark of another key.
   static let keysOfPage = _isDebugAssertConfiguration() ? 2 : 32
-  /// The last page, for the numbers of keys fit into 31 bits.
+  /// The last page number: the numbers of keys fit into 31 bits.
   static let lastPage = Int64(Int32.max) / Int64(keysOfPage)
 
-  /// Identifies these pages in the store; 0: no commit had pages yet.
+  /// Identifies these pages in the store; 0: no commit has had pages yet.
   private(set) var owner: Int64 = 0
-  /// The marked pages, a bit each.
+  /// The marked pages, one bit each.
   @exclusivity(unchecked) private var marked: [UInt64] = []
   /// The bytes of each page in the last commit, in the order of their numbers; 0: the store does not have the page.
   private var sizes: [Int32] = []
-  /// The bytes of pages that the next commit has.
+  /// The bytes of the pages in the next commit.
   private var written: [Int: [UInt8]] = [:]
-  /// How many pages the store has after the next commit, and their bytes.
+  /// The number of pages that the store has after the next commit, and their bytes.
   private(set) var count = 0
   private(set) var bytes = 0
-  /// The checksums of the pages in the last commit. Debug builds find changes that were not marked.
+  /// The checksums of the pages in the last commit, with which debug builds find changes that were not marked.
   private var sums: [Int: UInt64] = [:]
-  /// The same of restored pages. Sets have no order, so these sums have none either.
+  /// The checksums of restored pages. Sets have no order, so these sums do not depend on it.
   private var sumsOfRestored: [Int: UInt64] = [:]
 
-  /// Something has changed of what would be written for the key.
+  /// Marks a key: the bytes that would be written for it have changed.
   @inline(__always)
   func mark(_ key: Int) {
     guard owner != 0 else { return }
@@ -45,16 +46,16 @@ final class StatePages {
     marked[page >> 6] |= 1 << UInt64(page & 63)
   }
 
-  /// How many pages are marked.
+  /// The number of marked pages.
   var markedCount: Int { marked.reduce(0) { $0 + $1.nonzeroBitCount } }
 
-  /// The next commits write pages of `keys` numbers.
+  /// Begins to write pages, of `keys` numbers.
   func begin(_ owner: Int64, keys: Int) {
     self.owner = owner
     if keys > 0 { for page in 0...(keys - 1) / Self.keysOfPage { markNew(page) } }
   }
 
-  /// The store has these pages as they are: the next commits write what changes from now on.
+  /// Keeps these pages, which the store has as they are: the next commits write only later changes.
   func goOn(_ owner: Int64, _ pages: [(number: Int, bytes: ArraySlice<UInt8>)]) {
     self.owner = owner
     marked = []
@@ -72,8 +73,9 @@ final class StatePages {
     bytes.reduce(0) { $0 &+ (UInt64($1) &+ 0x9E37_79B9) &* (UInt64($1) &+ 0x85EB_CA6B) }
   }
 
-  /// Writes marked pages with `write` and takes their marks away, at most as many as `paging` still may. They wait here for the commit that has all.
-  /// A page for which `write` gives nil has what cannot be written: it stays marked, so that no later commit takes it for unchanged.
+  /// Writes marked pages with `write` and clears their marks, as many as `paging` allows. They wait here for the commit
+  /// that has all of them. A page for which `write` returns nil cannot be written; it stays marked, so that no later
+  /// commit treats it as unchanged.
   func writeMarked(_ paging: StatePaging, _ write: (Int) -> [UInt8]?) {
     var faulty: [Int] = []
     defer { for page in faulty { markNew(page) } }
@@ -112,7 +114,7 @@ final class StatePages {
     content.withUnsafeBytes { StatePage.sum($0, owner, Int64(page)) }
   }
 
-  /// Debug builds only: what would be written for unmarked pages must be what was written for them.
+  /// Debug builds only: asserts that unmarked pages would be written as they were written before.
   func checkUnmarked(_ write: (Int) -> [UInt8]?) {
     func isMarked(_ page: Int) -> Bool {
       page >> 6 < marked.count && marked[page >> 6] & 1 << UInt64(page & 63) != 0
@@ -133,26 +135,26 @@ final class StatePages {
 
 /// The pages of one commit.
 package final class StatePaging {
-  /// How many keys make a step's state so large that it is written in pages.
+  /// The number of keys from which a step's state is written in pages.
   private let least: Int
   package private(set) var lastOwner: Int64
-  /// How many pages may still be written in this turn.
+  /// The number of pages that may still be written in this turn.
   private var room: Int
-  /// How many marked pages had no room: what is written is not all of one moment yet.
+  /// The number of marked pages that had no room: the written pages are not a snapshot of one moment yet.
   private(set) var left = 0
-  /// What has pages, and the entry of its outermost record in the table of steps.
+  /// The owners of pages, and the entry of the outermost record of each in the table of steps.
   private(set) var owners: [(pages: StatePages, entry: Int)] = []
 
   /// - Parameters:
-  ///   - least: How many keys make a step's state so large that it is written in pages.
-  ///   - most: How many pages may be written in one turn.
+  ///   - least: The number of keys from which a step's state is written in pages.
+  ///   - most: The number of pages that may be written in one turn.
   package init(from least: Int, after lastOwner: Int64, most: Int) {
     self.least = least
     self.lastOwner = lastOwner
     room = most
   }
 
-  /// Whether the state of so many keys goes into pages, which then stays so.
+  /// Whether state of this many keys is written in pages, as it always is from the first time on.
   func takes(_ pages: StatePages, keys: Int) -> Bool { pages.owner != 0 || keys >= least }
 
   func newOwner() -> Int64 {
@@ -174,7 +176,8 @@ package final class StatePaging {
 }
 
 extension StatePage {
-  /// Adds a page to a saved state, behind its parts: the owner, the number, the checksum and the length of the bytes, each of 8 bytes, and the bytes.
+  /// Appends a page to a saved state, after its parts: the owner, the number, the checksum and the length of the bytes,
+  /// each of 8 bytes, and the bytes.
   package static func append(_ owner: Int64, _ number: Int64, _ bytes: UnsafeRawBufferPointer, to state: inout [UInt8])
   {
     let sum = sum(bytes, owner, number)
@@ -184,7 +187,7 @@ extension StatePage {
     state.append(contentsOf: bytes)
   }
 
-  /// The checksum of a page, which depends on whose it is.
+  /// The checksum of a page, which also depends on the owner and the number.
   static func sum(_ bytes: UnsafeRawBufferPointer, _ owner: Int64, _ number: Int64) -> UInt64 {
     rx_xxh3_seeded(bytes.baseAddress, bytes.count, UInt64(bitPattern: owner << 32 | number))
   }

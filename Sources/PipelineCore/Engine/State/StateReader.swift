@@ -1,24 +1,24 @@
-/// Reads what a ``StateWriter`` wrote, in the same order: `held = try state.read()`.
+/// Reads the values that a ``StateWriter`` wrote, in the same order: `held = try state.read()`.
 ///
 /// The bytes may be damaged: every value is checked. Times are those of the executor that restores.
 public struct StateReader {
-  /// The version of the component's state when it was written.
+  /// The version of the component in which the state was written.
   public private(set) var version: Int
   /// Whether the step's parameters have changed since. Such state is passed only to components with
   /// ``Persistence/position(version:)``.
   package private(set) var hasOtherParameters: Bool
   /// The rule for the time that has passed since the state was saved.
   private(set) var whenLate: WhenLate
-  /// Whether the component would write what it reads in the same form.
+  /// Whether the component would write the state in the same form.
   private var isInPresentForm = false
   private let bytes: [UInt8]
   private var at: Int
   private let end: Int
   private let context: Context
-  /// The receiver of restored timers.
+  /// The target that restored timers wake.
   private var target: (any TimerTarget)?
 
-  /// Where a page is in the saved state.
+  /// The range of a page in the saved state.
   struct PageRange {
     var number: Int
     var bytes: Range<Int>
@@ -38,13 +38,14 @@ public struct StateReader {
     var savedAt: Int64 = 0
     /// The highest timer number in the state.
     var lastTimer: UInt64 = 0
-    /// The executor's clock at the moment of saving, from which times count in pages; 0: the part is no page.
+    /// The executor's clock at the moment of saving, to which times in pages are relative; 0: the reader's part is not
+    /// a page.
     fileprivate(set) var clock: Int64 = 0
-    /// The clock for the pages of the state.
+    /// The value of `clock` for the pages of the state.
     var clockOfPages: Int64 = 0
-    /// Where each owner's pages are, in the order of their numbers.
+    /// The ranges of each owner's pages, in the order of the page numbers.
     var pages: [Int64: [PageRange]] = [:]
-    /// The owners whose pages in the store the next commits go on from.
+    /// The owners whose pages in the store the next commits keep.
     var ownersThatGoOn: Set<Int64> = []
 
     init(_ executor: Executor) {
@@ -54,7 +55,7 @@ public struct StateReader {
       ownsArena = true
     }
 
-    /// For reading into the memory of a turn.
+    /// A context that reads into the memory of a turn.
     init(_ executor: Executor, arena: Arena, json: JSONParser) {
       self.executor = executor
       self.arena = arena
@@ -62,7 +63,7 @@ public struct StateReader {
       ownsArena = false
     }
 
-    /// For a page of a state.
+    /// A context that reads a page of a state.
     init(pageOf other: Context) {
       executor = other.executor
       arena = other.arena
@@ -120,13 +121,13 @@ public struct StateReader {
     return try read()
   }
 
-  /// How long ago the state was saved; 0 if the clock was set back since.
+  /// The time since the state was saved; 0 if the clock was set back since.
   package var elapsed: TimeSpan { context.elapsed }
 
   /// The wall-clock time of saving, in nanoseconds since 1970.
   package var savedAt: Int64 { context.savedAt }
 
-  /// The moment of saving, which relative times count from: now, if the pipeline's clock stood still since.
+  /// The moment of saving, to which times are relative; the present, if the pipeline's clock stood still since.
   package var now: Instant {
     let passed = (whenLate == .resume ? 0 : context.elapsed.nanoseconds) &+ context.clock
     return context.executor.now + TimeSpan(nanoseconds: 0 &- passed)
@@ -134,20 +135,20 @@ public struct StateReader {
 
   // MARK: Building blocks
 
-  /// The same part, read by a step with this rule.
+  /// A reader of the same part for a step with this rule.
   func following(_ rule: WhenLate) -> StateReader {
     var reader = self
     reader.whenLate = rule
     return reader
   }
 
-  /// Makes it a reader for a step with this rule. `isInPresentForm`: the component would write the same bytes now.
+  /// Makes this a reader for a step with this rule. `isInPresentForm`: the component would write the same bytes now.
   mutating func follow(_ rule: WhenLate, isInPresentForm: Bool) {
     whenLate = rule
     self.isInPresentForm = isInPresentForm
   }
 
-  /// Makes it the reader of a component.
+  /// Makes this the reader of a component.
   mutating func begin(version: Int, target: (any TimerTarget)?) {
     self.version = version
     self.target = target
@@ -158,7 +159,7 @@ public struct StateReader {
 
   /// The index of the next byte in the saved state.
   var offset: Int { at }
-  /// How many bytes are left.
+  /// The number of bytes left.
   var remaining: Int { end - at }
 
   mutating func byte() throws(StateFault) -> UInt8 {
@@ -173,7 +174,7 @@ public struct StateReader {
     return number
   }
 
-  /// Reads a byte count and the bytes; valid while `self` is.
+  /// Reads a byte count and the bytes.
   mutating func counted() throws(StateFault) -> ArraySlice<UInt8> {
     let count = try self.count()
     defer { at += count }
@@ -310,7 +311,7 @@ public struct StateReader {
     return UnsafeRawBufferPointer(start: memory, count: bytes.count)
   }
 
-  /// Reads the inside of a JSON string.
+  /// Reads the content of a JSON string, without the quotes.
   private mutating func escaped() throws(StateFault) -> Value {
     let content = try counted()
     let literal = context.arena.allocate(content.count + 2)
@@ -327,7 +328,8 @@ public struct StateReader {
 }
 
 extension StateReader {
-  /// Reads the rest of a saved state, which is its pages: where those of each owner are, in the order of their numbers.
+  /// Reads the rest of a saved state, which consists of its pages: returns the ranges of each owner's pages, in the
+  /// order of the page numbers.
   /// - Throws: The pages are damaged.
   mutating func pageRanges() throws(StateFault) -> [Int64: [PageRange]] {
     var found: [Int64: [PageRange]] = [:]
@@ -349,12 +351,13 @@ extension StateReader {
     return found.mapValues { $0.sorted { $0.number < $1.number } }
   }
 
-  /// Reads what ``StateWriter/write(_:keys:_:)`` wrote.
+  /// Reads the output of ``StateWriter/write(_:keys:_:)``.
   ///
   /// - Parameters:
-  ///   - pages: Goes on from pages in the store, if their bytes are what would be written now.
-  ///   - body: Reads what is kept for one key, and is called as long as there are more, with the number that the key has from now on; nil: with any.
-  ///   - last: Called when all has been read: what it marks has not changed either.
+  ///   - pages: Keeps the pages in the store, if the same bytes would be written now.
+  ///   - body: Reads the state of one key; called until all are read, with the number that the key must have from now
+  ///     on; nil: any number.
+  ///   - last: Called when all keys have been read. Marks that it sets do not count as changes.
   mutating func readPages(
     _ pages: StatePages, _ body: (inout StateReader, Int?) throws(StateFault) -> Void,
     then last: () throws(StateFault) -> Void = {}
@@ -374,7 +377,7 @@ extension StateReader {
       var number = range.number * StatePages.keysOfPage
       let end = number + StatePages.keysOfPage
       while !page.isAtEnd {
-        // Debug builds have smaller pages than releases.
+        // Debug builds have smaller pages than release builds.
         if number == end { goesOn = false }
         try body(&page, goesOn ? number : nil)
         number += 1
@@ -386,7 +389,7 @@ extension StateReader {
     }
   }
 
-  /// Reads the origins of a page; returns the reader of the rest, whose timers wake what those of this part wake.
+  /// Reads the origins of a page. Returns the reader of the rest, which has the same timer target as this reader.
   private func page(_ range: Range<Int>) throws(StateFault) -> StateReader {
     var page = StateReader(
       bytes, range, Context(pageOf: context), version: version, target: target,

@@ -21,11 +21,11 @@ enum StateTable {
   static let magic = Array("rxds".utf8)
   /// The header of a saved state.
   struct Format: Equatable {
-    /// Origins have identities.
+    /// Whether origins have identities.
     var hasIdentities: Bool
-    /// The checksum is XXH3; older formats, which are only read, have FNV-1a.
+    /// Whether the checksum is XXH3. Older formats, which are only read, have FNV-1a.
     var isXXH3 = true
-    /// What steps keep for many keys follows in pages.
+    /// Whether pages follow, with the state of steps for many keys.
     var hasPages = false
 
     private static let bytes: [(byte: UInt8, format: Format)] = [
@@ -34,7 +34,7 @@ enum StateTable {
       (6, Format(hasIdentities: true, hasPages: true)),
     ]
 
-    /// The formats that are read.
+    /// The formats that can be read.
     static let known = 2...6
 
     init(hasIdentities: Bool, isXXH3: Bool = true, hasPages: Bool = false) {
@@ -67,9 +67,9 @@ enum StateTable {
     var name: String
     var version: Int
     var fingerprint: UInt64
-    /// The record can be used even if the step's parameters have changed.
+    /// Whether the record can be used even if the step's parameters have changed.
     var fitsOtherParameters = false
-    /// No record has it.
+    /// The entry that no record has.
     static let none = Entry(isStep: false, name: "", version: 0, fingerprint: 0)
   }
 
@@ -78,22 +78,24 @@ enum StateTable {
     private let steps: [StepPlan]
     private var index: [Key: Int] = [:]
     private var known: [Entry] = []
-    /// Whether a record of this state has the entry, and whether one of a page has, which later states may have unchanged.
+    /// Whether a record of this state has the entry, and whether a record of a page has it, which later states may
+    /// keep.
     private var isUsed: [(now: Bool, inPage: Bool)] = []
-    /// The index of the first record of each step, by the step's number; -1: it has none. A million groups ask a million times.
+    /// The index of the first record of each step, by the step's number; -1: the step has none. Spares the dictionary,
+    /// which a million groups would ask a million times.
     private var firsts: [Int]
-    /// How many bytes each step wrote itself, by the step's number.
+    /// The number of bytes that each step wrote itself, by the step's number.
     var sizes: [Int]
-    /// The steps with a record outside of pages, by the step's number.
+    /// Whether a step has a record outside of pages, by the step's number.
     private var isWritten: [Bool]
-    /// What could not be written, in this state and in pages.
+    /// The records that could not be written, of this state and of pages.
     private var faultsNow: [(key: Key, fault: StateFault)] = []
     private var faultsInPages: [(key: Key, fault: StateFault)] = []
     var faults: [(key: Key, fault: StateFault)] { faultsNow + faultsInPages }
 
     convenience init(_ plan: Plan) { self.init(plan.steps) }
 
-    /// Makes a table without steps, for values that belong to none.
+    /// Makes a table without steps, for values that belong to no step.
     init(_ steps: [StepPlan] = []) {
       self.steps = steps
       firsts = [Int](repeating: -1, count: steps.count)
@@ -101,9 +103,10 @@ enum StateTable {
       isWritten = [Bool](repeating: false, count: steps.count)
     }
 
-    /// Goes on from the table of a restored state, of which pages stay as they are: their entries keep their indexes.
+    /// Continues the table of a restored state whose pages may be kept: their entries keep their indexes.
     ///
-    /// - Parameter restored: The entries by their indexes, and whether pages have records with them; nil: nothing goes on from it.
+    /// - Parameter restored: The entries by their indexes, and whether pages have records with them; nil: the entry is
+    ///   no longer used.
     init(_ plan: Plan, _ restored: [(key: Key, isInPage: Bool)?]) {
       steps = plan.steps
       firsts = [Int](repeating: -1, count: steps.count)
@@ -115,7 +118,7 @@ enum StateTable {
       }
     }
 
-    /// Begins another state. Pages of earlier ones may be part of it, so the entries keep their indexes.
+    /// Begins another state. It may contain pages of earlier states, so the entries keep their indexes.
     func beginAgain() {
       for index in sizes.indices { sizes[index] = 0 }
       for index in isWritten.indices { isWritten[index] = false }
@@ -123,7 +126,7 @@ enum StateTable {
       faultsNow = []
     }
 
-    /// The table of this state: an entry that nothing in it has is no step's.
+    /// The table of this state; an entry that the state does not use belongs to no step.
     var entries: [Entry] {
       zip(known, isUsed).map { $1.now || $1.inPage ? $0 : .none }
     }

@@ -1,15 +1,14 @@
-/// A value that an operator's state consists of: it can be written and read, in a form that stays the same across
-/// versions.
+/// A part of an operator's state, which can be written and read, in a form that stays the same across versions.
 ///
 /// Each value takes at least one byte, so a count is never larger than the number of bytes after it.
 public protocol StateValue {
   /// Writes the value.
   func save(to state: inout StateWriter)
-  /// Reads what ``save(to:)`` wrote; throws if it is not of this type.
+  /// Reads the output of ``save(to:)``; throws if the bytes are not of this type.
   init(from state: inout StateReader) throws(StateFault)
 }
 
-/// Why a saved state cannot be used. Its node starts empty; everything else continues.
+/// Why a saved state cannot be used. The node that it belongs to starts empty; everything else continues.
 public struct StateFault: Error, Sendable, Equatable {
   /// A clause without full stop: `the counter is negative`.
   public var message: String
@@ -143,8 +142,8 @@ extension OwnedValue: StateValue {
 }
 
 extension StateWriter {
-  /// Writes an event that is not owned; it is read as an ``OwnedEvent``. The reply target, an HTTP request that waits
-  /// for its answer, is not saved.
+  /// Writes an event that is not owned; ``OwnedEvent`` reads it. The reply target, an HTTP request that waits for its
+  /// answer, is not saved.
   mutating func write(_ event: Event) {
     write(value: event.value)
     write(value: event.key)

@@ -1,8 +1,8 @@
 /// The positions of sources that a state holds.
 public enum SavedPositions: Sendable {
-  /// After the input that turns have taken, which fits the state of the operators.
+  /// The position after the input that turns have taken, which fits the state of the operators.
   case taken
-  /// After the acknowledged input: later input is read again.
+  /// The position after the acknowledged input: later input is read again.
   case acknowledged
 }
 
@@ -11,33 +11,35 @@ public enum SavedPositions: Sendable {
 /// Values are read in the order in which they were written. Times are written relative to the moment of saving.
 public struct StateWriter {
   private(set) var bytes: [UInt8] = []
-  /// The ends of parts that change independently, ascending; some may lie behind the end.
+  /// The ends of parts that change independently, ascending; some may be after the end of `bytes`.
   private(set) var cuts: [Int] = []
   private let context: Context
-  /// The deepest nesting of lists and maps; deeper ones would overflow the reader's stack.
+  /// The maximum nesting of lists and maps; deeper values would overflow the reader's stack.
   static let depthLimit = 128
 
-  /// The context that all writers of one saving share.
+  /// The context that all writers of one saved state share.
   final class Context {
     let executor: Executor
     let steps: StateTable.Builder
     let positions: SavedPositions
-    /// Takes the pages of steps that keep much; nil: everything is written in place.
+    /// Takes the pages of steps with state for many keys; nil: everything is written in place.
     let paging: StatePaging?
-    /// Whether it is of a page, which stays valid after the commit that writes it: its times count from a moment that stays the same.
+    /// Whether this is the context of a page. A page stays valid after the commit that writes it, so its times are
+    /// relative to a fixed moment.
     let isOfPage: Bool
-    /// That moment on the executor's clock.
+    /// The fixed moment, on the executor's clock.
     let startOfPages: Instant
-    /// Whether what a step keeps for many keys is being written, in pages or in place. Other steps in there count with that step.
+    /// Whether a step's state for many keys is being written, in pages or in place. Bytes of other steps in it count as
+    /// that step's.
     var isOfKeys: Bool
     /// The entry of the outermost record that is being written.
     var outerRecord: Int?
-    /// The bytes of pages that the step that is being written has.
+    /// The bytes of the pages of the step that is being written.
     var pageBytes = 0
     private(set) var origins: [Origin] = []
     private(set) var hasIdentities = false
     private var originIndex: [ObjectIdentifier: Int] = [:]
-    /// Why the record that is being written cannot be used.
+    /// Why the current record cannot be used.
     var fault: StateFault?
 
     init(
@@ -61,7 +63,7 @@ public struct StateWriter {
       paging = nil
       isOfPage = true
       isOfKeys = true
-      // The format of states with pages has identities.
+      // States with pages have a format with identities.
       hasIdentities = true
     }
 
@@ -76,7 +78,7 @@ public struct StateWriter {
     }
   }
 
-  /// - Parameter capacity: How many bytes will probably be written; a guess.
+  /// - Parameter capacity: An estimate of the number of bytes.
   init(_ context: Context, capacity: Int = 0) {
     self.context = context
     if capacity > 0 { bytes.reserveCapacity(capacity) }
@@ -91,8 +93,8 @@ public struct StateWriter {
     for value in values { value.save(to: &self) }
   }
 
-  /// Writes a list of anything: ``StateReader/count()`` reads the length, then each element is read in turn. `body`
-  /// writes at least one byte.
+  /// Writes a list of elements of any kind: ``StateReader/count()`` reads the length, then each element is read in
+  /// turn. `body` writes at least one byte.
   public mutating func write<S: Collection>(each values: S, _ body: (inout StateWriter, S.Element) -> Void) {
     write(UInt64(values.count))
     for value in values { body(&self, value) }
@@ -100,11 +102,12 @@ public struct StateWriter {
 
   // MARK: Parts that change independently
 
-  /// Ends a part: the following state changes independently of the preceding state, and a store writes only the parts that have changed.
+  /// Ends a part: the following state changes independently of the preceding state, and a store writes only the parts
+  /// that have changed.
   package mutating func cut() { cuts.append(bytes.count) }
 
-  /// Writes what `body` writes, and returns it. It can be written again with ``append(encoded:)``, in another state too, if it has
-  /// neither times nor origins.
+  /// Writes the output of `body`, and returns it. If it has neither times nor origins, it can be written again with
+  /// ``append(encoded:)``, also in another state.
   package mutating func encoding(_ body: (inout StateWriter) -> Void) -> [UInt8] {
     let start = bytes.count
     body(&self)
@@ -116,12 +119,12 @@ public struct StateWriter {
   /// Writes a value that is not owned.
   public mutating func write(value: Value) { append(value, Self.depthLimit) }
 
-  /// The position that a source writes.
+  /// The kind of positions that sources write.
   public var positions: SavedPositions { context.positions }
 
   // MARK: Building blocks
 
-  /// What times count from.
+  /// The moment to which times are relative.
   var now: Instant { context.isOfPage ? context.startOfPages : context.executor.now }
 
   func timer(_ wake: Wake) -> TimerQueue.Pending? { context.executor.pending(wake) }
@@ -140,9 +143,9 @@ public struct StateWriter {
 
   mutating func truncate(to count: Int) { bytes.removeLast(bytes.count - count) }
 
-  /// Writes the origins that have been numbered, which ``StateReader/readOrigins()`` reads.
+  /// Writes the numbered origins, which ``StateReader/readOrigins(haveIdentities:)`` reads.
   ///
-  /// - Parameter haveIdentities: Whether the format says that they have identities, although none has.
+  /// - Parameter haveIdentities: Whether the format has identities even if no origin has one.
   mutating func writeOrigins(haveIdentities: Bool = false) {
     let hasIdentities = hasIdentities || haveIdentities
     write(each: context.origins) { state, origin in
@@ -163,7 +166,7 @@ public struct StateWriter {
     }
   }
 
-  /// Whether an origin has an identity, which another format has.
+  /// Whether an origin has an identity, which requires another format.
   var hasIdentities: Bool { context.hasIdentities }
 
   mutating func append(_ other: StateWriter) { bytes.append(contentsOf: other.bytes) }
@@ -212,7 +215,7 @@ public struct StateWriter {
 
   private func kind(of value: Value) -> UInt8 {
     switch value.what {
-    // An error is the result of an expression and never state.
+    // An error is the result of an expression and never part of a state.
     case .error: Value.Kind.null.rawValue
     case .string where value.isEscaped: Self.escaped
     case .double where value.hasNumberText: Self.numberText
@@ -222,8 +225,8 @@ public struct StateWriter {
 
   // MARK: Records
 
-  /// Writes a record: its key, its length, and what `body` writes. A record that could not be read again is left out,
-  /// and `context.fault` says why.
+  /// Writes a record: its key, its length, and the output of `body`. A record that could not be read again is left out,
+  /// and the table keeps the fault.
   mutating func record(_ entry: StateTable.Key, _ body: (inout StateWriter) -> Void) {
     let start = bytes.count
     let index = context.steps.index(of: entry, isInPage: context.isOfPage)
@@ -250,10 +253,10 @@ public struct StateWriter {
     context.pageBytes = 0
   }
 
-  /// How many bytes a part has before its contents.
+  /// The number of bytes of a part before its contents.
   static let partHead = 4
 
-  /// Writes what `body` writes, preceded by its length.
+  /// Writes the output of `body`, preceded by its length.
   mutating func part(_ body: (inout StateWriter) -> Void) {
     let at = bytes.count
     bytes.append(contentsOf: [0, 0, 0, 0])
@@ -264,11 +267,12 @@ public struct StateWriter {
 }
 
 extension StateWriter {
-  /// Writes what a step keeps for each of its numbered keys; ``StateReader/readPages(_:)`` reads it.
+  /// Writes a step's state for each of its numbered keys; ``StateReader/readPages(_:_:then:)`` reads it.
   ///
   /// - Parameters:
-  ///   - keys: How many numbers there are; keys of some may be gone.
-  ///   - body: Writes what is kept for the keys with the numbers of the range, which depends on nothing that is not marked; nothing if all are gone.
+  ///   - keys: The count of numbers; some may no longer have a key.
+  ///   - body: Writes the state of the keys with the numbers of the range; nothing if all are gone. Its output must not
+  ///     depend on anything that is not marked.
   mutating func write(_ pages: StatePages, keys: Int, _ body: (inout StateWriter, Range<Int>) -> Void) {
     func range(_ page: Int) -> Range<Int> {
       min(keys, page * StatePages.keysOfPage)..<min(keys, (page + 1) * StatePages.keysOfPage)
@@ -297,7 +301,8 @@ extension StateWriter {
     context.pageBytes += pages.bytes
   }
 
-  /// The bytes of a page: the origins of its events, and what `body` writes. Nil: it has what cannot be written, so the record is left out.
+  /// The bytes of a page: the origins of its events, and the output of `body`. Nil: a value cannot be written, so the
+  /// record is left out.
   private func page(of keys: Range<Int>, _ body: (inout StateWriter, Range<Int>) -> Void) -> [UInt8]? {
     let context = Context(pageOf: context)
     var content = StateWriter(context)

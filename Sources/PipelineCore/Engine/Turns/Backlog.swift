@@ -1,4 +1,4 @@
-/// Backpressure of one operator's queue: pauses the pipeline's input while the queue is over its bound, and counts the
+/// Backpressure of one operator's queue: pauses the pipeline's input while the queue is over its limit, and counts the
 /// waiting events and their bytes (``KeptMemory``).
 package struct Backlog {
   package init() {}
@@ -21,12 +21,12 @@ package struct Backlog {
     }
   }
 
-  /// Reports that an event was put into the queue, which has `count` now.
+  /// Reports that an event was put into the queue, which now has `count` events.
   package mutating func added(_ event: borrowing OwnedEvent, _ count: Int, _ limit: Int, _ node: OperatorNode) {
     update(count, limit, bytes: bytes + event.byteCount, node)
   }
 
-  /// Reports that an event was taken from the queue, which has `count` now.
+  /// Reports that an event was taken from the queue, which now has `count` events.
   package mutating func removed(_ event: borrowing OwnedEvent, _ count: Int, _ limit: Int, _ node: OperatorNode) {
     update(count, limit, bytes: bytes - event.byteCount, node)
   }
@@ -34,7 +34,8 @@ package struct Backlog {
   /// Reports that the queue is empty.
   package mutating func cleared(_ limit: Int, _ node: OperatorNode) { update(0, limit, bytes: 0, node) }
 
-  /// Reports how many events wait, and their bytes. A queue that was over its bound resumes the input when it is down to half of the bound.
+  /// Reports how many events wait, and their bytes. A queue that was over its limit resumes the input when it is down
+  /// to half of the limit.
   package mutating func update(_ count: Int, _ limit: Int, bytes: Int, _ node: OperatorNode) {
     set(count, bytes, node)
     if !isOver, count > limit {

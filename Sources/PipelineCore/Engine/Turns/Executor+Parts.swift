@@ -1,22 +1,23 @@
-/// Control work that was taken from the mailbox and has had no turn yet, and how long other kinds have waited for it.
+/// Control work that was taken from the mailbox and has had no turn yet, and the numbers of turns that other kinds have
+/// waited for it.
 struct ControlWork {
   var work: [Executor.Work] = []
-  /// The first that has had no turn.
+  /// The index of the first work that has had no turn.
   var head = 0
-  /// The number of consecutive turns with control work, or timers, while input may have waited.
+  /// The number of consecutive turns with control work, and with timers, while input may have waited.
   var row = 0
   var timerRow = 0
 }
 
 /// Which timers run before waiting input, and which after it.
 struct TimerGrace {
-  /// Timers that were due before this instant run first, however many they are: those of a restored state.
+  /// Timers that were due before this instant run first, however many they are: the timers of a restored state.
   var restoredAt = Instant(nanoseconds: .min)
   /// See ``Executor/graceOfTimers``.
   var span: TimeSpan?
   /// Timers wait until this instant.
   var end: Instant?
-  /// Timers that were due before this instant have waited already.
+  /// Timers that were due before this instant have already waited for `end`.
   var given = Instant(nanoseconds: .min)
   /// The input that due timers wait for now; nil: they do not wait.
   var queue: InputAhead?
@@ -26,9 +27,10 @@ struct TimerGrace {
   /// Input that was queued when a timer was found to be due.
   struct InputAhead {
     var since: Instant
-    /// The number of its batches that have had no turn.
+    /// The number of the queued batches that have had no turn.
     var batches: Int
-    /// The number of turns that it may still take. A source that never stops leaves the rest of a batch each time.
+    /// The number of turns that the input may still take. A source that never stops leaves the rest of a batch each
+    /// time.
     var turns = Executor.rowLimit
   }
 }
@@ -40,7 +42,7 @@ struct TurnBudget {
   var stride = 8
   var lastCheck = Instant(nanoseconds: 0)
   var end = Instant(nanoseconds: 0)
-  /// When another pipeline needs the thread: turns end soon after this instant.
+  /// The instant at which another pipeline needs the thread: turns end soon after it.
   var bound = Instant.distantFuture
   var eventsLeft = 0
   /// The number of events granted at the last check.
@@ -51,28 +53,29 @@ struct TurnBudget {
 /// The queue of steps that must not run on the stack of their caller.
 struct DeferredSteps {
   var steps: [(node: OperatorNode, token: Int)] = []
-  /// The first that has not run.
+  /// The index of the first step that has not run.
   var head = 0
-  /// The index of the first deferred step that the innermost start of sources may run; earlier ones wait for outer events.
+  /// The index of the first deferred step that the innermost start of sources may run; earlier ones wait for outer
+  /// events.
   var nestedHead = Int.max
   /// The nodes whose steps are on the stack, the innermost last.
   var resuming: [OperatorNode] = []
   /// The number of deferrals so far.
   var deferrals: UInt64 = 0
-  /// The number of these by a step that ran too early: a step upstream of it must run first.
+  /// The number of deferrals by steps that ran too early, because a step upstream must run first.
   var waits: UInt64 = 0
   /// See ``Executor/drain``.
   var drain: UInt64 = 0
   /// The number of steps and starts of sources on the stack.
   var depth = 0
-  /// A sink had paused the input before this turn: the steps wait.
+  /// Whether a sink had paused the input before this turn, so that the steps wait.
   var isLonger = false
 }
 
 /// The sources that are notified when the wall clock is set.
 struct ClockWatchers {
   private var waiting: [Weak<RunningSource>] = []
-  /// When the list is longer, freed elements are removed.
+  /// When the list is longer, elements whose source was freed are removed.
   private var limit = 16
 
   var sources: [RunningSource] { waiting.compactMap(\.object) }
@@ -85,6 +88,6 @@ struct ClockWatchers {
     waiting.append(Weak(source))
   }
 
-  /// Removes the sources that were freed.
+  /// Removes elements whose source was freed.
   mutating func sweep() { waiting.removeAll { $0.object == nil } }
 }

@@ -22,11 +22,13 @@ extension Executor {
     deferred.resuming.removeLast()
   }
 
-  /// Runs the steps that the innermost start of sources has deferred, after an event of one of these, so that it makes no difference whether
-  /// sources start at the launch or within an outer event. Two kinds wait for the outer event: steps of a node that is on the stack, so that
-  /// a `repeat` does not nest its rounds, and those that wait for a step upstream that the outer event has deferred.
+  /// Runs the steps that the innermost start of sources has deferred, after an event of one of these sources, so that
+  /// it makes no difference whether sources start at the launch or within an outer event. Two kinds of steps wait for
+  /// the outer event: steps of a node that is on the stack, so that a `repeat` does not nest its rounds, and steps that
+  /// wait for a step upstream that the outer event has deferred.
   ///
-  /// `yielding`: as in ``runDeferred(yielding:)``. The next event of a source that cannot stop comes in this turn, however long that is.
+  /// `yielding`: as in ``runDeferred(yielding:)``. The next event of a source that cannot stop comes in this turn,
+  /// however long the turn lasts.
   @inline(never)
   func runNested(yielding: Bool) {
     if deferred.isLonger { return }
@@ -48,13 +50,13 @@ extension Executor {
       if idle > 0, idle >= deferred.steps.count - next { next = deferred.steps.count }
       if mustYield { break }
     }
-    // These steps belong to the outer event: they are not tried again after each event.
+    // These steps belong to the outer event, so they are not tried again after each event.
     deferred.nestedHead = min(next, deferred.steps.count)
     // The remaining steps run before the rest of the batch.
     if yielding, steps >= Self.deferredLimit { endTurn() }
   }
 
-  /// Starts sources from inside a node: steps that their events defer run after it (``runNested(yielding:)``).
+  /// Starts sources from inside a node. Steps that their events defer run after each event (``runNested(yielding:)``).
   func nested(_ start: () -> Void) {
     deferred.depth += 1
     let outer = deferred.nestedHead
@@ -64,13 +66,13 @@ extension Executor {
     deferred.depth -= 1
   }
 
-  /// Calls `resumed` of `node` with an empty stack, later in this turn or, if the turn is spent, in the next.
+  /// Calls `resumed` of `node` with an empty stack, later in this turn or, if the turn is spent, in the next one.
   func `defer`(_ node: OperatorNode, _ token: Int) {
     deferred.deferrals &+= 1
     deferred.steps.append((node, token))
   }
 
-  /// Calls `resumed` of `node` again, which has run before a step upstream of it.
+  /// Calls `resumed` of `node` again later, because the node ran before a step upstream of it.
   func waitLonger(_ node: OperatorNode) {
     deferred.waits &+= 1
     self.defer(node, 0)
@@ -99,7 +101,7 @@ extension Executor {
 
   func pending(_ wake: Wake) -> TimerQueue.Pending? { timers.pending(wake) }
 
-  /// Schedules a timer of a saved state under its old number.
+  /// Schedules a timer of a saved state under its former number.
   func reschedule(at deadline: Instant, _ number: UInt64, _ target: any TimerTarget, _ token: Int) -> Wake {
     timers.schedule(at: deadline, number, target, token)
   }
@@ -132,7 +134,7 @@ extension Executor {
     if inputPause.outputs == 0, timers.holdsSome { releaseTimers() }
   }
 
-  /// Lets held timers fire. They are late because they were held, not because the process was stopped.
+  /// Lets held timers fire. They do not wait again as late timers: they were held, and the process was not stopped.
   func releaseTimers() {
     timers.releaseHeld()
     lateTimers.end = nil
@@ -142,7 +144,7 @@ extension Executor {
   /// How long the input has been paused in total, until `time`.
   func timePaused(until time: Instant) -> TimeSpan { inputPause.time(until: time) }
 
-  /// Calls `body` with the deadline and the target of pending timers, of at most `limit`; returns whether these are all.
+  /// Calls `body` with the deadline and the target of at most `limit` pending timers; returns whether these are all.
   func visitTimers(limit: Int, _ body: (Instant, any TimerTarget) -> Void) -> Bool {
     timers.visit(limit: limit, body)
   }

@@ -1,25 +1,25 @@
 import Synchronization
 
-/// Runs one pipeline, turn by turn: a *turn* is one thing taken from the mailbox or one due timer, processed until
-/// nothing more happens synchronously. Turns never overlap.
+/// Runs one pipeline, turn by turn. A *turn* processes one item of the mailbox or one due timer, until nothing more
+/// happens synchronously. Turns never overlap.
 ///
-/// A turn is bounded in time and memory (``TurnLimits``): after each event a source checks whether the turn is spent,
+/// A turn is limited in time and memory (``TurnLimits``): after each event a source checks whether the turn is spent,
 /// and then passes the rest of its batch to ``resume(inner:_:)``. One event with everything that it causes
 /// synchronously is never divided.
 ///
-/// Everything but ``post(_:)``, ``postBatch(_:)`` and ``setNeedsTurn`` belongs to the thread that currently runs the
-/// turns. Time stands still during a turn.
+/// Only ``post(_:)``, ``postBatch(_:)`` and ``setNeedsTurn`` may be used on any thread; everything else belongs to the
+/// thread that currently runs the turns. Time stands still during a turn.
 public final class Executor: @unchecked Sendable {
   /// Work for a turn.
   public typealias Work = @Sendable () -> Void
 
   struct Mailbox {
-    /// Control work and answers: taken first, never held back.
+    /// Control work and answers, which are taken first and never held back.
     var urgent: [Work] = []
-    /// Input of sources: held back while the input is paused.
+    /// Input of sources, which is held back while the input is paused.
     var batches: [Work] = []
-    /// Input of the sources of inner signals: held back only while an output pauses the input, because a full queue may
-    /// wait for it.
+    /// Input of the sources of inner signals. It is held back only while an output pauses the input, because a full
+    /// queue may wait for it.
     var innerBatches: [Work] = []
     /// Inspections of the pipeline, between two turns.
     var inspections: [Work] = []
@@ -40,7 +40,7 @@ public final class Executor: @unchecked Sendable {
   var lateTimers = TimerGrace()
   package static let grace = TimeSpan.milliseconds(250)
   package static let late = TimeSpan.seconds(1)
-  /// The most turns of one kind in a row before the next kind gets one: no kind starves.
+  /// The maximum number of turns of one kind in a row before the next kind gets a turn, so that no kind starves.
   static let rowLimit = 1024
 
   /// The number of events that may come before the clock is read. Shared with the arena, which sets it to zero when it
@@ -53,7 +53,8 @@ public final class Executor: @unchecked Sendable {
   package let arena = Arena()
   /// The turn's instant on the monotonic clock.
   public private(set) var now: Instant
-  /// The event time of the event on its way, in nanoseconds since 1970; unknown: it has none. Between events it is unknown.
+  /// The event time of the event that is being passed, in nanoseconds since 1970; unknown: the event has none, or none
+  /// is passed.
   @exclusivity(unchecked) final var eventTime = EventTime.unknown
 
   /// Calls `body`, in which events have this event time.
@@ -85,40 +86,40 @@ public final class Executor: @unchecked Sendable {
   let acks = TurnAcks()
   /// The work that the thread of an inline run does after the turns; nil in other turns.
   var workAfterTurn: [Work]?
-  /// Called during a turn, between two events or before the first, when ``nextSample`` has come; and at each read of the clock
-  /// from then on, until the turn ends.
+  /// Called during a turn, before the first event or between two events, when ``nextSample`` has come, and then at each
+  /// reading of the clock until the turn ends.
   var lookedAtClock: (Instant) -> Void = { _ in }
   var nextSample = Instant(nanoseconds: .min)
   /// Called at the end of each turn, while its values are still valid.
   var turnEnded: () -> Void = {}
-  /// Called in a turn when nothing is left to do in it; returns whether it caused more work, in which case another turn follows that calls
-  /// it again.
+  /// Called in a turn when nothing is left to do in it. Returns whether it caused more work: then another turn follows
+  /// that calls it again.
   var becameQuiet: () -> Bool = { false }
-  /// Whether the last turn ended with work left, so that there is another one.
+  /// Whether the last turn ended with work left, so that another turn follows.
   var asksForTurn = false
-  /// The pipeline has ended: another turn would do nothing.
+  /// Cancels that other turn, because the pipeline has ended.
   func needsNoTurn() { asksForTurn = false }
 
   var inputPause = InputPause()
-  /// Whether timers and deferred steps that may send events wait while the input is paused. False once the pipeline stops: the events that
-  /// its steps hold are bounded then, and the sinks receive them before they end.
+  /// Whether timers and deferred steps that may send events wait while the input is paused. False once the pipeline
+  /// stops: the number of events that its steps hold is limited then, and the sinks receive them before they end.
   var holdsBack = true { didSet { releaseTimers() } }
-  /// Which timers fire while tables are being loaded; nil: none is being loaded, and all fire.
+  /// Selects the timers that fire while tables are being loaded; nil: no table is being loaded, and all timers fire.
   var wakesWhileLoading: ((any TimerTarget) -> Bool)? {
     didSet {
       inputPause.ignore(wakesWhileLoading != nil, at: now)
       if wakesWhileLoading == nil { releaseTimers() }
     }
   }
-  /// A sink pauses the input.
+  /// Whether a sink pauses the input, so that timers and deferred steps wait.
   var isHeldBack: Bool { holdsBack && inputPause.outputs > 0 }
-  /// Steps that must not run on the stack of their caller: the next round of a repeat.
+  /// The steps that must not run on the stack of their caller, such as the next round of a `repeat`.
   var deferred = DeferredSteps()
   /// The sources that wait for a time of day.
   var clockWatchers = ClockWatchers()
   /// Keeps nodes that ended in this turn alive while control may be inside them.
   var deferredReleases: [AnyObject] = []
-  /// The most deferred steps in a row in one turn; an endless synchronous source yields here.
+  /// The maximum number of consecutive deferred steps in one turn; an endless synchronous source yields here.
   static let deferredLimit = 1000
   /// This many deferred steps run even if the turn is spent: an event rarely defers more, so they stay together.
   static let deferredLeast = 4
@@ -145,21 +146,22 @@ public final class Executor: @unchecked Sendable {
     set { budget.limits = newValue }
   }
 
-  /// How long timers that are late by ``late`` or more wait, so that input is processed first: after the process was
-  /// stopped or got no processor, a timer must not report the absence of input that has arrived meanwhile. Nil in
+  /// How long timers that are late by ``late`` or more wait, so that input is processed first. After the process was
+  /// stopped or got no processor time, a timer must not report the absence of input that has arrived meanwhile. Nil in
   /// virtual time, where no timer is late.
   package var graceOfTimers: TimeSpan? {
     get { lateTimers.span }
     set { lateTimers.span = newValue }
   }
 
-  /// The state was restored at this instant: timers that were due before run first, however many they are.
+  /// Notes that the state was restored at this instant: timers that were due before it run first, however many they
+  /// are.
   func restored(at instant: Instant) { lateTimers.restoredAt = instant }
 
-  /// The number of deferrals so far: shows activity of a pipeline that `turns` does not show.
+  /// The number of deferrals so far, which shows activity that `turns` does not show.
   package var deferrals: UInt64 { deferred.deferrals }
-  /// Changes when deferred steps start to run and when they have run. While it is unchanged and deferred steps run,
-  /// nothing comes from outside.
+  /// Changes when deferred steps start to run and when they have run. While deferred steps run and this is unchanged,
+  /// no event comes from outside.
   var drain: UInt64 { deferred.drain }
 
   // MARK: From any thread
@@ -170,7 +172,7 @@ public final class Executor: @unchecked Sendable {
     setNeedsTurn()
   }
 
-  /// Queues input; it waits while the input is paused. The source must bound the queue.
+  /// Queues input, which waits while the input is paused. The source must limit the queue.
   package func postBatch(inner: Bool = false, _ work: @escaping Work) {
     mailbox.withLock { box in
       if inner { box.innerBatches.append(work) } else { box.batches.append(work) }
@@ -178,8 +180,8 @@ public final class Executor: @unchecked Sendable {
     setNeedsTurn()
   }
 
-  /// Calls `inspection` between two turns, on the thread that runs them. It must change nothing that a turn sees, and is released without
-  /// a call if no turn can come any more.
+  /// Calls `inspection` between two turns, on the thread that runs them. It must change nothing that a turn reads, and
+  /// is released without a call if no turn can come any more.
   package func inspect(_ inspection: @escaping Work) {
     mailbox.withLock { $0.inspections.append(inspection) }
     setNeedsTurn()
@@ -245,7 +247,7 @@ public final class Executor: @unchecked Sendable {
     defer { budget.bound = .distantFuture }
     guard runOne() else { return false }
     let end = min(now + quantum, budget.bound)
-    // The last reading of the clock in the last turn, which saves another one.
+    // The last reading of the clock in the last turn, which saves another reading.
     while budget.lastCheck < end {
       guard runOne() else { return false }
     }
@@ -262,7 +264,7 @@ public final class Executor: @unchecked Sendable {
     package var afterTurn: [Work] = []
   }
 
-  /// Runs turns as `run` does, on a thread that does not own them, and then a turn with `batch`, unless the input is
+  /// Runs turns like `run`, on a thread that does not own them, and then a turn with `batch`, unless the input is
   /// paused.
   package func runOnCaller(
     inner: Bool = false, for quantum: TimeSpan = TurnLimits.quantum, until deadline: Instant? = nil, _ batch: Work
@@ -287,7 +289,7 @@ public final class Executor: @unchecked Sendable {
   }
 
   /// Leaves work that may block, such as writing, to the thread of this inline run; false if the thread must not block.
-  /// Called in a turn; the work runs after it, while other threads may run turns.
+  /// Called in a turn; the work runs after the turn, while other threads may run turns.
   package func afterTurn(_ work: @escaping Work) -> Bool {
     guard workAfterTurn != nil else { return false }
     workAfterTurn?.append(work)
@@ -297,14 +299,14 @@ public final class Executor: @unchecked Sendable {
   /// Runs one turn, or the turns of control work that came together; returns false if none was due.
   ///
   /// Control work comes first, then timers, then deferred steps, then the rest of a batch, then the next batch. Each
-  /// turn also continues deferred steps. Endless control work and timers do not starve the others.
+  /// turn also continues deferred steps. Neither endless control work nor endless timers starve the other kinds.
   package func runOne() -> Bool {
     now = max(now, clock.now)
     wallTime = clock.wallTime
     if control.row < Self.rowLimit, let work = takeUrgent() {
       control.row += 1
       turn(work)
-      // Control work that came together runs at the same instant, unless that takes longer than a turn may.
+      // Control work that came together runs at the same instant, unless that takes longer than a turn may last.
       while control.head < control.work.count, clock.now < now + budget.limits.time, let work = takeUrgent() {
         control.row += 1
         turn(work)
@@ -323,7 +325,7 @@ public final class Executor: @unchecked Sendable {
       return true
     }
     if inputPause.outputs == 0, runBatch() { return true }
-    // Work that had to let the other kinds go first.
+    // Control work and timers that had to let the other kinds go first.
     if let work = takeUrgent() {
       turn(work)
       return true
@@ -392,7 +394,7 @@ public final class Executor: @unchecked Sendable {
     }
   }
 
-  /// Whether a timer was due while the pipeline was down.
+  /// Whether the next timer was due while the pipeline was down.
   var isCatchingUp: Bool { timers.next.map { $0 < lateTimers.restoredAt } ?? false }
 
   func takeUrgent() -> Work? {
@@ -420,7 +422,8 @@ public final class Executor: @unchecked Sendable {
   /// Runs a turn with input; false if there is none, or the input is paused.
   func runBatch() -> Bool {
     let outer = inputPause.queues == 0
-    // A source has one batch at a time, so its rest precedes queued batches; inner ones first, as below.
+    // A source has one batch at a time, so its rest precedes queued batches. Inner batches come first, as in the
+    // mailbox.
     if !remainders.isEmpty,
       let index = remainders.firstIndex(where: \.isInner) ?? (outer ? remainders.indices.first : nil),
       remainders[index].isInner || mailbox.withLock({ $0.innerBatches.isEmpty })
@@ -502,14 +505,14 @@ public final class Executor: @unchecked Sendable {
 
   // MARK: How long a turn lasts
 
-  /// Counts an event; returns whether the turn is spent, so that no further event may begin in it.
+  /// Counts an event; returns whether the turn is spent, so that the next event needs another turn.
   @inline(__always)
   func spend() -> Bool {
     credit.pointee &-= 1
     return credit.pointee <= 0 && checkLimits()
   }
 
-  /// Counts an event of a source that cannot stop after it.
+  /// Counts an event of a source that cannot stop after the event.
   @inline(__always)
   func count() { credit.pointee &-= 1 }
 
@@ -522,7 +525,7 @@ public final class Executor: @unchecked Sendable {
     budget.lastCheck = time
     if time >= nextSample { lookedAtClock(time) }
     budget.eventsLeft -= budget.granted
-    // The next events probably take as long as the last ones.
+    // Assumes that the next events take as long as the last ones.
     budget.stride =
       elapsed > TurnLimits.checkInterval ? max(1, budget.stride / 4) : min(TurnLimits.longestStride, budget.stride * 2)
     let isCutShort = deferred.head < deferred.steps.count && deferred.depth == 0
@@ -537,16 +540,16 @@ public final class Executor: @unchecked Sendable {
     credit.pointee = budget.isSpent ? 0 : budget.granted
   }
 
-  /// Runs the rest of a batch in a turn of its own, before any other batch of its kind; timers and control work may
-  /// come between. The rest belongs to the acknowledgement of this turn (``ack``). Called in a spent turn, at most once
-  /// for each source.
+  /// Runs the rest of a batch in its own turn, before any other batch of its kind; timers and control work may come
+  /// between. The rest belongs to the acknowledgement of this turn (``ack``). Called in a spent turn, at most once for
+  /// each source.
   ///
-  /// - Parameter inner: The source is part of an inner signal.
+  /// - Parameter inner: Whether the source is part of an inner signal.
   package func resume(inner: Bool, _ work: @escaping () -> Void) {
     remainders.append(Remainder(isInner: inner, ack: acks.holdForRest(), work: work))
   }
 
-  /// The pipeline has ended: drops the rests of batches. `reason`: why their events have failed, if they have.
+  /// Drops the rests of batches, because the pipeline has ended. `reason`: why their events have failed, if they have.
   func dropRemainders(_ reason: String? = nil) {
     let left = remainders
     remainders = []

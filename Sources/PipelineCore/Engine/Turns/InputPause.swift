@@ -3,7 +3,7 @@ extension Executor {
   package enum Pressure: Sendable {
     /// A sink cannot write as fast as events come.
     case output
-    /// An operator's queue is over its bound.
+    /// An operator's queue is over its limit.
     case queue
   }
 }
@@ -14,7 +14,8 @@ struct InputPause {
   var outputs: Int { isIgnored ? 0 : causes.outputs }
   var queues: Int { isIgnored ? 0 : causes.queues }
   private var causes = (outputs: 0, queues: 0)
-  /// Whether the input flows in spite of all causes: while tables are being loaded, it is theirs, and sinks wait for it.
+  /// Whether the input flows in spite of all causes. While tables are being loaded, the input is that of the tables,
+  /// and the sinks wait for it.
   private var isIgnored = false
   private var since = Instant(nanoseconds: 0)
   /// The time of the pauses that have ended.
@@ -34,7 +35,7 @@ struct InputPause {
     if wasOn, !isOn { ended = ended + (now - since) }
   }
 
-  /// Lets the input flow in spite of all causes, or no longer.
+  /// Begins or ends to ignore all causes of pauses.
   mutating func ignore(_ isIgnored: Bool, at now: Instant) {
     if isOn { ended = ended + (now - since) }
     self.isIgnored = isIgnored

@@ -1,5 +1,5 @@
-/// Counts what nodes have deferred to later in the turn, by precedence: the node with the lowest precedence runs first,
-/// whatever the order of deferral.
+/// Counts the nodes that have deferred work to later in the turn, by precedence: the node with the lowest precedence
+/// runs first, whatever the order of deferral.
 ///
 /// Nodes with `settle` come first, upstream before downstream; then named schedulers, in the order of the file.
 struct PriorityQueue {
@@ -25,7 +25,7 @@ struct PriorityQueue {
     precondition(counts[precedence] >= 0, "removed from the priority queue without being in it")
   }
 
-  /// Whether something with a lower precedence is deferred.
+  /// Whether work with a lower precedence is deferred.
   func has(before precedence: Int) -> Bool {
     total > 0 && counts.prefix(precedence).contains { $0 > 0 }
   }

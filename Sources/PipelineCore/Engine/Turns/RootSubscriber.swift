@@ -1,11 +1,11 @@
-/// The subscriber of a signal that has no reader and runs all the same: it executes a command, or its errors output is read.
+/// The subscriber of a signal that has no reader but must run: it executes a command, or its errors output is read.
 final class RootSubscriber: Downstream {
   private unowned let execution: Execution
   var upstream: (any Subscription)?
   /// The subscribed signal.
   var signal: SignalPlan?
   private(set) var hasEnded = false
-  /// Whether the pipeline waits for its end, because it reads undelivered events of sinks.
+  /// Whether the pipeline waits for the end of the signal, because the signal reads undelivered events of sinks.
   let isAwaited: Bool
 
   init(_ execution: Execution, hasEnded: Bool, isAwaited: Bool) {

@@ -2,11 +2,11 @@
 final class TurnAcks {
   /// The acknowledgement of this turn's events, if their source needs one.
   private(set) var current: Ack?
-  /// The acknowledgement that a new call holds in place of `current`. Set while a queued event begins its call, and after this turn has given
-  /// up the call of another event.
+  /// The acknowledgement that a new call holds in place of `current`. Set while a queued event begins its call, and
+  /// after this turn has given up the call of another event.
   var ofCall: Ack??
-  /// Whether no input is acknowledged: a client is refused at the end of its turn, other
-  /// senders when the sources end (``releaseWithheld()``). Set before the launch.
+  /// Whether no input is acknowledged: a client is refused at the end of its turn, other senders when the sources end
+  /// (``releaseWithheld()``). Set before the launch.
   var areWithheld = false
   private var withheld: [Ack] = []
   /// Whether the sources have ended, so that no sender keeps its events.
@@ -63,7 +63,7 @@ final class TurnAcks {
     ended.release()
   }
 
-  /// The turn has ended, and has deferred nothing to the next.
+  /// Releases the acknowledgement of the turn, which has ended and has deferred nothing to the next.
   func turnEnded() {
     guard let ended = current else { return }
     current = nil
@@ -91,7 +91,7 @@ extension Executor {
   /// The acknowledgement of this turn's events, if their source needs one.
   package var ack: Ack? { acks.current }
 
-  /// The acknowledgements that a sink holds for events taken in this turn and written later.
+  /// The acknowledgement that a sink holds for events taken in this turn and written later.
   @inline(__always)
   var turnAck: Ack { acks.ofTurn }
 
@@ -101,15 +101,15 @@ extension Executor {
     set { acks.areWithheld = newValue }
   }
 
-  /// Sets a checkpoint after everything that has happened: `done` is called once, on any thread, when all effects of
-  /// that are acknowledged or have failed. Called between two turns, or at the start of a turn.
+  /// Sets a checkpoint after everything so far: `done` is called once, on any thread, when all effects so far are
+  /// acknowledged or have failed. Called between two turns, or at the start of a turn.
   func setCheckpoint(_ done: @escaping @Sendable (Ack.Outcome) -> Void) { acks.setCheckpoint(done) }
 
   /// Fails the effects of this turn.
   func failTurn(_ reason: String) { turnAck.fail(reason) }
 
-  /// Adds the events of `acks` to this turn: everything that the turn does from now on, including what it defers,
-  /// belongs to them; then one hold of each is released. Called by the source of the events, or by a sink that held the
+  /// Adds the events of `acks` to this turn: all further effects of the turn, including those of work that it defers,
+  /// belong to them. Then releases one hold of each. Called by the source of the events, or by a sink that held the
   /// events and now rejects them, at most once in a turn.
   package func track(_ acks: Ack...) { self.acks.track(acks) }
 

@@ -11,8 +11,9 @@ package struct TurnLimits: Sendable {
 
   /// The quantum: how long the turns of one pipeline may occupy a thread that other pipelines share.
   package static let quantum = TimeSpan.milliseconds(4)
-  /// The clock is read about this often during a turn.
+  /// The approximate time between readings of the clock in a turn.
   static let checkInterval = TimeSpan(nanoseconds: 200_000)
-  /// The most events between two reads of the clock; bounds the delay when events become expensive.
+  /// The maximum number of events between two readings of the clock, which limits the delay when events become
+  /// expensive.
   static let longestStride = 128
 }
