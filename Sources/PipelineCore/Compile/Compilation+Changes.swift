@@ -1,6 +1,6 @@
 extension Compilation {
-  /// What becomes of the rows that a step sends, given that rows of its input may change. Warns of a step that would take each change for a
-  /// further event.
+  /// How the rows that a step sends may change, given that rows of its input may change. Warns of a step that would
+  /// treat each change as another event.
   func changes(behind component: any OperatorComponent, _ inputs: [EventType], _ node: ComponentNode) -> Changes {
     let input = inputs.map(\.changes).max() ?? .none
     let changing = component as? any ChangingOperator
@@ -23,13 +23,13 @@ extension Compilation {
     return Self.passes(component, input) ? input : .none
   }
 
-  /// Whether a step's result is wrong where rows change.
+  /// Whether a step's result is wrong if rows change.
   private static func mistakes(_ component: any OperatorComponent, _ input: Changes) -> Bool {
     component is Scan || component is CountEvents || component is Join || component is Collect
       || input == .rows && (component is Filter || component is Ignore)
   }
 
-  /// Whether a step sends each row that it gets as one row, or, of rows that are taken back, drops both.
+  /// Whether a step sends each row that it receives as one row, and drops a row together with its removal.
   private static func passes(_ component: any OperatorComponent, _ input: Changes) -> Bool {
     if let fusable = component as? any FusableDeclaration { return type(of: fusable).isPure || component is Log }
     return component is Do || component is Delay || component is DeliverOn || component is Merge || component is Concat

@@ -7,7 +7,7 @@ extension Compilation {
     let name = command.name
     add(name, .command, false)
     if command.node.enabled != nil { add(name.map { "\($0).enabled?" }, .part, false) }
-    // An output first sends its current state to each reader, so each reader has an output of its own.
+    // An output first sends its current state to each reader, so each reader has its own output.
     for kind in CommandOutput.Kind.allCases { add(name.map { "\($0).\(kind.rawValue)" }, .part, true) }
   }
 

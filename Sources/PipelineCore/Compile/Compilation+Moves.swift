@@ -1,4 +1,5 @@
-/// `movedFrom`: the former name of a step, or of a source, signal, command or sink with all of its steps, in a saved state.
+/// `movedFrom`: the former name of a step, or of a source, signal, command or sink with all of its steps, in a saved
+/// state.
 extension Compilation {
   /// Records the former name of a named part of the file.
   func note(formerNameOf name: Located<String>, _ kind: String, _ options: [OptionNode]) {
@@ -17,7 +18,8 @@ extension Compilation {
         name: name.value, former: former, isSink: kind == "sink", kind: kind, location: option.location))
   }
 
-  /// Reports former names that the file still has, or has twice, and lets the steps of what was renamed go on from those before.
+  /// Reports former names that the file still uses or uses twice, and records the former names of the steps of renamed
+  /// parts.
   func applyFormerNames() {
     if formerNames.isEmpty { return }
     let parts =

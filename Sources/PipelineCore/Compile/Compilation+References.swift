@@ -109,8 +109,8 @@ extension Compilation {
     }
   }
 
-  /// The shortest path from a sink to its own errors: each signal on it reads the next, and the last one reads the
-  /// sink's errors.
+  /// The shortest path from a sink to its own errors: each signal on the path reads the next, and the last one reads
+  /// the sink's errors.
   private func way(from sink: String, _ byReader: [String: [Reading]]) -> [Reading]? {
     var ways: [[Reading]] = [[]]
     var seen: Set<String> = [sink]

@@ -34,7 +34,8 @@ extension Compilation {
     return TablePlan(named: at, isLoaded: table.isLoaded, every: table.every, key: types.key, row: types.row)
   }
 
-  /// Where the rows come from. `isLoaded`: its own source, which is read once, again and again.
+  /// The signal that gives the rows. `isLoaded`: it is the table's own source, which is read as a whole, perhaps
+  /// repeatedly.
   private func tableOrigin(
     _ node: TableNode, _ context: SignalContext
   ) -> (signal: SignalPlan, isLoaded: Bool, repeats: TimeSpan?)? {
@@ -44,13 +45,13 @@ extension Compilation {
     guard case .inline = node.signal.origin, let source = signal.sourceComponent, let once = source.once else {
       return (signal, false, nil)
     }
-    // What is read again at each start needs no position.
+    // A source that is read again at each start needs no position.
     steps[signal.step.number].delivery = Located(.bestEffort, at: node.location)
     let work = SourceWork(once, signal.work?.segment ?? .empty)
     return (SignalPlan(work, step: signal.step, type: signal.type), true, (source as? any RepeatingSource)?.repeats)
   }
 
-  /// What a table is loaded from must not wait for signals, which wait for the table.
+  /// Reports signals in the source of a table: loading a table must not wait for signals, which wait for the table.
   private func refuseOthers(in signal: SignalPlan, _ name: Located<String>) {
     var isRefused = false
     signal.forEachReference { origin, _ in
@@ -71,7 +72,7 @@ extension Compilation {
         at: every.location, help: "Remove 'every'"))
   }
 
-  /// The table of that name, for an expression in this context.
+  /// The table of this name, for an expression in this context.
   func table(_ name: String, _ location: SourceLocation, _ context: SignalContext) -> ExpressionScope.NamedTable? {
     guard let number = file.tables.firstIndex(where: { $0.name.value == name }), let at = index[name] else {
       // The error has been reported at the definition.

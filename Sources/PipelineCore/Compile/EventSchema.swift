@@ -23,10 +23,10 @@ package struct SchemaFiles: Sendable {
 /// object. `T?` may be null or absent and then reads as null. The key `...` allows further fields of any type.
 struct EventSchema {
   private var diagnostics: [Diagnostic] = []
-  /// The deepest nesting of types.
+  /// The maximum nesting of types.
   private static let depthLimit = 32
 
-  /// Nil, with a diagnostic, after an error.
+  /// The type; nil, with a diagnostic, after an error.
   static func read(
     _ node: YAMLNode, _ files: SchemaFiles, into diagnostics: inout Diagnostics
   ) -> ExpressionType? {
@@ -44,7 +44,7 @@ struct EventSchema {
     return reader.diagnostics.contains { $0.severity == .error } ? nil : type
   }
 
-  /// A path contains a slash or a dot, which no type does.
+  /// Whether a text is a path: it contains a slash or a dot, which no type does.
   private static func isPath(_ text: String) -> Bool {
     text.utf8.contains(UInt8(ascii: "/")) || text.utf8.contains(UInt8(ascii: "."))
   }

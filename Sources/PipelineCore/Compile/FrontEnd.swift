@@ -10,7 +10,7 @@ package struct FrontEnd: Sendable {
   package var overrides: [String] = []
   /// Supplies the files that a pipeline file includes.
   package var included = IncludedFiles.none
-  /// References to signals that are printed, each by a sink of its own; the file then needs no sinks.
+  /// References to signals that are printed, each by its own sink; the file then needs no sinks.
   package var printed: [String] = []
   /// Whether a text that only has definitions for others to include is accepted. Otherwise it is an error, because
   /// nothing would run.
@@ -46,7 +46,7 @@ package struct FrontEnd: Sendable {
     package var plan: Plan?
     /// In the order in which they were reported.
     package var diagnostics: [Diagnostic] = []
-    /// The files of plugins that the text may use.
+    /// The files of the plugins that the text may use.
     package var pluginFiles: [String] = []
     fileprivate var catalogue: Catalogue?
     /// One pipeline for each template that nothing uses, for checking the template.

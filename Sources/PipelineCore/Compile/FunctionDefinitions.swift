@@ -1,7 +1,7 @@
 // The functions of a file: their names, calls, types and examples.
 
 extension Compilation {
-  /// Checks the definitions. Those with errors are reported, and count as broken.
+  /// Checks the definitions. Definitions with errors are reported, and count as broken.
   func defineFunctions() -> UserFunctions {
     guard !file.functions.isEmpty || !file.brokenFunctions.isEmpty else { return .none }
     var definitions = FunctionDefinitions(patterns, broken: file.brokenFunctions)

@@ -10,7 +10,7 @@ struct JSONSchema {
   private var following: [String] = []
   private static let depthLimit = 32
 
-  /// Nil, with a diagnostic, after an error.
+  /// The type of events; nil, with a diagnostic, after an error.
   static func type(of root: YAMLNode, into diagnostics: inout Diagnostics) -> ExpressionType? {
     guard root.entries != nil || root.bool != nil else {
       diagnostics.report(

@@ -78,7 +78,7 @@ struct Override {
     }
   }
 
-  /// What is known of a value on the path.
+  /// The known facts about a value on the path.
   private struct Container {
     /// The value as messages name it: `the file`, `'sources.typed'`.
     var name = "the file"
@@ -127,7 +127,7 @@ struct Override {
       location: part.location)
   }
 
-  /// What is known of the value of the part at `depth`.
+  /// The known facts about the value of the part at `depth`.
   private func inner(_ depth: Int, _ container: Container, _ catalogue: Catalogue, isItem: Bool = false) -> Container {
     let name = path[depth].name
     var inner = Container(name: "'\(path[...depth].map(\.name).joined(separator: "."))'")

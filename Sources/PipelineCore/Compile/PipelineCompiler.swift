@@ -39,7 +39,7 @@ final class Compilation: SignalCompiler {
   var steps: [StepPlan] = []
   /// The names of steps and references in saved states, each with the last number that was appended to it.
   private var keys: [String: Int] = [:]
-  /// Beside named parts of the file.
+  /// The former names of the named parts of the file.
   var formerNames: [FormerName] = []
   /// The values of `movedFrom`, with the numbers of their steps.
   var moves: [(step: Int, node: YAMLNode)] = []
@@ -68,7 +68,7 @@ final class Compilation: SignalCompiler {
   /// The functions that the file defines.
   private(set) lazy var functions = defineFunctions()
   private lazy var functionMeanings = file.functions.isEmpty ? [:] : Meaning.functions(file.functionSection)
-  /// The deepest nesting of inner signals.
+  /// The maximum nesting of inner signals.
   private static let depthLimit = 16
 
   struct Entry {
@@ -126,7 +126,7 @@ final class Compilation: SignalCompiler {
     for at in rootSubscribers { entries[at].references += 1 }
     warnUnused()
     let tables = file.tables.compactMap { table in index[table.name.value].flatMap(tablePlan) }
-    // A table changes before others see the event that changes it.
+    // A table changes before other subscribers receive the event that changes it.
     rootSubscribers = tables.filter { !$0.isLoaded }.map(\.named) + rootSubscribers
     for segment in segments { segment.projection.freeze() }
     let named = entries.compactMap { entry -> NamedPlan? in
@@ -156,7 +156,7 @@ final class Compilation: SignalCompiler {
   private var commonProjections: [Int: Projection] = [:]
   private lazy var sourceNames = Set(catalogue.names(.source))
 
-  /// `projection`: the one of an upstream step that sees the same event.
+  /// - Parameter projection: That of an upstream step that sees the same event.
   func makeSegment(_ projection: Projection? = nil) -> Segment {
     projection?.isShared = true
     let segment = Segment(environment: environment, projection: projection ?? Projection())
@@ -391,7 +391,7 @@ final class Compilation: SignalCompiler {
     return failed ? nil : result
   }
 
-  /// The event time of what a step sends.
+  /// The event time of the events that a step sends.
   private func time(
     behind component: any OperatorComponent, _ inputs: [EventType], _ node: ComponentNode, inGroup: Bool = false
   ) -> EventType.Time {
@@ -399,7 +399,7 @@ final class Compilation: SignalCompiler {
     let lost = inputs.map(\.time).first { $0 != .given && $0 != .none }
     switch Timing.of(component) {
     case .begins: return .given
-    // The chains of groups share their clocks, and a node of its own has none to share.
+    // The chains of groups share their clocks, and a step with its own node has no clock to share.
     case .passes where !inGroup: return inputs.first?.time ?? .none
     case .all where !inGroup && inputs.allSatisfy(\.isTimed), .inTurn where inputs.allSatisfy(\.isTimed): return .given
     case .passes, .all, .inTurn, .ends:
@@ -407,7 +407,7 @@ final class Compilation: SignalCompiler {
     }
   }
 
-  /// The signal with the event time that its options give: `time` and what belongs to it.
+  /// The signal with the event time that its options define: `time` and the options that belong to it.
   private func timed(_ signal: SignalPlan, _ options: [OptionNode], _ context: SignalContext) -> SignalPlan? {
     let given = options.filter { EventTimeStep.options.contains($0.key.value) && !$0.value.isPlaceholder }
     guard let first = given.first else { return signal }
@@ -459,7 +459,8 @@ final class Compilation: SignalCompiler {
 
   // MARK: Components
 
-  /// - Parameter ownsName: `movedFrom` beside it is the former name of the step, not of the source or sink that it is.
+  /// - Parameter ownsName: Whether `movedFrom` beside the step is the former name of the step, and not of the source or
+  ///   sink that the step is.
   func addStep(
     _ node: ComponentNode, _ context: SignalContext, more: [String] = [], ownsName: Bool = true
   ) -> StepID {

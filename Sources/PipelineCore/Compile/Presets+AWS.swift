@@ -1,4 +1,4 @@
-/// What the AWS presets share: the parameters for credentials, and their use in requests.
+/// The common part of the AWS presets: the parameters for credentials, and their use in requests.
 private enum AWSSigning {
   static let parameters = lines(
     [

@@ -1,11 +1,11 @@
-/// Expands what a pipeline file reuses: `include`, `templates`, `foreach` and keys that begin with `x-`.
+/// Expands the reusable parts of a pipeline file: `include`, `templates`, `foreach` and keys that begin with `x-`.
 ///
 /// The phase comes after nodes are read and before the grammar is parsed, and has no side effects. Its result is the
 /// file as it would be written without reuse, so later phases need not know of it. Every node keeps its location: the
 /// nodes of a template refer to a copy of their source whose ``SourceText/origin`` is the use, so that a diagnostic can
 /// name both.
 struct Reuse {
-  /// The kinds of definitions that a template can stand for.
+  /// The kinds of definitions that a template can produce.
   enum Kind: String, CaseIterable {
     case chain, signal, source, sink
   }
@@ -64,7 +64,7 @@ struct Reuse {
     return (YAMLNode(.mapping(reuse.result), at: root.location), unused)
   }
 
-  /// Whether there may be something to expand; most files have nothing, and are not copied.
+  /// Whether there may be anything to expand; most files have nothing to expand, and are not copied.
   private static func reuses(_ top: [YAMLEntry]) -> Bool {
     func isPlain(_ node: YAMLNode) -> Bool {
       switch node.content {
@@ -88,7 +88,7 @@ struct Reuse {
 
   // MARK: The top of files
 
-  /// `within`: the names of the files that include this one, directly or indirectly.
+  /// - Parameter files: The names of the files that include this one, directly or indirectly.
   private mutating func collect(_ entries: [YAMLEntry], of source: SourceText, within files: [String]) {
     var includes: [YAMLNode] = []
     for entry in entries where !entry.name.hasPrefix("x-") {

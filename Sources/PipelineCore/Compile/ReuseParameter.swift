@@ -7,7 +7,8 @@ struct ReuseParameter {
 
   var name: Located<String>
   var form: Form
-  /// Whether it may be left out without a default. A value that consists only of the parameter is then left out, too.
+  /// Whether the parameter may be omitted without a default. A value that consists only of the parameter is then
+  /// omitted, too.
   var isOptional = false
   var fallback: YAMLNode?
   var help: String?

@@ -31,7 +31,7 @@ extension Reuse {
 
   static let unusedNote = "in this template, which nothing uses"
 
-  /// Nil for types whose values have parts.
+  /// A placeholder for a parameter's value; nil for types whose values have parts.
   private static func placeholder(_ parameter: ReuseParameter) -> YAMLNode? {
     let text: String
     switch parameter.form {
@@ -87,8 +87,8 @@ extension Reuse {
 }
 
 extension Diagnostic {
-  /// Whether the diagnostic concerns a template that nothing uses, and would be reported for every use and all values
-  /// of its parameters.
+  /// Whether the diagnostic concerns a template that nothing uses, and would be reported for every use, whatever the
+  /// values of its parameters.
   var concernsUnusedTemplate: Bool {
     guard severity == .error, let location else { return false }
     // Diagnostics about the value of a parameter do not count.
