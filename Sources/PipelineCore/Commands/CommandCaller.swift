@@ -1,10 +1,10 @@
 /// A step that executes a command: the interface through which the command notifies it.
 class CommandCaller: MultiInletNode {
-  /// The number that identifies it to the command.
+  /// The number that identifies the caller to the command.
   final var serial: UInt64 = 0
-  /// How many of its executions wait or run.
+  /// The number of the caller's executions that wait or run.
   final var pending = 0
-  /// Whether its events have ended.
+  /// Whether the caller's events have ended.
   final private(set) var inputEnded = false
 
   // MARK: From the command
@@ -13,7 +13,7 @@ class CommandCaller: MultiInletNode {
 
   final func pass(_ event: Event) { emit(event) }
 
-  /// A newer event has replaced this one, whose execution waited or was running.
+  /// Called when a newer event has replaced `event`, whose execution waited or was running.
   final func superseded(_ event: OwnedEvent) {
     event.keep(in: arena)
     countSuperseded(event.event)

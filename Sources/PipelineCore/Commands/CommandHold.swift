@@ -30,7 +30,7 @@ struct CommandHold: OperatorComponent {
 
     override func restored() { attach() }
 
-    /// After the command has ended, the hold is released; a later run of it is not held.
+    /// The hold ends with the command; a later run of the command is not held.
     private func attach() {
       guard !isClosed else { return }
       running = commands.enumerated().compactMap { isOpen($0 + 1) ? execution.command($1) : nil }

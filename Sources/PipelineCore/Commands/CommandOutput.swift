@@ -34,7 +34,7 @@ struct CommandOutput: OperatorComponent {
       super.init(nodeContext, downstream: downstream)
     }
 
-    /// Its input is the command, which sends no events to it, only its end.
+    /// The input is the command, which sends no events to this node, only its end.
     override func start() {
       serial = execution.nextSubscription()
       super.start()
@@ -68,7 +68,7 @@ struct CommandOutput: OperatorComponent {
       if hasBegun { emit(event) }
     }
 
-    /// Sends a value of the time before the subscription.
+    /// Sends a value from before the subscription.
     func send(_ event: Event) { emit(event) }
 
     override func receive(_ event: Event) {}

@@ -6,7 +6,7 @@ extension Command {
     let parameters: Command
     /// The `execute` steps, by their permanent numbers.
     private var callers: [UInt64: CommandCaller] = [:]
-    /// How many signals have inner signals that may execute it.
+    /// The number of signals with inner signals that may execute the command.
     private var holders = 0
     /// The listeners in the order of subscription.
     private var listeners: [CommandOutput.Node] = []
@@ -20,12 +20,13 @@ extension Command {
     private var sentExecuting = false
     private var sentEnabled = true
     private var isAdvancing = false
-    /// How many executions are starting inside each other: what one sends may start the next.
+    /// The nesting depth of starting executions: an event of one execution may start the next.
     private var depth = 0
     /// Deeper starts are deferred, so that they use no stack and the turn can end.
     private static let depthLimit = 32
     private static let advance = 1
-    /// A stop of the pipeline ended an execution early, so the command does not report that it is free again.
+    /// Whether a stop of the pipeline ended an execution early, so that the command does not report that it is free
+    /// again.
     private var isCut = false
     /// Whether all subscribers of the launch are attached.
     private var isWired = false
@@ -41,10 +42,10 @@ extension Command {
       /// The number of the calling step, which may have ended.
       var caller: UInt64
       let work = Scope.Work()
-      /// The execution began while the sources were being ended, so the stop did not end it early.
+      /// Whether the execution began while the sources were being ended, so that the stop did not end it early.
       var isLate = false
 
-      /// Whether it ends because the pipeline stops.
+      /// Whether the execution ends because the pipeline stops.
       func isCut(_ execution: Execution) -> Bool { work.isCut || execution.isDraining && !isLate }
 
       init(input: OwnedEvent, caller: UInt64) {
@@ -127,7 +128,7 @@ extension Command {
     /// Whether there are values that a new subscriber has missed.
     var hasValues: Bool { !kept.isEmpty }
 
-    /// Sends a listener the values that it has missed, and those that come meanwhile.
+    /// Sends a listener the values that it has missed, and the values that come meanwhile.
     func catchUp(_ listener: CommandOutput.Node) {
       var next: UInt64 = 0
       while !listener.isClosed, !kept.isEmpty, next <= lastValue {
@@ -160,7 +161,7 @@ extension Command {
       kept.removeAll()
     }
 
-    /// Remembers an execution under way.
+    /// Stores an execution under way.
     private func put(_ request: Request, under number: Int) {
       executions[number] = request
       keptSize.add(bytes: request.input.byteCount)
@@ -263,7 +264,8 @@ extension Command {
       over(inlet.number)
     }
 
-    /// The pipeline stops during the execution: nothing reports that it is done.
+    /// Marks the command as cut, because the pipeline stops during the execution: the command does not report the
+    /// execution as done.
     private func cut(_ request: Request) {
       isCut = true
       request.input.keep(in: arena)
@@ -293,7 +295,7 @@ extension Command {
       if !isClosed { endIfIdle() }
     }
 
-    /// A loop, not a recursion: executions that end at once use no stack.
+    /// The loop replaces a recursion: executions that end at once use no stack.
     private func advance() {
       guard !isAdvancing else { return }
       isAdvancing = true

@@ -1,4 +1,4 @@
-/// A table of `tables:`, which expressions read by key. The compiler makes it; in a chain no file can name it.
+/// A table of `tables:`, which expressions read by key. The compiler makes the step; files cannot name it in a chain.
 struct TableStep: OperatorComponent {
   var key = ExpressionParameter()
   var row = MappingParameter()
@@ -7,7 +7,7 @@ struct TableStep: OperatorComponent {
   var maxRows = 1_000_000
   /// The index of the table in the file.
   var index = 0
-  /// Whether the rows are those of its own source, read as a whole; otherwise they change as events come.
+  /// Whether the table loads its own source as a whole; otherwise the rows change as events come.
   var isLoaded = false
 
   static let spec = ComponentSpec<TableStep>(
@@ -26,7 +26,7 @@ struct TableStep: OperatorComponent {
 
   static let subscribesAgain = true
 
-  /// A table that is read anew at each start has nothing to save.
+  /// A table that is loaded at each start has no state to save.
   var persistence: Persistence { isLoaded ? .nothing : Self.spec.persistence }
 
   func outputType(_ inputs: [EventType]) -> EventType { .dyn }
@@ -43,7 +43,7 @@ struct TableStep: OperatorComponent {
     private let deletes: Program?
     private lazy var frame = makeFrame()
     private let buffer = OutputBuffer()
-    /// The rows that have been read of the source, which is not at its end; nil: it is not being read.
+    /// The rows read so far from the source, which is not at its end; nil: the source is not being read.
     private var coming: TableRows?
     private var hasLoaded = false
     private var timer = Wake.none
@@ -77,7 +77,7 @@ struct TableStep: OperatorComponent {
 
     override func receive(_ event: Event) { take(event, table.rows) }
 
-    /// The rows outlast the signal, and a restart after its end.
+    /// Does nothing: the rows outlast the signal, and a restart after its end.
     override func complete() {}
 
     override func receive(_ event: Event, from inlet: Inlet) { if let coming { take(event, coming) } }
@@ -101,7 +101,7 @@ struct TableStep: OperatorComponent {
         guard let built = build(builder, event, frame) else { return }
         row = built
       }
-      // Its fields are read often.
+      // The fields of a row are read often, so the row is parsed now.
       let opened = Context(state: frame.evaluation).expanded(row)
       changed(rows.put(opened.isError ? row : opened, buffer.bytes, retiring: arena))
     }
@@ -129,7 +129,7 @@ struct TableStep: OperatorComponent {
 
     override func completed(_ inlet: Inlet) {
       drop(inlet)
-      // The source has ended because the pipeline stops, so rows may be missing.
+      // If the pipeline stops, the source has ended early, so rows may be missing.
       guard let rows = coming.take(), !execution.isStopping else { return }
       table.replace(by: rows, retiring: arena)
       countKept()
