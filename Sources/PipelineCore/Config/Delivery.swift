@@ -6,8 +6,8 @@ package enum Delivery: String, Sendable, CaseIterable, Comparable {
   /// Stores periodic checkpoints: the state of the steps and the positions of the sources, committed once everything
   /// that resulted from earlier events is acknowledged. After a crash the sources resume reading at the checkpoint.
   case light
-  /// Every turn: its outputs, the state and the positions are one transaction; the source is acknowledged after it, and
-  /// the sinks receive the outputs after it.
+  /// Each turn's outputs, state and positions are one transaction. The source is acknowledged, and the sinks receive
+  /// the outputs, after it is on the disk.
   case durable
 
   /// The mode as a clause, for the reference.
@@ -46,7 +46,7 @@ package enum DeliveryRequirement: String, Sendable, CaseIterable {
   }
 }
 
-/// How much may wait for a sink in its outbox, and what happens when it is full: `buffer:` and `whenFull:` of a sink.
+/// The limit of a sink's outbox, and what happens when the outbox is full: `buffer:` and `whenFull:` of a sink.
 package struct OutboxLimit: Sendable {
   /// What happens when the outbox is full: `whenFull`.
   package enum Policy: String, Sendable, CaseIterable {
@@ -62,7 +62,7 @@ package struct OutboxLimit: Sendable {
     }
   }
 
-  /// In bytes.
+  /// The allowed values, in bytes.
   package static let range = 1 << 20...1 << 40
   package static let standard = 1 << 30
 

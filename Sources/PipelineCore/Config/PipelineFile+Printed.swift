@@ -2,8 +2,8 @@ extension PipelineFile {
   /// The prefix of the names of sinks that were added to print a signal; it is invalid in names in a file.
   static let printedPrefix = "--print "
 
-  /// Adds a sink for each signal that writes it to standard output. These sinks promise no delivery, so they leave the
-  /// pipeline's guarantee as it is.
+  /// Adds a sink for each signal that writes the signal to standard output. These sinks promise no delivery, so they
+  /// leave the pipeline's guarantee as it is.
   ///
   /// - Parameter signals: References as text: `NAME` or `NAME.errors`.
   mutating func print(_ signals: [String], as format: EncoderFormat, into diagnostics: inout Diagnostics) {

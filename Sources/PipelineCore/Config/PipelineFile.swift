@@ -30,13 +30,13 @@ package struct PipelineFile: Sendable {
   package var plugins: [NamedNode<YAMLNode>] = []
   /// Defaults by key, uninterpreted.
   package var defaults: [NamedNode<YAMLNode>] = []
-  /// The names of definitions with errors: a reference to one is not another error.
+  /// The names of definitions with errors: a reference to one of them is not another error.
   package var broken: Set<String> = []
   /// The names of tables with errors.
   var brokenTables: Set<String> = []
   /// The names of functions with errors.
   var brokenFunctions: Set<String> = []
-  /// False if the parser has reported an error: what is missing in the tree may then exist in the file.
+  /// False if the parser has reported an error: parts that are missing in the tree may then exist in the file.
   package var isWhole = true
 
   package init(source: SourceText, name: Located<String>) {
@@ -239,7 +239,7 @@ package struct SinkNode: Sendable {
   }
 }
 
-/// A command, as ReactiveCocoa's RACCommand.
+/// A command, known elsewhere as ReactiveCocoa's RACCommand.
 package struct CommandNode: Sendable {
   /// The signal of an execution, created for each one; its `event` is the input.
   package var run: SignalNode

@@ -70,7 +70,7 @@ extension PipelineFileParser {
     }
   }
 
-  /// `beside`: the keys that exist already, so that none is suggested twice.
+  /// - Parameter siblings: The keys that exist already, so that none of them is suggested.
   private mutating func unknown(
     _ entry: YAMLEntry, among known: [String], _ what: String, beside siblings: [YAMLEntry]
   ) {
@@ -125,7 +125,7 @@ extension PipelineFileParser {
     }
   }
 
-  /// Reports a key beside the origin of a signal that does not belong there.
+  /// Reports a key that does not belong beside the origin of a signal.
   mutating func misplaced(_ entry: YAMLEntry, among known: [String], beside siblings: [YAMLEntry]) {
     if ReservedKeys.anywhere.contains(entry.name)
       || Suggestion.correction(for: entry.name, among: known) != nil

@@ -34,7 +34,7 @@ extension PipelineFileParser {
     }
   }
 
-  /// No signal can be named like a boolean or a number, so such a value is a parameter beside the named inputs.
+  /// Whether a node is a parameter beside the named inputs: a boolean or a number, which no signal can be named.
   private static func isArgument(_ node: YAMLNode) -> Bool {
     guard let scalar = node.scalar, !scalar.isPlaceholder else { return false }
     return scalar.kind == .bool || scalar.kind == .int || scalar.kind == .float

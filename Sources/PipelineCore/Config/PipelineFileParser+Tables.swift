@@ -25,7 +25,7 @@ extension PipelineFileParser {
       }
       return nil
     }
-    // The errors of the source are reported even where others have been.
+    // The errors of the source are reported even if other errors have been.
     guard var signal = innerSignal(YAMLNode(.mapping(others), at: node.location)), hasKey, isWhole else { return nil }
     giveSchema(to: &signal)
     return TableNode(
@@ -54,7 +54,7 @@ extension PipelineFileParser {
     }
   }
 
-  /// `schema` beside the source of a table belongs to the source.
+  /// Gives the `schema` beside the source of a table to the source.
   private func giveSchema(to signal: inout SignalNode) {
     guard case .inline(var source) = signal.origin else { return }
     let moved = signal.options.filter { $0.key.value == "schema" }

@@ -12,8 +12,8 @@ package struct PipelineFileParser {
   /// The maximum number of errors that are reported for one file.
   package static let maximumErrors = 200
 
-  /// Never fails: besides errors, returns what could be parsed.
-  /// `isLibrary`: the file needs no sources and sinks.
+  /// Never fails: besides errors, returns the parts that could be parsed. `isLibrary`: the file needs no sources and
+  /// sinks.
   package static func parse(
     _ node: YAMLNode, isLibrary: Bool = false, into diagnostics: inout Diagnostics
   ) -> PipelineFile {

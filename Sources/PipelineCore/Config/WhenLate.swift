@@ -1,11 +1,11 @@
-/// What happens to timers that came due while a pipeline was down: between its last saved state and the start that
-/// restores it.
+/// What happens to timers that came due while a pipeline was down, which is the time between its last saved state and
+/// the start that restores it.
 package enum WhenLate: String, Sendable, CaseIterable {
-  /// The clock went on: what came due fires at the start, in order of time and before new input.
+  /// Down time counts: timers that came due fire at the start, in order of time and before new input.
   case fire
-  /// The clock went on: what came due is dropped.
+  /// Down time counts: the output of timers that came due is dropped.
   case skip
-  /// The clock stood still: every timer fires after its remaining time.
+  /// Down time does not count: every timer fires after its remaining time.
   case resume
 
   /// The policy as a clause, for the reference.

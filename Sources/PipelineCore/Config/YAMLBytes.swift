@@ -4,7 +4,7 @@
 /// editor shows one line; a value could thereby gain a second key. All three are errors, and so is a carriage return
 /// without a line feed. A value that needs one of them writes `"\u2028"` in double quotes.
 enum YAMLBytes {
-  /// Returns where the text starts (after a byte order mark), or nil if it must not be parsed.
+  /// Returns the offset at which the text starts (after a byte order mark), or nil if it must not be parsed.
   static func check(
     _ source: SourceText, limits: YAMLLimits, into diagnostics: inout Diagnostics
   ) -> Int? {

@@ -28,7 +28,7 @@ struct YAMLFormatter {
 
   /// - Parameters:
   ///   - source: A text that ``YAMLReader`` reads without an error, with line feeds only.
-  ///   - start: Where the document begins.
+  ///   - start: The offset at which the document begins.
   ///   - order: The indexes of the entries of the top level.
   init(_ source: SourceText, from start: Int, _ root: YAMLLayoutNode, order: [Int]?) {
     bytes = source.bytes
@@ -115,8 +115,8 @@ struct YAMLFormatter {
     return []
   }
 
-  /// Writes the comments before `offset` that are not written yet, each on a line of its own. Returns whether there
-  /// were any.
+  /// Writes the comments before `offset` that are not written yet, each on its own line. Returns whether there were
+  /// any.
   @discardableResult
   private mutating func leading(
     _ offset: Int, _ indent: Int, after start: Int, isFirst: Bool = false, isMoved: Bool = false
@@ -398,8 +398,7 @@ struct YAMLFormatter {
     return key.map { endOfLine(behind: $0.end) } ?? []
   }
 
-  /// The value as text for the line being written; nil if it needs lines of its own. Flow collections must fit into the
-  /// width.
+  /// The value as text for the current line; nil if it needs its own lines. Flow collections must fit into the width.
   private func inlined(_ node: YAMLLayoutNode, after key: YAMLLayoutNode?) -> [UInt8]? {
     guard let text = inline(node) else { return nil }
     guard node.isFlow, !node.children.isEmpty else { return text }
@@ -448,8 +447,8 @@ struct YAMLFormatter {
     return Array(open.utf8) + space + Array(parts.joined(separator: [0x2C, 0x20])) + space + Array(close.utf8)
   }
 
-  /// The scalar in double quotes if its text needs no escapes in them, otherwise in single quotes if it needs none
-  /// there, otherwise as it is.
+  /// The scalar in double quotes if its text needs no escapes in them, otherwise in single quotes if it needs no
+  /// escapes there, otherwise as it is written.
   private func quoted(_ node: YAMLLayoutNode) -> [UInt8] {
     let text = Array(bytes[node.range])
     guard case .scalar(let style) = node.kind, text.count >= 2, !text.contains(0x0A) else { return text }

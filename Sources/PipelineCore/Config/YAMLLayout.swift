@@ -102,7 +102,7 @@ struct YAMLLayoutComposer: YAMLEventTarget {
     let (properties, start) = split(from, properties.count)
     var end = max(start, to)
     if style == .literal || style == .folded { end = endOfBlock(start, end) }
-    // An empty value has no text of its own: it is located at the end of its anchor or tag.
+    // An empty value has no text: it is located at the end of its anchor or tag.
     if style == .plain, value.isEmpty, !properties.isEmpty {
       add(
         YAMLLayoutNode(

@@ -5,7 +5,7 @@ extension YAMLNode {
   /// Whether the value is unknown because the environment was not read.
   package var isPlaceholder: Bool { scalar?.isPlaceholder ?? false }
 
-  /// `true` or `false`. The other boolean words of YAML 1.1 get a message of their own.
+  /// `true` or `false`. The other boolean words of YAML 1.1 get their own message.
   package func decodeBool(_ what: String) -> Result<Bool, Diagnostic> {
     guard let scalar else { return .failure(wrongType(what, "true or false")) }
     if let bool = scalar.bool { return .success(bool) }

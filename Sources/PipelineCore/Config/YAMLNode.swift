@@ -2,7 +2,7 @@
 ///
 /// Aliases are already resolved; a node that replaces one has the location of the anchor.
 public struct YAMLNode: Sendable {
-  /// The kind of a value, with its content.
+  /// The content of a value, by its kind.
   package enum Content: Sendable {
     case scalar(YAMLScalar)
     case sequence([YAMLNode])
