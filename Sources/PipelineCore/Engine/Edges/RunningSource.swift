@@ -1,6 +1,7 @@
 import Synchronization
 
 /// A running source.
+///
 /// Sources that live on the executor (timers, answers) emit from their turns; those with their own thread hand over
 /// batches through an ``InputQueue``.
 open class RunningSource: OperatorNode {

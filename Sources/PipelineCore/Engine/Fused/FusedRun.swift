@@ -55,8 +55,8 @@ open class FusedStep {
 ///
 /// A run may serve many chains of the same plan, such as the groups of `groupBy`. Then each chain has its own steps and
 /// passes them with each event, and the run itself is never started.
+///
 /// ``make(_:_:downstream:)`` makes a run that is started.
-/// Make one that is started with ``make(_:_:downstream:)``.
 public class FusedRun: OperatorNode {
   /// The retained steps of one of many chains, as many as the run has.
   typealias OwnSteps = UnsafeMutablePointer<Unmanaged<FusedStep>>

@@ -1,5 +1,6 @@
 /// The bytes in the queues of a pipeline's steps, as a part of the process's ``MemoryBudget``. The input is paused
 /// while they exceed their limit. Used in turns.
+///
 /// One account serves all steps and all their instances: a thousand groups with a queue each are one pipeline. An event
 /// costs an addition and a comparison when it enters and when it leaves a queue; an event that is not queued costs
 /// nothing.

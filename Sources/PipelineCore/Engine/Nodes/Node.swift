@@ -37,10 +37,11 @@ final class NoSubscription: Subscription {
 }
 
 /// One running operator of one subscription.
-/// Subclasses override `receive`, `complete`, `fail` and `woke` where they do more than pass on. State lives in their
+///
+/// Subclasses override `receive`, `complete`, `fail` and `woke` where they differ from passing on. State lives in their
 /// stored properties, so two subscriptions share nothing. A node may be entered again while it is emitting (a
-/// synchronous inner signal, a feedback): state must be consistent before each `emit`, and after an `emit` a node reads
-/// its state again.
+/// synchronous inner signal, a feedback): state must be consistent before each `emit`, and a node reads again after an
+/// `emit` what it still needs.
 ///
 /// Ownership: a node holds its upstreams; the downstream holds the node. The link downstream is unowned, and an ended
 /// node is kept to the end of the turn, so no node is freed while control is inside it.

@@ -1,14 +1,14 @@
 import Synchronization
 
-/// Runs one pipeline, turn by turn. A *turn* processes one item of the mailbox or one due timer, until nothing more
-/// happens synchronously. Turns never overlap.
+/// Runs one pipeline, turn by turn: a *turn* is one thing taken from the mailbox or one due timer, processed until
+/// nothing more happens synchronously. Turns never overlap.
 ///
-/// A turn is limited in time and memory (``TurnLimits``): after each event a source checks whether the turn is spent,
+/// A turn is bounded in time and memory (``TurnLimits``): after each event a source checks whether the turn is spent,
 /// and then passes the rest of its batch to ``resume(inner:_:)``. One event with everything that it causes
 /// synchronously is never divided.
 ///
-/// Only ``post(_:)``, ``postBatch(_:)`` and ``setNeedsTurn`` may be used on any thread; everything else belongs to the
-/// thread that currently runs the turns. Time stands still during a turn.
+/// Everything but ``post(_:)``, ``postBatch(_:)`` and ``setNeedsTurn`` belongs to the thread that currently runs the
+/// turns. Time stands still during a turn.
 public final class Executor: @unchecked Sendable {
   /// Work for a turn.
   public typealias Work = @Sendable () -> Void
