@@ -1,5 +1,5 @@
-/// An errors output, or a command, for whose end something upstream of it waits. It ends when nothing upstream can act
-/// any more, even while other parts continue.
+/// An errors output, or a command, for whose end something upstream of it waits. The wait ends when nothing upstream
+/// can act any more, even while other parts continue.
 struct CircularWait: Sendable {
   enum Waited: Hashable, Sendable {
     /// The errors output of a named source or signal, by its index in the plan.
@@ -9,9 +9,9 @@ struct CircularWait: Sendable {
   }
 
   var waited: Waited
-  /// Indexed by the numbers of the plan's steps: whether the step is upstream.
+  /// Whether each step of the plan is upstream, by the number of the step.
   var isUpstream: [Bool]
-  /// The sinks upstream: they may reject events.
+  /// The sinks upstream, which may reject events.
   var sinks: [Int]
 }
 
@@ -40,10 +40,10 @@ extension Plan {
     return found
   }
 
-  /// Which named parts and sinks can cause events in which others. A part is an index in `named`, or `named.count` plus
-  /// the index of a sink.
+  /// The named parts and sinks that can cause events in other parts. A part is an index in `named`, or `named.count`
+  /// plus the index of a sink.
   private struct Causes {
-    /// For each part, those that can cause events in it directly.
+    /// For each part, the parts that can cause events in it directly.
     private var direct: [Set<Int>]
     private(set) var steps: [[StepID]]
     /// The parts that read the errors output of a named part.
@@ -74,7 +74,7 @@ extension Plan {
             direct[other].insert(part)
           }
         } else if isLate {
-          // The other part may run again whenever this one subscribes to it.
+          // The other part may run again whenever this part subscribes to it.
           direct[other].insert(part)
         }
       case .errors(.named(let owner)):
@@ -90,7 +90,7 @@ extension Plan {
       }
     }
 
-    /// The part, and all that can cause something in it.
+    /// The part, and all parts that can cause events in it.
     func closure(of part: Int) -> Set<Int> {
       var found: Set<Int> = [part]
       var waiting = [part]

@@ -1,4 +1,4 @@
-/// The delivery guarantee for the events on the way from one source to one sink.
+/// The delivery guarantee for the events on the path from one source to one sink.
 package struct DeliveryPath: Sendable, Equatable {
   /// From the weakest to the strongest.
   package enum Level: Int, Sendable, Comparable {
@@ -8,7 +8,8 @@ package struct DeliveryPath: Sendable, Equatable {
     case onceCommitted
     /// A killed process loses no event; some are delivered again.
     case atLeastOnce
-    /// Neither a killed process nor a power cut loses input that was acknowledged to the sender; some events are delivered again.
+    /// Neither a killed process nor a power cut loses input that was acknowledged to the sender; some events are
+    /// delivered again.
     case durable
 
     package static func < (a: Level, b: Level) -> Bool { a.rawValue < b.rawValue }
@@ -25,7 +26,7 @@ package struct DeliveryPath: Sendable, Equatable {
 
   /// One reason why the level is no higher.
   package struct Limit: Sendable, Equatable {
-    /// The highest level that a path with it has.
+    /// The highest level of a path with this limit.
     package var level: Level
     /// The possible loss or repetition, a clause.
     package var effect: String
@@ -40,7 +41,7 @@ package struct DeliveryPath: Sendable, Equatable {
   /// The source and the sink, in the names of the file.
   package var source: String
   package var sink: String
-  /// Everything that limits it, the weakest first.
+  /// All limits of the path, the weakest first.
   package var limits: [Limit]
 
   package var level: Level { limits.first?.level ?? .durable }
@@ -64,11 +65,11 @@ extension DeliveryRequirement {
 }
 
 extension Plan {
-  /// The guarantee of every path from a source to a sink, through signals, errors outputs and commands: sink by sink, the
-  /// sources in the order of the plan.
+  /// The guarantee of every path from a source to a sink, through signals, errors outputs and commands: sink by sink,
+  /// the sources in the order of the plan.
   ///
-  /// Sources of inner signals count where they bring in events of their own, as a `file` does, and not where they ask or
-  /// compute for the event that the signal is made for.
+  /// Sources of inner signals count if they read their own input, like `file`, and not if they send a request or
+  /// compute values for the event of the inner signal.
   package func deliveryPaths(hasStateDirectory: Bool) -> [DeliveryPath] {
     deliveryPaths(hasStateDirectory: hasStateDirectory, atMost: .max).paths
   }
@@ -204,7 +205,8 @@ extension Plan {
 }
 
 extension SourceRecovery {
-  /// Whether the source of an inner signal acknowledges with the event that created the signal, and has no input of its own.
+  /// Whether the source of an inner signal acknowledges with the event that created the signal, and has no input of its
+  /// own.
   fileprivate var belongsToOuter: Bool { self == .made || self == .request }
 }
 
@@ -212,6 +214,7 @@ extension Plan {
   /// For each sink: whether all its events come from sources that read the same input again after a crash, over steps
   /// whose state is saved. Then all output after a checkpoint is written again.
   ///
+  /// Polls and timers are not such sources: after a restart they send other events.
   /// Polls and timers are not such sources: after a restart they send other events.
   var sinksWhoseInputComesAgain: [Bool] {
     var comesAgain = sinks.map { _ in true }
@@ -227,8 +230,8 @@ extension Plan {
 // MARK: Requirements
 
 extension Plan {
-  /// An error for each reason why a path has less than `require` asks for, in the order of the file. Nothing if the file
-  /// requires nothing.
+  /// An error for each reason why a path has less than `require` asks for, in the order of the file. Nothing if the
+  /// file requires nothing.
   package func deliveryShortfalls(hasStateDirectory: Bool) -> [Diagnostic] {
     guard let requirement else { return [] }
     var found: [(limit: DeliveryPath.Limit, first: DeliveryMap.Path, more: Int)] = []
@@ -267,9 +270,10 @@ extension Plan {
 
 // MARK: All paths
 
-/// The paths of a plan, each with its limits. There may be as many as sources times sinks, so common parts are made once.
+/// The paths of a plan, each with its limits. There may be as many as sources times sinks, so common parts are computed
+/// once.
 private struct DeliveryMap {
-  /// A path, by the indexes of its ends, with the weaknesses on the way from its source.
+  /// A path, by the indexes of its ends, with the weaknesses between its source and its sink.
   struct Path {
     var source: Int
     var sink: Int
@@ -299,7 +303,7 @@ private struct DeliveryMap {
     let ofMode = level(ofMode)
     /// The origins of the sinks' chains, cached because many sinks read one signal.
     var known: [Int: [Int: SourceReach.Weakness]] = [:]
-    /// The limits of sources on ways without weakness.
+    /// The limits of sources on paths without weakness.
     var usual: [Int: [DeliveryPath.Limit]] = [:]
     for (sink, sinkPlan) in plan.sinks.enumerated() {
       let (signal, own) = reach.origin(of: sinkPlan.input)
@@ -338,12 +342,12 @@ private struct DeliveryMap {
   }
 }
 
-// MARK: The way upstream
+// MARK: The path upstream
 
-/// The sources of a signal's events, and the weaknesses of the steps on the way. There may be thousands of signals in a row, so nothing here
-/// is recursive.
+/// The sources of a signal's events, and the weaknesses of the steps on the path. There may be thousands of signals in
+/// a row, so nothing here is recursive.
 private struct SourceReach {
-  /// The steps on the way from a source that limit the guarantee.
+  /// The steps on the path from a source that limit the guarantee.
   struct Weakness {
     /// A step with state.
     var keeps: StepID?
@@ -366,7 +370,8 @@ private struct SourceReach {
     callers = plan.named.contains { $0.kind == .command } ? Self.callers(plan) : [:]
   }
 
-  /// The named signal with which a chain begins, and the weaknesses of its steps; a signal further downstream if the chain is not linear.
+  /// The named signal with which a chain begins, and the weaknesses of the chain's steps; a signal further downstream
+  /// if the chain is not linear.
   func origin(of signal: SignalPlan) -> (signal: SignalPlan, weakness: Weakness) {
     var signal = signal
     var weakness = Weakness()
@@ -377,15 +382,16 @@ private struct SourceReach {
     return (signal, weakness)
   }
 
-  /// The sources of a signal by the numbers of their steps, each with the weakest way from it.
+  /// The sources of a signal by the numbers of their steps, each with the weakest path from it.
   func sources(of signal: SignalPlan) -> [Int: Weakness] {
     var found: [Int: Weakness] = [:]
-    /// The weaknesses, as bits, with which a signal has been visited, or a command with the signals that execute it.
+    /// The weaknesses, as bits, with which a signal has been visited, or a command together with the signals that
+    /// execute it.
     var seen: [ObjectIdentifier: UInt8] = [:]
     var seenWhole: [Int: UInt8] = [:]
     var waiting = [(signal, Weakness())]
 
-    /// A named signal; if it is a command, with those that execute it.
+    /// Adds a named signal; if it is a command, also the signals that execute it.
     func addWhole(_ index: Int, _ weakness: Weakness) {
       waiting.append((plan.named[index].body, weakness))
       let bit = UInt8(1) << UInt8(weakness.rank)

@@ -3,8 +3,8 @@ extension Plan {
   /// At most this many paths get their own line.
   static let maximumPathLines = 100
 
-  /// The mode and its reason, a line for each path, and the guarantee without a state directory. Lines after the first are
-  /// indented.
+  /// The mode and its reason, a line for each path, and the guarantee without a state directory. Lines after the first
+  /// are indented.
   package func deliveryLines() -> [String] {
     var lines = [modeLine]
     let (paths, others, _, weakest) = deliveryPaths(hasStateDirectory: true, atMost: Self.maximumPathLines)

@@ -1,6 +1,6 @@
-/// `movedFrom` beside a named source, signal, command or sink: the name under which an earlier version of the file has it.
+/// `movedFrom` beside a named source, signal, command or sink: the name of that part in an earlier version of the file.
 package struct FormerName: Sendable {
-  /// The name now, and before.
+  /// The present name, and the former one.
   package var name: String
   package var former: String
   package var isSink: Bool
@@ -9,13 +9,13 @@ package struct FormerName: Sendable {
   /// The location of the former name.
   package var location: SourceLocation
 
-  /// The saved state has nothing of either name.
+  /// The report that the saved state has neither name.
   package var isUnknown: Diagnostic {
     Diagnostic(
       .stateRefused, "the saved state has no \(kind) '\(former)', so '\(name)' starts empty", at: location,
       help: "Name the \(kind) as it was called when the state was saved, or remove 'movedFrom'")
   }
 
-  /// The prefix of the keys of the steps of such a part.
+  /// The prefix of the keys of the steps of a part with this name.
   static func prefix(_ name: String, isSink: Bool) -> String { isSink ? "sinks.\(name)/" : "\(name)/" }
 }

@@ -8,7 +8,7 @@ struct OutsideInlet: Sendable {
     /// The feed of the server at this address.
     case feed(TargetAddress)
   }
-  /// The source, signal, command or sink that contains it.
+  /// The source, signal, command or sink that contains the input.
   var owner: String
   var kind: Kind
   var location: SourceLocation?
@@ -25,19 +25,20 @@ struct OutsideInlet: Sendable {
 /// An output of a sink that a source may read, with the sources of its events.
 struct OutsideWay: Sendable {
   enum Outlet: Sendable {
-    /// `resolved`: a pattern where events give the name.
+    /// `resolved`: a pattern if events give the name.
     case file(FilePathParameter, resolved: String)
     case address(TargetAddress)
-    /// A request of a chain, for each of its events.
+    /// A request of a chain, sent for each event of the chain.
     case request(TargetAddress)
     /// The feed for all clients of this address.
     case feed(ListenAddress)
   }
-  /// The name of the sink; for a request, that of the signal or command that makes it.
+  /// The name of the sink; for a request, that of the signal or command that sends it.
   var sink: String
   var outlet: Outlet
   var location: SourceLocation
-  /// The inlets of the sources of its events, which arrive directly, through signals and commands, or as errors of other sinks.
+  /// The inlets of the sources of the output's events, which arrive directly, through signals and commands, or as
+  /// errors of other sinks.
   var inlets: [OutsideInlet]
 
   /// Whether the target is certain: no expression gives the name, and no step decides which requests are made.

@@ -7,9 +7,9 @@
 /// A block that needs a turn (a line is not an event, an expression fails, an event cannot be encoded) is left to its
 /// turn unchanged; the turn processes the whole block itself.
 package struct ParallelStage: Sendable {
-  /// The way from the source to one sink.
+  /// The path from the source to one sink.
   package struct Branch: Sendable {
-    /// The signals on the way that have steps, in order; each step is a ``PureStep``.
+    /// The signals on the path that have steps, in order; each step is a ``PureStep``.
     var signals: [SignalPlan]
     /// The step ID of the sink.
     var sink: StepID
@@ -57,8 +57,8 @@ extension Plan {
     }
   }
 
-  /// The path from a source to the reader of `signal`, if it leads through pure steps only: their signals, and the named
-  /// signals on it.
+  /// The path from a source to the reader of `signal`, if it leads through pure steps only: the signals on it that have
+  /// steps, and the named signals on it.
   private static func way(
     to signal: SignalPlan, _ named: [NamedPlan]
   ) -> (source: StepID, signals: [SignalPlan], through: [Int])? {

@@ -6,7 +6,8 @@ package final class Plan: Sendable {
   /// The named signals: sources first, then signals, each in the order of the file.
   package let named: [NamedPlan]
   package let sinks: [SinkPlan]
-  /// Indexes in `named` of the signals that run without a reader, because they execute commands or because only their errors outputs are read.
+  /// Indexes in `named` of the signals that run without a reader, because they execute commands or because only their
+  /// errors outputs are read.
   package let rootSubscribers: [Int]
   /// The ``rootSubscribers`` that run only because their errors outputs are read.
   package let readOnlyForErrors: Set<Int>
@@ -25,15 +26,15 @@ package final class Plan: Sendable {
   package let standardInput: SourceLocation?
   /// The mode that the file asks for; see ``delivery(hasStateDirectory:)``.
   let requestedDelivery: Located<Delivery>?
-  /// The file's `whenLate`, the rule for time that passed while the pipeline was down; nil: ``WhenLate/fire``. ``StepPlan/whenLate`` is the rule
-  /// of a step.
+  /// The file's `whenLate`, the rule for time that passed while the pipeline was down; nil: ``WhenLate/fire``.
+  /// ``StepPlan/whenLate`` is the rule of a step.
   package let whenLate: Located<WhenLate>?
-  /// The least guarantee that the file asks for.
+  /// The minimum guarantee that the file requires.
   let requirement: Located<DeliveryRequirement>?
   /// All sources, in the order of the plan.
   package let sources: [PlannedSource]
 
-  /// The names that parts of the file had before, in the order of the file.
+  /// The former names of parts of the file, in the order of the file.
   package let formerNames: [FormerName]
 
   /// The edges between the steps, by ``EdgeID``; the first is ``EdgeID/none``.
@@ -44,10 +45,10 @@ package final class Plan: Sendable {
   /// The sources that send to inner signals, whatever else reads them.
   let sourcesOfInnerSignals: Set<StepID>
 
-  /// The outputs of the sinks that may be the inputs of sources, also in other pipelines.
+  /// The outputs of the sinks that may be the inputs of sources, also of other pipelines.
   let outsideWays: [OutsideWay]
 
-  /// The steps of the tables that are loaded from sources of their own.
+  /// The steps of the tables that are loaded from their own sources.
   let stepsOfTables: Set<StepID>
 
   /// The parallel stages, by the step IDs of sources.
@@ -86,7 +87,7 @@ package final class Plan: Sendable {
     stages = Plan.stages(named, sinks)
   }
 
-  /// The name that a sink had before; nil: the file says none.
+  /// The former name of a sink; nil: the file gives none.
   package func formerName(ofSink name: String) -> String? {
     formerNames.first { $0.isSink && $0.name == name }?.former
   }
@@ -128,11 +129,12 @@ package struct NamedPlan: Sendable {
 
 /// A table.
 package struct TablePlan: Sendable {
-  /// Its index in ``Plan/named``.
+  /// The table's index in ``Plan/named``.
   package var named: Int
-  /// Whether its own source is read at the start, before the first event passes. Otherwise its rows change as events of a signal come.
+  /// Whether the table's own source is read at the start, before the first event passes. Otherwise the rows change as
+  /// events of a signal come.
   package var isLoaded: Bool
-  /// How often its source is read again; nil: never.
+  /// The time after which the table's source is read again; nil: never.
   package var every: TimeSpan?
   package var key: ExpressionType
   package var row: ExpressionType
@@ -155,7 +157,7 @@ package struct Sharing: RecordParameter, Equatable {
     }
   }
 
-  /// How many events a late subscriber receives first.
+  /// The number of events that a late subscriber receives first.
   package var replay = 0
   /// The greatest age of these events.
   package var within: TimeSpan?
@@ -184,7 +186,7 @@ package struct Sharing: RecordParameter, Equatable {
 }
 
 extension NamedPlan {
-  /// The source itself, or the source that a signal starts with if it defines one in place.
+  /// The part's source, or the source that a signal starts with if it defines one in place.
   package var ownSource: SignalPlan? { kind == .command || kind == .part ? nil : body.ownSource }
 }
 
@@ -202,7 +204,8 @@ package struct SinkPlan: Sendable {
   package var outboxLimit = OutboxLimit()
   /// The key of the sink in a saved state.
   var reference: String { "sinks.\(name)" }
-  /// The signal that this sink was added to print (``FrontEnd/printed``), as it was named; nil: it is one of the file's.
+  /// The signal that this sink was added to print (``FrontEnd/printed``), as it was named; nil: the sink is in the
+  /// file.
   package var printedSignal: String? {
     name.hasPrefix(PipelineFile.printedPrefix) ? String(name.dropFirst(PipelineFile.printedPrefix.count)) : nil
   }
@@ -212,11 +215,11 @@ package struct SinkPlan: Sendable {
 package struct StepPlan: Sendable {
   /// The component key: `filter`, `http`.
   package var keyword: String
-  /// The named source, signal or sink that contains it.
+  /// The named source, signal or sink that contains the step.
   package var owner: String
-  /// The step's name for display: the signal or sink, the steps in whose inner chains it is, and its keyword or the
-  /// name that the file gives it: `books/filter`, `books/groupBy/filter`, `out/http`. It stays the same when another
-  /// step is inserted, and no two steps have the same.
+  /// The step's name for display: the signal or sink, the steps in whose inner chains the step is, and its keyword or
+  /// the name that the file gives it: `books/filter`, `books/groupBy/filter`, `out/http`. It is unique, and stays the
+  /// same when another step is inserted.
   package var label: String {
     // The names of sinks and signals differ, and have no dots.
     key.hasPrefix("sinks.") ? String(key.dropFirst("sinks.".count)) : key

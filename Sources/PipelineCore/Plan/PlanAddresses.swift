@@ -29,13 +29,14 @@ extension Plan {
       }
   }
 
-  /// Whether both listen on one address, which only one of them can have.
+  /// Whether both plans listen on one address that only one of them can have.
   package func excludesAddress(of other: Plan) -> Bool {
     let others = other.listeners
     return listeners.contains { own in others.contains { own.address.conflict($0.address) != nil } }
   }
 
-  /// Warns of servers whose clients wait for an answer that never comes: no sink answers, and no command's execution does.
+  /// Warns of servers whose clients wait for an answer that never comes: no sink answers, and no command's execution
+  /// does.
   func reportUnansweredRequests(into diagnostics: inout Diagnostics) {
     guard !sinks.contains(where: { $0.component.answersEvents }), !named.contains(where: { $0.kind == .command })
     else { return }

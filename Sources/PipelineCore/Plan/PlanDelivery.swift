@@ -2,16 +2,16 @@
 package struct PlannedSource {
   package var step: StepID
   package var component: any SourceDeclaration
-  /// Whether it starts a new inner signal for each event.
+  /// Whether the source starts a new inner signal for each event.
   package var isInner: Bool
 }
 
 extension Plan {
   /// The mode in which the pipeline runs.
   ///
-  /// Without a state directory nothing can be stored. With one it is the mode that the file asks for, by default the
-  /// lightest that meets the file's requirements and loses no event: checkpoints where every source can repeat its
-  /// input after one, and no sink limits the events that wait for it on disk.
+  /// Without a state directory nothing can be stored. With one, the mode is that of the file, by default the lightest
+  /// mode that meets the file's requirements and loses no event: checkpoints if every source can repeat its input after
+  /// one, and no sink limits the events that wait for it on disk.
   package func delivery(hasStateDirectory: Bool) -> Delivery {
     guard hasStateDirectory else { return .bestEffort }
     if let requestedDelivery { return requestedDelivery.value }
@@ -21,7 +21,7 @@ extension Plan {
     return canRepeat ? .light : .durable
   }
 
-  /// Whether the file excludes this source or sink from the guarantee: events that the sink takes count as delivered at once, and events of
-  /// the source are acknowledged at once.
+  /// Whether the file excludes this source or sink from the guarantee: events that the sink takes count as delivered at
+  /// once, and events of the source are acknowledged at once.
   package func isBestEffort(_ step: StepID) -> Bool { steps[step.number].delivery != nil }
 }

@@ -9,11 +9,11 @@ package struct PlanDrawing: Sendable {
     package var shape: Shape
     /// The keyword: `filter`.
     package var keyword: String
-    /// The first expression of its parameters; empty if it has none.
+    /// The first expression of the step's parameters; empty if it has none.
     package var detail: String
-    /// The named source, signal or sink that contains it.
+    /// The named source, signal or sink that contains the step.
     package var owner: String
-    /// The number of the fused run that contains it; nil if it runs alone.
+    /// The number of the fused run that contains the step; nil if the step runs alone.
     package var run: Int?
     package var location: SourceLocation
 
@@ -189,7 +189,7 @@ package struct PlanDrawing: Sendable {
       drawLookups()
     }
 
-    /// From each table to the steps that read it.
+    /// Draws lines from each table to the steps that read it.
     private mutating func drawLookups() {
       for report in plan.expressions {
         guard let reader = boxesOfSteps[report.step] else { continue }

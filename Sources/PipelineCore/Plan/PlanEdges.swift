@@ -6,7 +6,7 @@ package struct EdgePlan: Hashable, Sendable {
     /// A named source or signal, which sends to each reader.
     case named(Int)
     case errors(ErrorsOwner)
-    /// The events that the step feeds into the chain among its parameters.
+    /// The events that the step feeds into the chain in its parameters.
     case feed(StepID)
     case nothing
   }
@@ -67,7 +67,7 @@ extension Plan {
 }
 
 extension SignalPlan {
-  /// Where its events come from. `feeder`: the step around the chain that it is part of.
+  /// The origin of the signal's events. `feeder`: the step around the chain that contains the signal.
   func end(fedBy feeder: StepID? = nil) -> EdgePlan.End {
     switch origin {
     case .named(let index): .named(index)
@@ -78,7 +78,7 @@ extension SignalPlan {
   }
 }
 
-/// Numbers the edges in the order of the file, those of neighbouring fused steps consecutively.
+/// Numbers the edges in the order of the file; the edges between consecutive fused steps have consecutive numbers.
 private struct EdgeWalk {
   var edges = [EdgePlan(from: .nothing, to: .nothing)]
   /// The component of each step, by the step's number.

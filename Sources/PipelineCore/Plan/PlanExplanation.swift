@@ -72,7 +72,7 @@ package struct PlanExplanation {
     signal(entry.body, 2)
   }
 
-  /// The functions with their types; an expression that calls one shows what it reads.
+  /// Lists the functions with their types. An expression that calls a function lists the paths that the function reads.
   private mutating func functions() {
     if plan.functions.all.isEmpty { return }
     say(0, "")
@@ -91,7 +91,7 @@ package struct PlanExplanation {
     }
   }
 
-  /// Hot or cold, as far as the file decides.
+  /// Whether the signal is hot or cold, as far as the file decides.
   private static func manner(_ entry: NamedPlan) -> String {
     if entry.isCold { return ", created for each reference" }
     let sharing = entry.sharing
@@ -184,7 +184,7 @@ package struct PlanExplanation {
     }
   }
 
-  /// Each path once, with its type if known and whether it may be missing.
+  /// Lists each path once, with its type if known and whether it may be missing.
   private mutating func reads(_ checked: CheckedExpression, _ depth: Int) {
     var paths: [(path: String, type: ExpressionType, missing: Bool, guarded: Bool, whole: Bool)] = []
     for read in checked.reads {

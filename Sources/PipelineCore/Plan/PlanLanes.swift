@@ -11,7 +11,7 @@ extension Plan {
         for (number, edge) in edges.enumerated() where edge.from == end { found.insert(number) }
       }
       switch end {
-      // The events that a step feeds into its chain are those that it receives.
+      // The events that a step feeds into its chain are the events that the step receives.
       case .feed(let step): open.append(.step(step))
       // Rejected events come from the steps of their owner.
       case .errors(.named(let index)): open.append(.named(index))
@@ -42,7 +42,7 @@ extension Plan {
     edges.indices.dropFirst().first { id(of: edges[$0].from) == from && id(of: edges[$0].to) == to }.map(EdgeID.init)
   }
 
-  /// The step of that name, as ``id(of:)-(StepID)`` has it.
+  /// The step with the name that ``id(of:)-(StepID)`` returns.
   package func step(named id: String) -> StepID? {
     steps.indices.map { StepID($0) }.first { self.id(of: $0) == id && isInFile($0) }
   }

@@ -1,4 +1,4 @@
-/// Names of events: where they are used, and where they are unique.
+/// The uses of event names, and where the names are unique.
 extension Plan {
   /// Whether an expression reads `meta.id`, or the whole of `meta`.
   var readsNames: Bool {
@@ -7,9 +7,10 @@ extension Plan {
     }
   }
 
-  /// Whether each event that a sink takes has a name that no other event of the sink has, however often the pipeline starts: every source
-  /// names its events and reaches the sink in one way, and every step between sends each event at most once, or a list of its own for it.
-  /// Events without a name, such as lists of several, may be among them.
+  /// Whether each event that a sink takes has a name that no other event of the sink has, however often the pipeline
+  /// starts: every source names its events and reaches the sink by one path, and every step between sends each event at
+  /// most once, or several events whose names derive from its name. Events without a name, such as lists of several,
+  /// may be among them.
   func distinguishesEvents(at sink: SinkPlan) -> Bool {
     var seen: Set<Int> = []
     return distinguishes(sink.input, &seen)
@@ -29,7 +30,8 @@ extension Plan {
 }
 
 extension Component {
-  /// Whether it sends each event of its inputs at most once, under its name, or events that it names after it.
+  /// Whether the operator sends each event of its inputs at most once, under its name, or events whose names derive
+  /// from that event.
   fileprivate var keepsNames: Bool {
     switch self {
     case is any FusableDeclaration: true
@@ -45,7 +47,7 @@ extension Component {
 protocol NamingOperator: OperatorDeclaration {}
 
 extension Plan {
-  /// A location as text: its line, and its file if that is not the pipeline's.
+  /// A location as text: the line, and the file if it is not the pipeline's.
   func fileAndLine(_ location: SourceLocation) -> String {
     location.text.name == source.name
       ? "line \(location.line)" : "line \(location.line) of \(Printable.cut(location.text.name))"

@@ -19,7 +19,7 @@ extension Plan {
     return false
   }
 
-  /// The sources, also named ones, of inner signals: a step whose queue is full may wait for what they send.
+  /// The sources, also named ones, of inner signals: a step whose queue is full may wait for their events.
   static func sourcesOfInnerSignals(_ components: [Int: any Component], _ named: [NamedPlan]) -> Set<StepID> {
     let inner = components.values.flatMap(\.innerPlans)
     if inner.isEmpty { return [] }

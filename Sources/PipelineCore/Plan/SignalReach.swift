@@ -7,7 +7,7 @@ struct SignalReach {
 
   private struct Reference {
     var by: Referrer
-    /// Whether the referrer may subscribe it after its own start, or repeatedly.
+    /// Whether the referrer may subscribe the signal after the referrer's own start, or repeatedly.
     var isLate: Bool
   }
 
@@ -22,8 +22,9 @@ struct SignalReach {
     walk(named, sinks).map { $0.map(\.by) }
   }
 
-  /// The signals that run only because their errors outputs are read. Reading an errors output does not subscribe the signal, so each of these
-  /// signals gets a root subscriber that drops its events: the reader of the events that a source rejects expects the source to run.
+  /// The signals that run only because their errors outputs are read. Reading an errors output does not subscribe the
+  /// signal, so each of these signals gets a root subscriber that drops its events: a reader of the events that a
+  /// source rejects expects the source to run.
   ///
   /// - Parameter roots: The signals that run without a reader.
   static func readOnlyForErrors(_ named: [NamedPlan], _ sinks: [SinkPlan], besides roots: [Int]) -> [Int] {
@@ -103,7 +104,7 @@ struct SignalReach {
     return isCold[signal] ? isWanted(signal, state, &seen) : mayBegin(signal, state, &seen)
   }
 
-  /// Whether a referrer may still begin to subscribe to it.
+  /// Whether a referrer may still begin to subscribe to the signal.
   private func mayBegin(_ signal: Int, _ state: State, _ seen: inout Set<Int>) -> Bool {
     guard seen.insert(signal).inserted else { return false }
     for reference in references[signal] {
@@ -133,7 +134,7 @@ struct SignalReach {
 
   private struct Walk {
     var references: [[Reference]]
-    /// The named signals that were visited references.
+    /// The named signals to which the visited signals refer.
     var reached: [Int] = []
     /// The named signals whose errors outputs are read.
     var ownersOfErrors: [Int] = []
@@ -187,7 +188,7 @@ extension Plan {
 }
 
 extension Plan {
-  /// The steps of the tables that are loaded from sources of their own.
+  /// The steps of the tables that are loaded from their own sources.
   static func stepsOfTables(_ tables: [TablePlan], _ named: [NamedPlan]) -> Set<StepID> {
     if tables.isEmpty { return [] }
     var found: Set<StepID> = []
@@ -198,7 +199,8 @@ extension Plan {
     return found
   }
 
-  /// Visits signals upstream, through names and errors outputs. There may be thousands of signals in a row, so it is not recursive.
+  /// Visits signals upstream, through names and errors outputs. It is not recursive, because there may be thousands of
+  /// signals in a row.
   ///
   /// - Parameter visit: Returns the signals within this one to visit next; nil: not even the signal that it refers to.
   ///   Each signal is visited once.

@@ -1,8 +1,9 @@
-/// The settings of a step in the file, as text for drawings. Secrets are masked, and every text is bounded.
+/// The settings of a step in the file, as text for drawings. Secrets are masked, and the length of every text is
+/// limited.
 package struct StepSettings: Sendable, Equatable {
   /// One setting.
   package struct Entry: Sendable, Equatable {
-    /// The parameter, or the field of a mapping; empty: the value stands for the whole.
+    /// The parameter, or the field of a mapping; empty: the text is the value as a whole.
     package var name: String
     /// The value in one line: an expression, a number, a list in brackets.
     package var text: String
@@ -14,7 +15,7 @@ package struct StepSettings: Sendable, Equatable {
   package private(set) var entries: [Entry] = []
   /// The number of settings in the file; only the first ``limit`` are stored.
   package private(set) var count = 0
-  /// The names of a combination's inputs; empty where the file gives none.
+  /// The names of a combination's inputs; empty if the file gives none.
   package var inputs: [String] = []
 
   static let limit = 32
@@ -82,7 +83,7 @@ package struct StepSettings: Sendable, Equatable {
     }
   }
 
-  /// Whether a value of this name is most likely a credential, also where the file has it as plain text.
+  /// Whether a value of this name is most likely a credential, also if the file has it as plain text.
   static func isSecret(_ name: String) -> Bool {
     let name = Array(name.lowercased().utf8)
     return secretNames.contains { secret in

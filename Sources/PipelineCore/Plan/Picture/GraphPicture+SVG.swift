@@ -3,11 +3,13 @@ extension GraphPicture {
   package enum Form: Sendable {
     /// A standalone file, with its colours and size.
     case file
-    /// A part of a page, which has ``styleSheet`` and may change classes and texts: without styles and IDs, scaled to the available room.
+    /// A part of a page that has the ``styleSheet`` and may change classes and texts: without styles and IDs, scaled to
+    /// the available room.
     case page
   }
 
-  /// The picture as SVG. Steps have `data-step` with the names of metrics and views, lines have `data-edge` with `FROM>TO`.
+  /// The picture as SVG. Steps have `data-step` with the names of metrics and views, lines have `data-edge` with
+  /// `FROM>TO`.
   package func svg(_ form: Form = .file) -> String {
     var writer = SVGWriter()
     let size = "viewBox=\"0 0 \(SVGWriter.number(width)) \(SVGWriter.number(height))\""
@@ -189,7 +191,7 @@ private struct SVGWriter {
   }
 
   private mutating func write(_ line: GraphPicture.Line) {
-    // Characters of an unknown font are made to fit.
+    // Text in an unknown font is squeezed or stretched to the computed width.
     let fit =
       PictureText.isUnusual(line.text)
       ? " textLength=\"\(Self.number(line.width))\" lengthAdjust=\"spacingAndGlyphs\"" : ""

@@ -105,11 +105,11 @@ package struct GraphPicture: Sendable {
       /// From the previous point to this one, horizontal at both ends.
       case curve(x: Double, y: Double)
     }
-    /// Both ends as `rxd_edge_events_total{from,to}` has them.
+    /// The ends, as the labels of `rxd_edge_events_total{from,to}` name them.
     package var from: String
     package var to: String
     package var kind: Kind
-    /// Whether its events have event time, so that watermarks travel along it.
+    /// Whether the edge's events have event time, so that watermarks travel along it.
     package var isTimed = false
     /// The indexes of the groups at both ends.
     package var fromGroup: Int
@@ -117,11 +117,11 @@ package struct GraphPicture: Sendable {
     package var startX: Double
     package var startY: Double
     package var segments: [Segment]
-    /// Whether it ends at the border of its group, from where the readers get the events.
+    /// Whether the edge ends at the border of its group, where the readers get the events.
     package var isExit = false
-    /// Whether the link leads back to a column on its left, as only links to commands do.
+    /// Whether the edge leads back to a column on its left, as only edges to commands do.
     package var isBackward: Bool
-    /// The number of plan edges that it represents.
+    /// The number of plan edges that this edge represents.
     package var count: Int
     /// The point at which a rate is drawn, and whether the text is left of it.
     package var labelX: Double
@@ -147,7 +147,8 @@ package struct GraphPicture: Sendable {
   package private(set) var boxes: [Box] = []
   package private(set) var edges: [Edge] = []
 
-  /// `folding`: groups of the same shape, with readers and origins of the same shape, become one if there are at least ``foldedFrom``.
+  /// - Parameter folding: Whether groups of the same shape, with readers and origins of the same shape, become one if
+  ///   there are at least ``foldedFrom``.
   package init(_ plan: Plan, folding: Bool = true) {
     name = plan.name
     description = plan.description
@@ -160,6 +161,6 @@ package struct GraphPicture: Sendable {
     (groups, boxes, edges) = layout.finished()
   }
 
-  /// The least number of groups that become one.
+  /// The minimum number of groups that become one.
   static let foldedFrom = 5
 }

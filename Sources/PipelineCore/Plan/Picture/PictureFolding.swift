@@ -104,7 +104,8 @@ extension PictureOutline {
     var rank = [Int](repeating: 0, count: groups.count)
     for (at, group) in order.enumerated() { rank[group] = at }
 
-    /// A number for each group, equal for groups whose predecessors (or successors) are similar. Links that close a cycle are left out.
+    /// A number for each group, equal for groups whose predecessors (or successors) are similar. Links that close a
+    /// cycle are ignored.
     func walk(_ order: [Int], _ sides: [[Int]], _ far: (Link) -> Anchor, _ near: (Link) -> Anchor, isBefore: Bool)
       -> [Int]
     {

@@ -5,7 +5,7 @@ struct PictureLayers {
   struct Arc {
     var from: Int
     var to: Int
-    /// Below the upper edges of the two nodes.
+    /// The distances of the arc's ends from the upper edges of the two nodes.
     var fromOffset = 0.0
     var toOffset = 0.0
   }
@@ -13,10 +13,10 @@ struct PictureLayers {
   /// An item of a column: a node, or an arc that passes through the column.
   private struct Item {
     var height: Double
-    /// The arc on its way; nil: a node.
+    /// The arc that passes through; nil: the item is a node.
     var arc: Int?
     var y = 0.0
-    /// The index in its column.
+    /// The index of the item in its column.
     var order = 0
     var column = 0
     var isNode: Bool { arc == nil }
@@ -64,7 +64,7 @@ struct PictureLayers {
     for node in order {
       for arc in outgoing[node] { column[arcs[arc].to] = max(column[arcs[arc].to], column[node] + 1) }
     }
-    // Nodes without an origin are put right before their first reader.
+    // Nodes without an origin are placed right before their first reader.
     for node in order where !hasOrigin[node] {
       if let first = outgoing[node].map({ column[arcs[$0].to] }).min() { column[node] = first - 1 }
     }
@@ -92,8 +92,8 @@ struct PictureLayers {
     for item in items.indices { columns[items[item].column].append(item) }
   }
 
-  /// All numbers below `count`, origins first; unconnected ones keep their order. Where arcs form a cycle, the one that
-  /// closes it in the order of the numbers is left out.
+  /// All numbers below `count`, origins first; unconnected ones keep their order. If arcs form a cycle, the arc that
+  /// closes it in the order of the numbers is ignored.
   static func topologicalOrder(_ count: Int, _ arcs: [(Int, Int)]) -> [Int] {
     var next = [[Int]](repeating: [], count: count)
     for (from, to) in arcs where from != to { next[from].append(to) }
@@ -104,7 +104,7 @@ struct PictureLayers {
       var stack = [(node: root, at: 0)]
       state[root] = 1
       while let (node, at) = stack.last {
-        // The last readers are visited first, so that the first ones end up first.
+        // The last readers are visited first, so that the first readers end up first.
         if at < next[node].count {
           stack[stack.count - 1].at += 1
           let target = next[node][next[node].count - 1 - at]
@@ -211,8 +211,8 @@ struct PictureLayers {
     arcs[arc].toOffset = to
   }
 
-  /// The height to which the arc pulls a node: its end, but for high nodes nearer to their middle, so that a row of
-  /// high nodes forms no staircase.
+  /// The height to which the arc pulls a node: the arc's end, but for high nodes nearer to their middle, so that a row
+  /// of high nodes forms no staircase.
   private func pull(_ node: Int, _ offset: Double) -> Double {
     let middle = items[node].height / 2
     return min(max(offset, middle - Self.reach), middle + Self.reach)
@@ -240,7 +240,7 @@ struct PictureLayers {
     }
     let top = items.map(\.y).min() ?? 0
     for item in items.indices { items[item].y = (items[item].y - top).rounded() }
-    // Rounding may have taken a pixel of a gap, never more.
+    // Rounding may take a pixel of a gap, never more.
   }
 
   private func gap(_ upper: Int, _ lower: Int) -> Double {
@@ -248,8 +248,8 @@ struct PictureLayers {
       ? Self.nodeGap : items[upper].isNode || items[lower].isNode ? 18 : Self.wayGap
   }
 
-  /// Moves the items of a column to where their lines are straightest, in their order and with their gaps: least squares under constraints, by
-  /// joining neighbours that would overlap into blocks.
+  /// Moves the items of a column to the heights at which their lines are straightest, without changing their order or
+  /// their gaps: least squares under constraints, by joining neighbours that would overlap into blocks.
   private mutating func settle(_ column: Int, usesReaching: Bool, usesLeaving: Bool) {
     struct Block {
       var weight: Double
@@ -316,6 +316,6 @@ struct PictureLayers {
   }
   /// The height at which the arc passes each column between its ends.
   func heights(ofArc arc: Int) -> [Double] { ways[arc].map { items[$0].y } }
-  /// The lowest point of all.
+  /// The lowest point of all items.
   var bottom: Double { items.map { $0.y + $0.height }.max() ?? 0 }
 }

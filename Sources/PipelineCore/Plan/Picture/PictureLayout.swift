@@ -5,18 +5,18 @@ struct PictureLayout {
   private let outline: PictureOutline
   private(set) var width = 0.0
   private(set) var height = 0.0
-  /// Frames of groups in the picture; frames of boxes first within their group, then in the picture.
+  /// The frames of groups in the picture, and the frames of boxes: first within their group, then in the picture.
   private var groupFrames: [Frame]
   private var boxFrames: [Frame]
   private var headHeights: [Double]
   private var columnOfGroup: [Int]
   private var boxLines: [[GraphPicture.Line]]
   private var groupLines: [[GraphPicture.Line]]
-  /// The room on the right of a box's or a group's children for lines that pass some of them.
+  /// The room on the right of a box's or a group's children for lines that pass some of these children.
   private var boxLanes: [Int: Double] = [:]
   private var groupLanes: [Int: Double] = [:]
   private var edges: [GraphPicture.Edge?]
-  /// The links that leave their group, and the others.
+  /// The links that leave their group, and the links that do not.
   private var outer: [Int] = []
   private var inner: [Int] = []
   /// The height within the head of the box at which a link from outside arrives, by link.
@@ -24,10 +24,10 @@ struct PictureLayout {
   /// The links from outside to each box.
   private var arrivals: [Int: [Int]] = [:]
   private var hasErrors: Set<Int> = []
-  /// The box whose events are those of a group, and the index of each box among those beside it.
+  /// The box whose events are those of a group, and the index of each box among its siblings.
   private var lastBoxes: [Int: Int] = [:]
   private var positions: [Int]
-  /// Whether the last inner signal sends into the box, so that there is a line below it.
+  /// The boxes whose last inner signal sends into the box, so that a line is drawn below that signal.
   private var hasResult: Set<Int> = []
 
   enum Size {
@@ -36,7 +36,7 @@ struct PictureLayout {
     static let detail = 11.0
     static let small = 9.0
     static let linePitch = 14.0
-    /// Between boxes below each other, with room for an arrow and a rate.
+    /// The gap between boxes below each other, with room for an arrow and a rate.
     static let gap = 22.0
     static let padding = 12.0
     static let textInset = 10.0
@@ -46,7 +46,8 @@ struct PictureLayout {
     static let narrowest = 132.0
     static let details = 3
     static let lead = 40.0
-    /// Between the last point of a column and the first of the next one's lead: the more lines rise or fall there, the wider.
+    /// The distance between the last point of a column and the start of the lines into the next column; wider if more
+    /// lines rise or fall there.
     static let narrowChannel = 40.0
     static let wideChannel = 120.0
     static let arrivalPitch = 13.0
@@ -123,7 +124,7 @@ struct PictureLayout {
     for box in own { stretch(box) }
   }
 
-  /// The texts at the head of a group; returns the width that they need.
+  /// Lays out the texts at the head of a group; returns the width that they need.
   private mutating func headline(_ group: Int) -> Double {
     let info = outline.groups[group]
     var name = info.name
@@ -144,7 +145,7 @@ struct PictureLayout {
     return right + 14 + kindWidth + Size.padding
   }
 
-  /// The least width and the height of a box with its contents.
+  /// Computes the minimum width and the height of a box with its contents.
   private mutating func measureBox(_ box: Int) {
     let info = outline.boxes[box]
     var lines: [GraphPicture.Line] = []
@@ -204,7 +205,7 @@ struct PictureLayout {
   // MARK: Lines inside of a group
 
   private enum Inside {
-    /// Down from the first to the second, directly below it.
+    /// Down from the first box to the second, directly below it.
     case down
     /// Down from the head of a box to the first box inside.
     case into
@@ -244,10 +245,10 @@ struct PictureLayout {
     return result
   }
 
-  /// The box in which a link passes others; nil: the group.
+  /// The box within which a link passes other boxes; nil: the group.
   private func laneParent(_ link: PictureOutline.Link) -> Int? {
     guard let from = box(of: link.from), let to = box(of: link.to) else { return nil }
-    // A box that feeds its contents, or receives from them, does so inside itself.
+    // A link between a box and its contents is drawn inside of that box.
     var outer = ancestors(from)
     var other = ancestors(to)
     if case .box = link.from { outer.removeFirst() }
@@ -334,7 +335,7 @@ struct PictureLayout {
     var group: Int
     var parent: Int?
   }
-  /// The number of lines that pass others there, and how many of them have been drawn.
+  /// The number of lines that pass boxes there, and how many of these lines have been drawn.
   private var laneCounts: [LaneOwner: Int] = [:]
   private var laneNumbers: [LaneOwner: Int] = [:]
 
@@ -368,7 +369,8 @@ struct PictureLayout {
     for index in edges.indices where edges[index] != nil { edges[index]?.move(by: Size.margin) }
   }
 
-  /// Groups that no link connects are drawn below each other, in the order of the file.
+  /// Parts of the picture: sets of groups that links connect. The parts are drawn below each other, in the order of the
+  /// file.
   private func parts() -> [[Int]] {
     var leader = Array(outline.groups.indices)
     func find(_ group: Int) -> Int {
@@ -387,7 +389,7 @@ struct PictureLayout {
     return result.keys.sorted().map { result[$0] ?? [] }
   }
 
-  /// Returns the lowest and the rightmost point.
+  /// Places a part, and returns the lowest and the rightmost point.
   private mutating func place(_ part: [Int], below top: Double) -> (bottom: Double, right: Double) {
     var number: [Int: Int] = [:]
     for (at, group) in part.enumerated() { number[group] = at }
@@ -539,7 +541,7 @@ struct PictureLayout {
           return line
         }, title: title, members: info.members, column: columnOfGroup[index], location: info.location)
     }
-    // From the outside to the inside, as they are drawn.
+    // Outer boxes before inner ones, as they are drawn.
     let order = outline.groups.indices.flatMap { outline.boxesInside($0) }
     var number = [Int](repeating: 0, count: outline.boxes.count)
     for (at, box) in order.enumerated() { number[box] = at }

@@ -3,7 +3,7 @@ struct PictureOutline {
   struct Group {
     var name: String
     var kind: GraphPicture.Kind
-    /// Indexes of the boxes directly within it, from top to bottom.
+    /// Indexes of the boxes directly within the group, from top to bottom.
     var children: [Int] = []
     var members: [String]
     var location: SourceLocation
@@ -73,9 +73,9 @@ struct PictureOutline {
     var groups: [Group] = []
     var boxes: [Box] = []
     var links: [Link] = []
-    /// The box of each step, or the replacement of a step that no file names.
+    /// The box of each step, or the anchor that replaces a step that no file names.
     private var anchors: [Int: Anchor] = [:]
-    /// The origins of a named signal's events, in the order of the plan; nil: it is not in the picture.
+    /// The origins of a named signal's events, in the order of the plan; nil: the signal is not in the picture.
     private var outputs: [Anchor?] = []
     /// The box whose events are those of the group.
     private var lastBoxes: [Int: Int] = [:]
@@ -249,7 +249,7 @@ struct PictureOutline {
         target = output
         // The `enabled` signal of a command has a box around its steps.
         if case .box(let box) = output, boxes[box].kind == .branch { target = .inside(box) }
-        // The outputs of a command have no other end, and executions read those of a command itself.
+        // The outputs of a command have no other end, and executions read the outputs of a command itself.
         if plan.named[index].kind == .command || plan.named[index].kind == .part && plan.named[index].isCold {
           return nil
         }

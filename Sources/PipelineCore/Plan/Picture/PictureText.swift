@@ -1,5 +1,5 @@
 /// The maximum widths of texts. The pictures use monospaced fonts, in which a character takes at most 0.6 of the size;
-/// characters that such a font lacks come from another one.
+/// characters that such a font lacks come from another font.
 enum PictureText {
   static let advance = 0.61
 
@@ -19,7 +19,7 @@ enum PictureText {
     (text.unicodeScalars.reduce(0) { $0 + units($1) } * size).rounded(.up)
   }
 
-  /// Whether a part of it may need another font.
+  /// Whether a part of the text may need another font.
   static func isUnusual(_ text: String) -> Bool {
     text.unicodeScalars.contains { $0.value >= 0x250 && $0 != "…" && $0 != "×" }
   }
