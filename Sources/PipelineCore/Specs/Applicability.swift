@@ -21,10 +21,10 @@ public indirect enum Applicability: Sendable, Equatable {
   case template(String)
   case all([Applicability])
   case any([Applicability])
-  /// Never, for this reason: a clause such as "a header would be a message of its own".
+  /// The parameter never has an effect, for this reason: a clause such as "a header would be a message of its own".
   case never(String)
 
-  /// The parameter is the given word or has it as its default.
+  /// Whether a boolean parameter, or its default, is true or false.
   package static func on(_ name: String) -> Applicability { .word(name, ["true"]) }
   package static func off(_ name: String) -> Applicability { .word(name, ["false"]) }
 
@@ -61,7 +61,8 @@ public indirect enum Applicability: Sendable, Equatable {
     }
   }
 
-  /// The phrase for what the condition requires: "`mode: a` or `b`"; nil: the condition is of another kind.
+  /// The phrase for the settings that the condition requires: "`mode: a` or `b`"; nil: the condition is of another
+  /// kind.
   private func asked(_ quote: String) -> String? {
     switch self {
     case .with(let name): Self.quoted(Self.plain(name), quote)
@@ -73,7 +74,7 @@ public indirect enum Applicability: Sendable, Equatable {
     }
   }
 
-  /// The phrase for what the condition excludes; nil: the condition is of another kind.
+  /// The phrase for the settings that the condition excludes; nil: the condition is of another kind.
   private func excluded(_ quote: String) -> String? {
     switch self {
     case .word(let name, ["false"]): Self.settings(name, ["true"], quote)
@@ -84,7 +85,7 @@ public indirect enum Applicability: Sendable, Equatable {
     }
   }
 
-  /// `mode: a`, `b` or `c`.
+  /// Several words of a parameter: `mode: a`, `b` or `c`.
   fileprivate static func settings(_ name: String, _ words: [String], _ quote: String) -> String {
     list(words.enumerated().map { quoted($0 == 0 ? "\(plain(name)): \($1)" : $1, quote) }, "or")
   }
@@ -201,12 +202,12 @@ extension ParameterShape {
 }
 
 extension DecodingContext {
-  /// Reports each parameter that the file gives and that has no effect beside the others.
+  /// Reports each parameter that the file gives and that has no effect together with the others.
   mutating func refuseWithoutEffect(_ parameters: [ParameterInfo]) {
     refuse(parameters, among: parameters, prefix: "")
   }
 
-  /// The value at a path; null counts as not given, because a template leaves parameters out as null.
+  /// The value at a path; null counts as not given, because a template omits parameters as null.
   private func given(_ path: String) -> YAMLNode? { node(of: path).flatMap { $0.isNull ? nil : $0 } }
 
   private mutating func refuse(_ infos: [ParameterInfo], among root: [ParameterInfo], prefix: String) {

@@ -19,7 +19,8 @@ protocol SignalCompiler: AnyObject {
   func chain(
     _ nodes: [ComponentNode], _ input: SignalPlan, _ context: SignalContext, seeing projection: Projection?
   ) -> SignalPlan?
-  /// The table of that name, which an expression of the context reads; nil: there is none. Its rows are compiled, which may report errors.
+  /// The table of that name, which an expression of the context reads; nil: there is none. The table's rows are
+  /// compiled, which may report errors.
   func table(_ name: String, _ location: SourceLocation, _ context: SignalContext) -> ExpressionScope.NamedTable?
   /// The names of all tables.
   var tableNames: [String] { get }
@@ -30,7 +31,8 @@ protocol SignalCompiler: AnyObject {
   )?
 }
 
-/// The context for binding a component's parameters: the types of its inputs, the variables they may use, and the compiler.
+/// The context for binding a component's parameters: the types of the component's inputs, the variables that its
+/// parameters may use, and the compiler.
 public struct Binder {
   package var diagnostics = Diagnostics()
   /// The types of the events that the component's expressions see as `event`.
@@ -142,14 +144,14 @@ public struct Binder {
   /// The number of a named scheduler, in the order of the file.
   func number(ofScheduler name: String) -> Int { compilation.number(ofScheduler: name) }
 
-  /// Warns that the component goes by the clock, although its events had a time once.
+  /// Warns that the component uses the clock, although its events had event time further upstream.
   mutating func warnOfLostTime(_ what: String) {
     if let time = inputs.first?.time, let warning = Diagnostic.lostTime(what, time, at: location) {
       diagnostics.report(warning)
     }
   }
 
-  /// Whether the component is a step of a chain that another one feeds, such as that of a group.
+  /// Whether the component is a step of a chain that another component feeds, such as the chain of a group.
   var isInGroup: Bool { context.isInGroup }
 
   /// The command that the component executes.
@@ -179,9 +181,9 @@ public struct Binder {
 
 /// The context in which a signal is compiled.
 struct SignalContext {
-  /// The named source, signal or sink that contains it.
+  /// The named source, signal or sink that contains the signal.
   var owner: String
-  /// The prefix of its steps' names in a saved state.
+  /// The prefix of the names of the signal's steps in a saved state.
   var path: String
   /// The type of `outer`; nil outside inner signals.
   var outer: EventType?
@@ -194,7 +196,8 @@ struct SignalContext {
 }
 
 extension Diagnostic {
-  /// A component goes by the clock, although events of one of its signals had a time once; nil: they had none.
+  /// A warning that a component uses the clock, although events of one of its signals had event time further upstream;
+  /// nil: they had none.
   static func lostTime(_ what: String, _ time: EventType.Time, at location: SourceLocation) -> Diagnostic? {
     guard case .ended(let step, let end) = time else { return nil }
     return Diagnostic(

@@ -10,10 +10,10 @@ package enum Changes: Int, Sendable, Equatable, Comparable {
   package static func < (one: Changes, other: Changes) -> Bool { one.rawValue < other.rawValue }
 }
 
-/// An operator that sends rows which may change later, or understands those that it gets.
+/// An operator that sends rows that may change later, or that handles such rows.
 package protocol ChangingOperator: OperatorDeclaration {
-  /// How its rows change earlier ones, given how those that it receives do.
+  /// How the rows that the operator sends change earlier ones, given how the rows that it receives change.
   func changes(_ input: Changes) -> Changes
-  /// Whether its result is right where the rows that it gets change so.
+  /// Whether the operator's result is right if the rows that it receives change in this way.
   func understands(_ input: Changes) -> Bool
 }

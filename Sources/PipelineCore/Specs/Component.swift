@@ -4,7 +4,7 @@ public protocol Component: Sendable {
   init()
   /// Name, parameters and documentation.
   static var spec: ComponentSpec<Self> { get }
-  /// The spec of this component: that of its type, unless a plugin offers the component.
+  /// The spec of this component: the spec of its type, unless a plugin offers the component.
   var ownSpec: ComponentSpec<Self> { get }
   /// Whether the expressions of the parameters, inner signals included, see `error`, as those of `catch` do.
   static var seesError: Bool { get }
@@ -16,11 +16,11 @@ public protocol Component: Sendable {
   /// Whether a mapping with these keys is the primary parameter itself rather than a list of parameters; nil: the names
   /// of the parameters decide.
   static func isPrimary(_ keys: [String]) -> Bool?
-  /// The state that outlives the process: the spec's, unless it depends on the parameters.
+  /// The state that outlives the process: as in the spec, unless it depends on the parameters.
   var persistence: Persistence { get }
   /// Checks parameters against each other. The types of the parameters check single values.
   func validate(_ context: inout DecodingContext)
-  /// Binds what depends on the types of the inputs, besides the parameters' own expressions.
+  /// Binds everything that depends on the types of the inputs, besides the parameters' own expressions.
   mutating func bind(_ binder: inout Binder)
 }
 
@@ -40,38 +40,40 @@ extension Component {
 
 /// The declaration of a component that starts a signal; its running side is ``SourceComponent``.
 public protocol SourceDeclaration: Component {
-  /// The type of its events.
+  /// The type of the source's events.
   var outputType: EventType { get }
   /// Whether the source needs only the executor's time and the services. Tests of a pipeline run such a source
   /// unchanged; other sources send nothing in tests.
   var runsOnVirtualTime: Bool { get }
-  /// The stub of a test (`stubs:`) with which it runs there, too; nil: none.
+  /// The stub of a test (`stubs:`) with which the source also runs in tests; nil: none.
   var stub: String? { get }
-  /// The values that it sends as soon as it starts, a list or one value, if it then completes at once and does nothing
-  /// else; nil otherwise.
+  /// The values, a list or one value, that the source sends as soon as it starts, if it then completes at once and does
+  /// nothing else; nil otherwise.
   var immediateValues: OwnedValue? { get }
-  /// The rules by which it answers waiting clients, as an HTTP server does; nil: it has no clients.
+  /// The rules by which the source answers waiting clients, as an HTTP server does; nil: it has no clients.
   var serving: ServingRules? { get }
-  /// The address on which it listens; only HTTP servers of one process can share an address. Nil: it does not listen.
+  /// The address on which the source listens; only HTTP servers of one process can share an address. Nil: it does not
+  /// listen.
   var listens: ListenAddress? { get }
-  /// The server whose feed it follows: its events are those that the server sends to clients. Nil: none, or unknown.
+  /// The server whose feed the source follows: its events are those that the server sends to clients. Nil: none, or
+  /// unknown.
   var follows: TargetAddress? { get }
-  /// The target of its requests; nil: it sends none, or the target is unknown.
+  /// The target of the source's requests; nil: it sends none, or the target is unknown.
   var asks: TargetAddress? { get }
-  /// The rate of its events; nil: unknown.
+  /// The rate of the source's events; nil: unknown.
   var pace: EventPace? { get }
-  /// Whether its own threads decode its input in blocks, so that it may have a ``ParallelStage``.
+  /// Whether the source's own threads decode its input in blocks, so that it may have a ``ParallelStage``.
   var decodesBlocks: Bool { get }
-  /// The files that it reads, for the checker.
+  /// The files that the source reads, for the checker.
   var readsFiles: [FilePathParameter] { get }
-  /// The database that it reads and does not create; nil: none.
+  /// The database that the source reads and does not create; nil: none.
   var readsDatabase: FilePathParameter? { get }
-  /// Whether it reads standard input, which only one source of a process can.
+  /// Whether the source reads standard input, which only one source of a process can.
   var readsStandardInput: Bool { get }
-  /// How its events are received again if the process is killed before they were delivered.
+  /// How the source's events are received again if the process is killed before they were delivered.
   var recovery: SourceRecovery { get }
-  /// Whether its events have names that are the same when they come again (``Event/id``): their positions in the
-  /// source, a file or a request.
+  /// Whether the source's events have names that are the same when they come again (``Event/id``): their positions in
+  /// the source, a file or a request.
   var namesEvents: Bool { get }
   /// The threads that read and decode, in words; nil: nothing to report. `limit`: the plan's ``Plan/threads``.
   func threads(_ limit: Int?) -> String?
@@ -96,31 +98,33 @@ extension SourceDeclaration {
   public var immediateValues: OwnedValue? { nil }
 }
 
-/// A source that may read the whole of something again and again, such as an answer or a query.
+/// A source that may read its whole input repeatedly, such as an answer or the result of a query.
 package protocol RepeatingSource: SourceDeclaration {
-  /// How often it reads it; nil: once.
+  /// The time between two reads; nil: the source reads once.
   var repeats: TimeSpan? { get }
 }
 
 /// The declaration of a step of a chain, or of a combination of signals; its running side is ``OperatorComponent``.
 public protocol OperatorDeclaration: Component {
-  /// Whether each event that its steps send came over an input: each input event is sent once, held, counted as left
-  /// out (``OperatorNode/countDropped(_:)``), or given up.
+  /// Whether each event that the operator's steps send came over an input: each input event is sent once, held, counted
+  /// as dropped (``OperatorNode/countDropped(_:)``), or given up.
   static var relaysEvents: Bool { get }
-  /// Whether it subscribes to its inputs more than once, or after its own start. Inner signals need not be declared.
+  /// Whether the operator subscribes to its inputs more than once, or after its own start. Inner signals need not be
+  /// declared.
   static var subscribesAgain: Bool { get }
-  /// Signals that a step subscribes to besides its input, such as the command that it executes.
+  /// Signals that a step subscribes to in addition to its input, such as the command that it executes.
   var furtherInputs: [SignalPlan] { get }
-  /// The type of its events, given the types of the inputs' events.
+  /// The type of the operator's events, given the types of the inputs' events.
   func outputType(_ inputs: [EventType]) -> EventType
-  /// Advice about its parameters for events at these rates: its input's rate, then those of the signals among the
-  /// parameters.
+  /// Advice about the operator's parameters for events at these rates: the rate of its input, then those of the signals
+  /// in the parameters.
   func remarks(_ inputs: [EventPace?], _ location: SourceLocation) -> [Diagnostic]
-  /// Whether it waits until an event has reached all of its inputs that the event changes, and then sends once.
+  /// Whether the operator waits until an event has reached all of its inputs that the event changes, and then sends
+  /// once.
   var settles: Bool { get }
-  /// Whether the compiler inserted it: no file names it, and drawings show its first input instead.
+  /// Whether the compiler inserted the operator: no file names it, and drawings show its first input instead.
   static var isHidden: Bool { get }
-  /// Whether it only observes its inputs, which run because of other subscribers.
+  /// Whether the operator only observes its inputs, which run because of other subscribers.
   static var onlyListens: Bool { get }
 }
 
@@ -135,16 +139,16 @@ extension OperatorDeclaration {
   public func outputType(_ inputs: [EventType]) -> EventType { inputs.first ?? .dyn }
 }
 
-/// The declaration of a step that is fused with its neighbours; its running side is ``FusableOperator``.
+/// The declaration of a step that is fused with adjacent steps; its running side is ``FusableOperator``.
 public protocol FusableDeclaration: OperatorDeclaration {
   /// Whether later steps see a different value than this one.
   static var changesValue: Bool { get }
-  /// Whether its steps are ``PureStep``s, whose result depends only on the event. Set by ``PureOperator``.
+  /// Whether the operator's steps are ``PureStep``s, whose result depends only on the event. Set by ``PureOperator``.
   static var isPure: Bool { get }
-  /// Whether its steps have no state and do nothing at the end: a chain of such steps may be discarded and recreated
-  /// between any two events.
+  /// Whether the operator's steps have no state and do nothing at the end: a chain of such steps may be discarded and
+  /// recreated between any two events.
   var isForgettable: Bool { get }
-  /// Whether its steps are ``LateStep``s.
+  /// Whether the operator's steps are ``LateStep``s.
   var sendsLater: Bool { get }
 }
 
@@ -173,34 +177,36 @@ extension CombiningDeclaration {
 
 /// The declaration of a component that ends a signal; its running side is ``SinkComponent``.
 public protocol SinkDeclaration: Component {
-  /// Whether it only answers the request that an event came from; tests run such a sink.
+  /// Whether the sink only answers the request that an event came from; tests run such a sink.
   var answersEvents: Bool { get }
   /// The threads that encode and write, in words; nil: nothing to report.
   var threads: String? { get }
-  /// The file that it writes, for the checker.
+  /// The file that the sink writes, for the checker.
   var writesFile: FilePathParameter? { get }
-  /// The database that it creates if it does not exist, for the checker.
+  /// The database that the sink creates if it does not exist, for the checker.
   var writesDatabase: FilePathParameter? { get }
-  /// The known addresses that it sends to, for the checker.
+  /// The known addresses that the sink sends to, for the checker.
   var sendsTo: [TargetAddress] { get }
-  /// The address on which it listens; only HTTP servers of one process can share an address. Nil: it does not listen.
+  /// The address on which the sink listens; only HTTP servers of one process can share an address. Nil: it does not
+  /// listen.
   var listens: ListenAddress? { get }
-  /// Whether clients of that address get its events.
+  /// Whether clients of that address receive the sink's events.
   var servesEvents: Bool { get }
-  /// Whether it sends HTTP requests, so that tests may answer them.
+  /// Whether the sink sends HTTP requests, so that tests may answer them.
   var sendsRequests: Bool { get }
-  /// The encoding, with which tests, which do not run the sink, reject what the sink would reject; nil: the sink accepts every event.
+  /// The encoding, with which tests, which do not run the sink, reject the events that the sink would reject; nil: the
+  /// sink accepts every event.
   var encoding: EncodeParameter? { get }
-  /// The value that it encodes for an event; nil: the event.
+  /// The value that the sink encodes for an event; nil: the event itself.
   var sentValue: MappingParameter? { get }
-  /// The encoder that shows how the sink writes an event; nil: the one of ``encoding``, or else JSON.
+  /// The encoder that shows how the sink writes an event; nil: the encoder of ``encoding``, or else JSON.
   var shownEncoder: ShownEncoder? { get }
   /// The encoding of a sink that writes a stream, with which a ``ParallelStage`` may encode for it; nil: the sink must
   /// receive each event.
   var streamEncoding: EncodeParameter? { get }
-  /// Whether it sends the names of events to its receiver (``RunningSink/deliveryID(of:)``).
+  /// Whether the sink sends the names of events to its receiver (``RunningSink/deliveryID(of:_:)``).
   var namesDeliveries: Bool { get }
-  /// The guarantee for an event that it has acknowledged.
+  /// The guarantee for an event that the sink has acknowledged.
   var confirmation: SinkConfirmation { get }
 }
 

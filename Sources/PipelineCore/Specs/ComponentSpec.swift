@@ -10,11 +10,11 @@ public struct ComponentSpec<C: Component>: Sendable {
   package var examples: [Example]
   /// The behaviour on empty input, error, completion and disposal.
   package var edges: EdgeCases
-  /// The contents of a running component's memory, and how long it keeps them; empty: none.
+  /// The contents of a running component's memory, and how long they are kept; empty: none.
   package var memory: String
-  /// The part of that memory that outlives the process.
+  /// The part of ``memory`` that outlives the process.
   package var persistence: Persistence
-  /// The rule for `whenLate`; nil: the component keeps no time.
+  /// The rule for `whenLate`; nil: the component does not depend on time.
   package var lateness: LatenessRule<C>?
   /// The names in other libraries and daemons: `RxJS debounceTime`.
   package var knownAs: [String]
@@ -24,8 +24,7 @@ public struct ComponentSpec<C: Component>: Sendable {
   /// Makes a component with the defaults.
   var make: @Sendable () -> C = { C() }
 
-  /// Defines a component. The properties of the same names describe each part; all but name and summary may be left
-  /// out.
+  /// Defines a component. The properties of the same names describe each part; all but name and summary may be omitted.
   public init(
     _ name: String, summary: String, details: String = "", parameters: [Parameter<C>] = [],
     examples: [Example] = [], edges: EdgeCases = EdgeCases(), memory: String = "", persistence: Persistence = .nothing,

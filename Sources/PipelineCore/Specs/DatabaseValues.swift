@@ -1,4 +1,4 @@
-/// The type as which a column is read: in SQLite each value has a type of its own.
+/// The type as which a column is read: SQLite stores a type with each value.
 package enum ColumnKind: String, ChoiceParameter {
   case int, double, string, bytes, bool, timestamp, any
   package var help: String {
@@ -72,7 +72,7 @@ package final class DatabaseDecoder: EventDecoder {
     return Array(buffer.bytes).withUnsafeBytes { arena.copy($0) }
   }
 
-  /// Nil: the value is not of that type.
+  /// The value as this type; nil: it is not of that type.
   private static func value(_ stored: DatabaseValue, _ kind: ColumnKind, _ arena: Arena) -> Value? {
     switch (stored, kind) {
     case (.null, _): return .null

@@ -106,22 +106,23 @@ package struct DecodeParameter: ParameterValue {
     return parameter
   }
 
-  /// The conditions of options where each body or message is decoded separately.
+  /// The conditions of options if each body or message is decoded separately.
   package static let ofMessages: [String: Applicability] = [
     "container.wait": .never("the last line ends with the body or the message")
   ]
 
-  /// The conditions of options where the component has `charset`: in a charset in which every byte is a character, no
-  /// text is invalid.
+  /// The conditions of options if the component has `charset`: in a charset in which every byte is a character, no text
+  /// is invalid.
   package static let withCharset: [String: Applicability] = Dictionary(
     uniqueKeysWithValues: ["text", "lines", "whole", "statsd", "syslog", "container"].map {
       ("\($0).invalidUTF8", .notWord("/charset", Charset.namesOfLatin1))
     })
 
-  /// The conditions where both apply.
+  /// The conditions if both apply.
   package static let ofMessagesWithCharset = withCharset.merging(ofMessages) { $1 }
 
-  /// The conditions where the component has `charset` and `join`, whose `wait` and `maxBytes` then apply to the lines of containers.
+  /// The conditions if the component has `charset` and `join`, whose `wait` and `maxBytes` then apply to the lines of
+  /// containers.
   package static let withCharsetAndJoin: [String: Applicability] = {
     var conditions = withCharset
     for option in ["wait", "maxBytes"] { conditions["container.\(option)"] = .without("/join") }
@@ -168,7 +169,7 @@ package struct DecodeParameter: ParameterValue {
       return nil
     }
 
-    /// The YAML to write for formats that are parameters of a decoder.
+    /// The YAML to write for names of formats that are options of a decoder.
     private static let written = [
       "apache": combined, "nginx": combined, "combined": combined, "tsv": "{ csv: { delimiter: \"\\t\" } }",
       "cri": DecoderFormat.container.rawValue, "docker": DecoderFormat.container.rawValue,
@@ -433,7 +434,7 @@ public struct EncodeParameter: ParameterValue {
     return true
   }
 
-  /// The conditions of options where each event is a message of its own.
+  /// The conditions of options if each event is a separate message.
   package static let ofMessages: [String: Applicability] = [
     "csv.header": .never("receivers could not tell a header from an event, so none is sent")
   ]

@@ -1,7 +1,7 @@
-/// The behaviour of a component on empty input, error, completion and disposal, a sentence each.
+/// The behaviour of a component on empty input, error, completion and disposal, one sentence each.
 ///
-/// The defaults describe most operators; a test runs the examples' steps over an empty and a failing input where the
-/// defaults apply.
+/// The defaults describe most operators. If they apply, a test runs the steps of the examples over an empty and a
+/// failing input.
 public struct EdgeCases: Sendable {
   /// The input ends without an event.
   public var empty: String
@@ -21,7 +21,7 @@ public struct EdgeCases: Sendable {
   /// On disposal: unsubscribes.
   public static let leaves = "Unsubscribes from the input at once; nothing more is sent."
 
-  /// The component's behaviour in each case, one sentence each; nil: that of most operators.
+  /// The component's behaviour in each case, one sentence each; the defaults are the behaviour of most operators.
   public init(
     empty: String = passesEmpty, error: String = passesError, completion: String = passesCompletion,
     disposal: String = leaves

@@ -41,7 +41,7 @@ package struct EmitParameter: RecordParameter {
 }
 
 extension EmitParameter? {
-  /// How rows that are sent this way change earlier ones. `corrected`: also where they are sent at the end only.
+  /// How rows that are sent in this way change earlier ones. `corrected`: also if they are sent only at the end.
   func changes(corrected: Bool = false) -> Changes {
     guard let self else { return corrected ? .rows : .none }
     if self.pairs { return .pairs }

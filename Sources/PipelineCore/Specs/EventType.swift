@@ -4,23 +4,23 @@ public struct EventType: Sendable, Equatable {
   /// The names of the inputs, while the event is still the list of `combineLatest` or `zip`.
   package var tuple: [String]?
   package var elements: [ExpressionType] = []
-  /// The source that reads the events as texts, while they are unchanged; nil: they may be anything.
+  /// The source that reads the events as texts, while they are unchanged; nil: they may have any form.
   package var text: TextOrigin?
   /// Whether the events have event time.
   package var time = Time.none
   /// Whether later events change earlier ones.
   package var changes = Changes.none
 
-  /// Where the event time of a signal comes from.
+  /// The origin of a signal's event time.
   package enum Time: Sendable, Equatable {
     /// No source or signal defines one.
     case none
     case given
-    /// The step with this keyword does not keep event time: its events have none.
+    /// The step with this keyword does not preserve event time: its events have none.
     case ended(at: String, SourceLocation)
   }
 
-  /// Whether its events have event time.
+  /// Whether the signal's events have event time.
   package var isTimed: Bool { time == .given }
 
   /// Events of this type.

@@ -49,8 +49,8 @@ public struct ExpressionParameter: ParameterValue {
     return parameter.syntax == nil ? nil : parameter
   }
 
-  /// Reports a template in place of an expression: `{{ event.a }}`, `{{ event.a }} items`. No expression starts like
-  /// that or contains such braces outside of a text.
+  /// Reports a template in place of an expression: `{{ event.a }}`, `{{ event.a }} items`. No expression starts in that
+  /// way or contains such braces outside of a text.
   private static func withBraces(_ text: LocatedText, _ parameter: String) -> Diagnostic? {
     var found = Diagnostics()
     guard text.text.hasOpeningBraces, ExpressionSyntax.parse(text, into: &found) == nil else {
@@ -134,7 +134,7 @@ public struct ExpressionParameter: ParameterValue {
     self.type = program.isSecret ? .dyn : type
   }
 
-  /// The first names of the paths that it reads of a variable; nil: it reads the whole variable.
+  /// The first names of the paths of a variable that the expression reads; nil: it reads the whole variable.
   func fields(of variable: String) -> Set<String>? {
     var fields: Set<String> = []
     for read in reads where read.variable == variable {
@@ -144,7 +144,7 @@ public struct ExpressionParameter: ParameterValue {
     return fields
   }
 
-  /// Whether it reads nothing of a variable but its size.
+  /// Whether the expression reads nothing of a variable but its size.
   func readsOnlySize(of variable: String) -> Bool {
     reads.allSatisfy { $0.variable != variable || $0.isSizeOnly && $0.fields.isEmpty }
   }
@@ -162,7 +162,7 @@ package struct TemplateParameter: ParameterValue {
   package private(set) var program: TemplateProgram?
   package private(set) var location: SourceLocation?
   package private(set) var containsSecret = false
-  /// The variables that its expressions read; empty before binding.
+  /// The variables that the template's expressions read; empty before binding.
   package private(set) var variables: Set<String> = []
 
   package init() {}
@@ -196,7 +196,7 @@ package struct TemplateParameter: ParameterValue {
 
 /// An expression, or a mapping (or list) of expressions that builds a value of the same form.
 ///
-/// A field whose expression returns `optional.none()` is left out.
+/// A field whose expression returns `optional.none()` is omitted.
 public struct MappingParameter: ParameterValue {
   indirect enum Node: Sendable {
     case expression(ExpressionParameter)
@@ -216,7 +216,7 @@ public struct MappingParameter: ParameterValue {
     decode(node, &context) { expression, _ in expression }
   }
 
-  /// `each`: replaces each expression; returns nil after an error, which it reports.
+  /// - Parameter each: Replaces each expression; returns nil after an error, which it reports.
   static func decode(
     _ node: YAMLNode, _ context: inout DecodingContext,
     each: (ExpressionParameter, inout DecodingContext) -> ExpressionParameter?
@@ -276,10 +276,10 @@ public struct MappingParameter: ParameterValue {
     }
   }
 
-  /// The first names of the paths that it reads of a variable; nil: it reads the whole variable.
+  /// The first names of the paths of a variable that the mapping reads; nil: it reads the whole variable.
   func fields(of variable: String) -> Set<String>? { root.flatMap { Self.fields($0, variable) } }
 
-  /// Whether it reads nothing of a variable but its size.
+  /// Whether the mapping reads nothing of a variable but its size.
   func readsOnlySize(of variable: String) -> Bool { root.map { Self.readsOnlySize($0, variable) } ?? true }
 
   private static func readsOnlySize(_ node: Node, _ variable: String) -> Bool {

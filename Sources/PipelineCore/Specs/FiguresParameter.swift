@@ -5,7 +5,7 @@ enum AggregateFunction: String, CaseIterable {
   /// The syntax, for messages.
   var form: String { self == .count ? "count(CONDITION)" : "\(rawValue)(VALUE, CONDITION)" }
 
-  /// Whether a value that was counted can be taken back without the others.
+  /// Whether a counted value can be subtracted without the other values.
   var takesBack: Bool { self == .count || self == .sum || self == .avg }
 }
 

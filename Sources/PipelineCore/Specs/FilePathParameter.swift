@@ -61,7 +61,7 @@ public struct FilePathParameter: ParameterValue {
 }
 
 extension DecodingContext {
-  /// Refuses a text that cannot be the path of a Unix socket. A placeholder for a variable that was not read passes.
+  /// Refuses a text that cannot be the path of a Unix socket. Accepts a placeholder for a variable that was not read.
   package mutating func checkSocketPath(_ path: String, at parameter: String) {
     if path.contains("${") { return }
     let what = "the path of a Unix socket"

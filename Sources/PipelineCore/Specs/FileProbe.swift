@@ -6,7 +6,7 @@ package struct FileProbe: Sendable {
   package var resolve: @Sendable (_ path: String) -> String
   /// Whether the directory certainly does not exist.
   package var isMissingDirectory: @Sendable (_ path: String) -> Bool
-  /// Whether there is certainly no file, where a source needs one.
+  /// Whether the file certainly does not exist, although a source needs it.
   package var isMissingFile: @Sendable (_ path: String) -> Bool
 
   package init(

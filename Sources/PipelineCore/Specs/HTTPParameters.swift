@@ -28,8 +28,8 @@ package struct HTTPAuth: RecordParameter {
     Self.validate(node, [("bearer", bearer), ("basic", nil)], basic, &context)
   }
 
-  /// Checks that a mapping of credentials gives exactly one of these methods. Missing credentials, or ones that cannot
-  /// be sent, would admit every client or none.
+  /// Checks that a mapping of credentials gives exactly one of these methods. Missing credentials, or credentials that
+  /// cannot be sent, would admit every client or none.
   ///
   /// - Parameter ways: The names of the methods, each with its value if that is a single secret.
   static func validate(
@@ -163,7 +163,8 @@ package enum URLConfinement {
     }
   }
 
-  /// How to give the user name and password that a URL contains. The user of a preset cannot set the parameters of `http`.
+  /// Advice on how to give the user name and password that a URL contains. The user of a preset cannot set the
+  /// parameters of `http`.
   private static func accountHelp(_ location: SourceLocation) -> String {
     guard let preset = location.text.preset else {
       return "Give it as 'auth: { basic: { user: NAME, password: \"${secret:NAME}\" } }'"

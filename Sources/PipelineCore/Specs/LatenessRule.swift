@@ -10,19 +10,19 @@ public struct LatenessRule<C: Component>: Sendable {
   /// The component implements `skip` with ``OperatorNode/skipped(_:_:)`` or ``LateStep/timeSkipped(_:_:)``.
   ///
   /// - Parameters:
-  ///   - skip: the effect of `skip`, one sentence.
-  ///   - refusing: why a value has no meaning with these parameters, a clause; nil: it has one.
+  ///   - skip: The effect of `skip`, one sentence.
+  ///   - refusing: Why a value has no meaning with these parameters, a clause; nil: it has one.
   package static func leavesOut(
     _ skip: String, refusing refusal: @escaping @Sendable (C, WhenLate) -> String? = { _, _ in nil }
   ) -> LatenessRule {
     LatenessRule(skip: skip, withoutSkip: "", refusal: refusal)
   }
 
-  /// The component cannot leave anything out: due timers fire, or its clock stands still.
+  /// The component cannot skip outputs: due timers fire, or its clock stands still.
   ///
   /// - Parameters:
-  ///   - reason: why, a clause.
-  ///   - refusing: why a value has no meaning with these parameters, a clause; nil: it has one.
+  ///   - reason: Why, a clause.
+  ///   - refusing: Why a value has no meaning with these parameters, a clause; nil: it has one.
   package static func always(
     _ reason: String, refusing refusal: @escaping @Sendable (C, WhenLate) -> String? = { _, _ in nil }
   ) -> LatenessRule {

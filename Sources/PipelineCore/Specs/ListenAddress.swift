@@ -41,7 +41,7 @@ public struct ListenAddress: Sendable, Equatable {
   }
 
   package init(host: String, port: Int, location: SourceLocation? = nil, isDatagram: Bool = false) {
-    // Datagrams have ports of their own.
+    // Datagrams and streams have separate ports.
     kind = isDatagram ? .datagram : .stream
     self.host = host
     self.port = port
@@ -73,11 +73,11 @@ public struct ListenAddress: Sendable, Equatable {
   }
   var key: Key { Key(kind: kind, port: port, path: kind == .socket ? FileProbe.normal(host) : "") }
 
-  /// Whether the two may denote the same socket, depending on their hosts.
+  /// Whether the two addresses may denote the same socket, depending on their hosts.
   private func shares(_ other: ListenAddress) -> Bool { key == other.key && (kind == .socket || port != 0) }
 
-  /// Whether only one of the two can listen at a time: the ports are equal, and the hosts are equal or one of them
-  /// stands for all addresses. Names are not resolved, so two names for one address go unnoticed.
+  /// Whether only one of the two addresses can be listened on at a time: the ports are equal, and the hosts are equal
+  /// or one of them means all addresses. Names are not resolved, so two names for one address go unnoticed.
   func excludes(_ other: ListenAddress) -> Bool {
     guard shares(other) else { return false }
     if kind == .socket { return true }
@@ -89,7 +89,7 @@ public struct ListenAddress: Sendable, Equatable {
     return host == "localhost" && isLocal(second) || second == "localhost" && isLocal(host)
   }
 
-  /// Why the two cannot listen at the same time; nil: they can.
+  /// Why the two cannot be listened on at the same time; nil: they can.
   func conflict(_ other: ListenAddress) -> Conflict? {
     guard excludes(other) else { return nil }
     guard let site, let second = other.site else { return .address }
@@ -100,14 +100,14 @@ public struct ListenAddress: Sendable, Equatable {
 
   enum Conflict: Equatable {
     case address
-    /// Both serve HTTP and could share the address if both spelt it the same.
+    /// Both serve HTTP and could share the address if the files spelt it in the same way.
     case spelling
     case tls
     /// The site that both serve.
     case site(String)
   }
 
-  /// Whether data that this machine sends to this address arrives at a listener of the other. Names are not resolved, so another
+  /// Whether data that this machine sends to this address arrives at `listener`. Names are not resolved, so another
   /// name of this machine goes unnoticed.
   func arrives(at listener: ListenAddress) -> Bool {
     guard shares(listener) else { return false }
@@ -137,11 +137,11 @@ public struct ListenAddress: Sendable, Equatable {
 /// The address that a sink sends to.
 public struct TargetAddress: Sendable {
   package var address: ListenAddress
-  /// The HTTP request; nil: no HTTP.
+  /// The HTTP request; nil: the sink does not use HTTP.
   var request: Request?
 
   struct Request: Sendable {
-    /// Without the query.
+    /// The path without the query.
     var path: String
     var method: String
     var isSecure: Bool

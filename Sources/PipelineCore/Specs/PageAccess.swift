@@ -6,13 +6,13 @@
 /// `hosts`, and accepts requests only from programs, from its own pages, and from pages of `origins`. A proxy that
 /// passes on the `Host` that it was sent is such a program; if `hosts` are given, they apply to programs, too.
 package struct PageAccess: Sendable, Equatable {
-  /// Whether it listens on a loopback address.
+  /// Whether the server listens on a loopback address.
   package var isLocal = false
-  /// Further names that it answers to, without ports; `*`: all names. On other than loopback addresses, names are
-  /// checked only if there are any here.
+  /// Further names that the server answers to, without ports; `*`: all names. On other than loopback addresses, names
+  /// are checked only if this list is not empty.
   package var hosts: [String] = []
-  /// The sites, such as `https://example.org`, whose pages may send requests besides its own; `*`: all. On other than
-  /// loopback addresses, sites are checked only if there are any here.
+  /// The sites, such as `https://example.org`, whose pages may send requests, in addition to the server's own; `*`: all
+  /// sites. On other than loopback addresses, sites are checked only if this list is not empty.
   package var origins: [String] = []
   /// Whether origins are checked on every address: browsers let the pages of all sites read WebSockets.
   package var alwaysChecksOrigins = false

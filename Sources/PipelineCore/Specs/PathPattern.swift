@@ -1,7 +1,7 @@
 import Glibc
 
-/// Patterns of paths with `*`, `?` and `[...]`, as in a shell: none of them matches a `/`, and a leading dot must be written out. A part
-/// `**` stands for any number of directories, also none.
+/// Patterns of paths with `*`, `?` and `[...]`, as in a shell: none of them matches a `/`, and a leading dot must be
+/// written out. A part `**` matches any number of directories, also none.
 package enum PathPattern {
   /// Whether a part of the pattern is `**`.
   package static func hasLevels(_ pattern: String) -> Bool {
@@ -9,7 +9,7 @@ package enum PathPattern {
   }
 
   /// The parts of a pattern, each `**` once.
-  /// - Parameter directoriesOnly: If false, a final `**` stands for files at all levels.
+  /// - Parameter directoriesOnly: If false, a final `**` matches files at all levels.
   package static func parts(_ pattern: String, directoriesOnly: Bool) -> [String] {
     var parts: [String] = []
     for part in names(pattern) {
@@ -29,7 +29,7 @@ package enum PathPattern {
     guard hasLevels(pattern) else { return fnmatch(pattern, path, FNM_PATHNAME | FNM_PERIOD) == 0 }
     guard (pattern.utf8.first == UInt8(ascii: "/")) == (path.utf8.first == UInt8(ascii: "/")) else { return false }
     let names = Self.names(path)
-    // How many names the parts so far can match: all possible numbers.
+    // All possible numbers of names that the parts so far can match.
     var ends: Set<Int> = [0]
     for part in parts(pattern, directoriesOnly: false) {
       var next: Set<Int> = []

@@ -2,11 +2,11 @@
 public enum Persistence: Sendable, Equatable {
   /// The component has no state.
   case nothing
-  /// The component saves and restores its state with `save` and `restore`. The version rises when the form changes; a
-  /// version that the component does not read is refused, and the component starts empty.
+  /// The component saves and restores its state with `save` and `restore`. The version increases when the format
+  /// changes; a version that the component does not read is refused, and the component starts empty.
   case state(version: Int)
   /// Like `state`, but valid for any parameters: the positions of a source, the queue of a sink. It is restored even if
-  /// the parameters have changed; ``StateReader/hasOtherParameters`` then says so.
+  /// the parameters have changed, which ``StateReader/hasOtherParameters`` reports.
   case position(version: Int)
 
   /// A sentence for the reference; nil: none is needed.

@@ -1,6 +1,6 @@
 /// The spec of a plugin and of its components; docs/plugin-contract.md describes the document.
 package struct PluginSpec: Sendable {
-  /// Its name: letters, digits, `-`, `_`.
+  /// The plugin's name: letters, digits, `-`, `_`.
   package var name: String
   package var version: String
   /// One sentence with a full stop.
@@ -31,21 +31,21 @@ package struct PluginComponentSpec: Sendable {
   package var details = ""
   package var parameters: [PluginParameter] = []
   package var form = Form.stream
-  /// Whether a pure function may end its output before the input ends; any other operator may.
+  /// Whether a pure function may end its output before the input ends; other operators may always do so.
   package var finishes = false
   /// The type of its input events.
   package var input = ExpressionType.dyn
   /// The type of its output events.
   package var output = ExpressionType.dyn
   package var memory = ""
-  /// The version of its saved state, from 1; 0: it has none.
+  /// The version of the component's saved state, from 1; 0: it has none.
   package var stateVersion = 0
   package var setsTimers = false
   /// Whether each input carries the time.
   package var hasClock = false
   package var recovery = SourceRecovery.never
   package var confirmation = SinkConfirmation.nothing
-  /// The cases in which ``recovery`` or ``confirmation`` depends on a parameter; the first that applies counts.
+  /// The cases in which ``recovery`` or ``confirmation`` depends on a parameter; the first case that applies counts.
   package var cases: [Case] = []
   /// The maximum number of unanswered inputs.
   package var credit = 1024
@@ -64,14 +64,14 @@ package struct PluginComponentSpec: Sendable {
     self.summary = summary
   }
 
-  /// The ``recovery`` or ``confirmation`` that applies where a parameter has a value.
+  /// The ``recovery`` or ``confirmation`` that applies if a parameter has a value.
   package struct Case: Sendable {
     /// The index of the parameter: a boolean, an integer, a text or a choice.
     package var parameter: Int
     package var value: PluginValue
-    /// Of a source.
+    /// Set for a source.
     package var recovery: SourceRecovery?
-    /// Of a sink.
+    /// Set for a sink.
     package var confirmation: SinkConfirmation?
   }
 

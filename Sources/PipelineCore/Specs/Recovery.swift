@@ -3,13 +3,13 @@
 public enum SourceRecovery: Sendable, Equatable {
   /// Events do not come again: reading removes them, as with a pipe.
   case never
-  /// The sender waits for an answer, and sends again what is not answered.
+  /// The sender waits for an answer, and sends unanswered events again.
   case sender
-  /// The source requests them again, and may receive different ones, as with polling.
+  /// The source requests events again, and may receive different ones, as with polling.
   case request
-  /// The source reads them again from a saved position.
+  /// The source reads events again from a saved position.
   case position
-  /// rxd generates them from the time or from constants; the position in them is state.
+  /// rxd generates the events from the time or from constants; the position in them is state.
   case made
 
   /// Whether no event is lost if the source continues from a checkpoint older than its last sent event.
@@ -36,8 +36,8 @@ public enum SourceRecovery: Sendable, Equatable {
   }
 }
 
-/// The guarantee for an event that a sink has acknowledged, in a pipeline with a state directory. From the weakest to the
-/// strongest.
+/// The guarantee for an event that a sink has acknowledged, in a pipeline with a state directory. From the weakest to
+/// the strongest.
 public enum SinkConfirmation: Sendable, Equatable {
   /// None: the sink does not learn the outcome.
   case nothing

@@ -4,10 +4,10 @@ package final class Segment: @unchecked Sendable {
   /// Frozen after compilation.
   package let projection: Projection
   package internal(set) var usesMeta = false
-  /// The members of `meta` that are read; nil: all may be.
+  /// The members of `meta` that are read; nil: any may be.
   var metaMembers: Set<String>? = []
   package internal(set) var usesNow = false
-  /// Whether an expression reads a table, which only turns can.
+  /// Whether an expression reads a table, which is possible only in turns.
   package internal(set) var usesTables = false
   package internal(set) var hasPrograms = false
   /// The number of variables in a frame.

@@ -1,4 +1,5 @@
-/// The decisions of an HTTP server that need no pipeline: the same for a listening server and for a test's input that replaces one.
+/// The decisions of an HTTP server that need no pipeline, for a listening server and for a test's input that replaces
+/// one.
 public struct ServingRules: Sendable {
   /// Which component answers an accepted request, and when.
   package enum Answer: String, ChoiceParameter {
@@ -53,8 +54,8 @@ public struct ServingRules: Sendable {
   /// Whether the path is served, with some method.
   package func serves(path: UnsafeRawBufferPointer) -> Bool { self.path.map { Self.isSame(path, $0) } ?? true }
 
-  /// The requests that these and other rules both serve, in words; nil: there are none. Rules for
-  /// one path do not conflict with rules for all paths, which get the rest.
+  /// The requests that both these and other rules serve, in words; nil: there are none. Rules for one path do not
+  /// conflict with rules for all paths, which get the other paths.
   package func conflict(_ other: ServingRules) -> String? {
     Self.conflict((path, methods), (other.path, other.methods))
   }
@@ -105,7 +106,7 @@ public struct ServingRules: Sendable {
     let given = authorization ?? ""
     switch auth {
     case .none: return nil
-    // No parameter of a server gives these.
+    // No parameter of a server gives these methods.
     case .oauth2, .awsSigV4: return ServerAnswer(unauthorized: "Bearer")
     case .bearer(let token):
       return Self.isEqual(given, "Bearer " + token.revealed) ? nil : ServerAnswer(unauthorized: "Bearer")
@@ -163,7 +164,7 @@ package struct ServerAnswer: Sendable {
   package static let overloaded = ServerAnswer(503, [(name: "Retry-After", value: "1")])
   /// The content coding of the body is not supported.
   package static let unknownCoding = ServerAnswer(415, [(name: "Accept-Encoding", value: "gzip, deflate, zstd")])
-  /// Everything that could have answered is gone.
+  /// Every component that could have answered is gone.
   package static let dropped = ServerAnswer(503)
   /// Events that must be stored before delivery have no room. They were not taken, or will be delivered twice if they
   /// are sent again.
@@ -183,7 +184,7 @@ package struct ServerAnswer: Sendable {
 }
 
 extension ReplyTarget {
-  /// Replies with an answer of the server's own.
+  /// Replies with an answer of the server itself.
   @discardableResult
   package func reply(_ answer: ServerAnswer) -> Bool {
     reply(status: answer.status, headers: answer.headers, body: answer.body)

@@ -1,6 +1,7 @@
 /// A signal in the plan: a reference, or steps with the signals that they receive.
 ///
-/// Every walk over a plan sees signals this way, whatever their kind: the kind is how the steps run together (``SignalWork``).
+/// Every walk over a plan sees signals in this form, whatever their kind. The kind is how the steps run together
+/// (``SignalWork``).
 public final class SignalPlan: Sendable {
   /// The target of a signal that is a reference.
   package enum Origin: Hashable, Sendable {
@@ -15,9 +16,9 @@ public final class SignalPlan: Sendable {
   package struct Step: Sendable {
     package let id: StepID
     package let component: any Component
-    /// The signals and chains in its parameters, in their order.
+    /// The signals and chains in the step's parameters, in their order.
     package let inner: [SignalPlan]
-    /// The reading of the event that it shares with steps beside it, from 0.
+    /// The number, from 0, of the projection of the event that the step shares with adjacent steps.
     let reading: Int
 
     init(_ id: StepID, _ component: any Component, reading: Int = 0) {
@@ -28,22 +29,22 @@ public final class SignalPlan: Sendable {
     }
   }
 
-  /// Nil: it has steps.
+  /// Nil: the signal has steps.
   package let origin: Origin?
-  /// How its steps run; nil: it is a reference.
+  /// How the signal's steps run; nil: it is a reference.
   let work: (any SignalWork)?
-  /// Its steps in the order in which an event passes them.
+  /// The signal's steps in the order in which an event passes them.
   package let steps: [Step]
   /// The signals that the first step receives; the first is the chain's.
   package let inputs: [SignalPlan]
   /// The step, if it is a source.
   package let source: (any SourceDeclaration)?
-  /// Its first step; for a reference, that of the signal it names.
+  /// The signal's first step; for a reference, that of the signal it names.
   package let step: StepID
   package let type: EventType
-  /// Whether its events have event time.
+  /// Whether the signal's events have event time.
   let isTimed: Bool
-  /// The edge of the plan over which its events go. Set when the plan is made, never after.
+  /// The edge of the plan over which the signal's events go. Set when the plan is made, never after.
   nonisolated(unsafe) var edge = EdgeID.none
   /// The key of a reference in a saved state; unique in the plan.
   let reference: String
@@ -82,33 +83,33 @@ public final class SignalPlan: Sendable {
 }
 
 extension SignalPlan {
-  /// The signals and chains in the parameters of its steps.
+  /// The signals and chains in the parameters of the signal's steps.
   package var inner: [SignalPlan] { steps.flatMap(\.inner) }
 
   private var firstOperator: (any OperatorDeclaration.Type)? {
     steps.first.flatMap { Swift.type(of: $0.component) as? any OperatorDeclaration.Type }
   }
 
-  /// Whether its step is not in any file: drawings show its first input instead.
+  /// Whether the signal's step is not in any file: drawings show its first input instead.
   var isHidden: Bool { firstOperator?.isHidden ?? false }
-  /// Whether its inputs run for others, not for it.
+  /// Whether the signal's inputs run for others, not for it.
   var onlyListens: Bool { firstOperator?.onlyListens ?? false }
-  /// Whether it may subscribe its inputs after its own start, or repeatedly.
+  /// Whether the signal may subscribe its inputs after its own start, or repeatedly.
   var subscribesAgain: Bool { firstOperator?.subscribesAgain ?? false }
 
-  /// The inputs that its events come from.
+  /// The inputs that the signal's events come from.
   var feeding: ArraySlice<SignalPlan> { isHidden ? inputs.prefix(1) : inputs[...] }
 
   /// Whether the signal begins with the input that the node around a chain feeds.
   var isFed: Bool { origin == .input || inputs.count == 1 && inputs[0].isFed }
 
-  /// Whether its events are made outside of the scope in which it is read.
+  /// Whether the signal's events are made outside of the scope in which it is read.
   var isShared: Bool { origin != nil && origin != .input }
 
   /// The source itself, or the source that the signal starts with if it defines one in place.
   var ownSource: SignalPlan? { source != nil ? self : inputs.first?.ownSource }
 
-  /// Visits the references among the signal, its inputs and its inner signals; `isLate`: they may be subscribed after
+  /// Visits the references among the signal, its inputs and its inner signals. `isLate`: they may be subscribed after
   /// the start of the part that the signal belongs to, or repeatedly.
   func forEachReference(isLate: Bool = false, _ body: (Origin, _ isLate: Bool) -> Void) {
     if let origin { return body(origin, isLate) }
@@ -125,17 +126,19 @@ package enum ErrorsOwner: Hashable, Sendable {
   case sink(Int)
 }
 
-/// How the steps of a signal run. Each kind of signal is one type of the engine (``RunnableWork``); no other code knows the kinds.
+/// How the steps of a signal run. Each kind of signal is one type of the engine (``RunnableWork``); no other code knows
+/// the kinds.
 protocol SignalWork: AnyObject, Sendable {
-  /// At least one; `first`: the ID of the first one.
+  /// The steps, at least one. `first`: the ID of the first step.
   func steps(from first: StepID) -> [SignalPlan.Step]
-  /// The step, if it is a source. Stored here because a cast of a component costs a quarter of a million instructions at the start.
+  /// The step, if it is a source. Stored, because casting a component costs a quarter of a million instructions at the
+  /// start.
   var source: (any SourceDeclaration)? { get }
   /// Whether a step waits until everything upstream has handled the event (`settle`).
   var settles: Bool { get }
   /// The environment shared by the expressions of its only step; empty for several steps.
   var segment: Segment { get }
-  /// The state that the node saves beyond the process. Fused steps save theirs themselves.
+  /// The state of the node that outlives the process. Fused steps save their own state.
   var persistence: Persistence { get }
   /// Whether its steps are fused into one pass.
   var isFused: Bool { get }

@@ -2,9 +2,9 @@
 package enum Timing: Sendable {
   /// The step's output has the time of the event of its first input that caused it, and the step holds no event back.
   case passes
-  /// The same, of any of its inputs, all of which must have event time.
+  /// Like `passes`, for events of any input; all inputs must have event time.
   case all
-  /// The same, of its inputs one after the other.
+  /// Like `passes`, for the inputs one after the other.
   case inTurn
   /// Event time begins here.
   case begins
@@ -12,14 +12,15 @@ package enum Timing: Sendable {
   case ends
 }
 
-/// An operator that declares how it treats event time. Of the others, fused steps keep it, and the rest end it.
+/// An operator that declares how it treats event time. Other fused steps preserve event time; all other operators end
+/// it.
 package protocol TimedOperator: OperatorDeclaration {
   var timing: Timing { get }
-  /// How its parameters affect event time, in words; nil: not at all.
+  /// How the operator's parameters affect event time, in words; nil: not at all.
   var timeNote: String? { get }
-  /// Whether its fused steps send at the end only outputs that time would otherwise make them send.
+  /// Whether the operator's fused steps send at the end only outputs that time would otherwise make them send.
   var endsByTime: Bool { get }
-  /// Whether its steps go by the event time of the stream.
+  /// Whether the operator's steps use the event time of the stream.
   var followsStream: Bool { get }
 }
 
@@ -38,7 +39,7 @@ extension Timing {
 }
 
 extension SignalPlan {
-  /// The signals whose watermarks decide that of its output: several, if its step waits for all of them.
+  /// The signals whose watermarks determine that of the output: several, if the step waits for all of them.
   package var watermarkInputs: [SignalPlan] {
     guard let component = steps.first?.component, Timing.of(component) == .all else { return Array(inputs) }
     return inputs + inner

@@ -1,6 +1,6 @@
 /// Checks the URL of a request by its text alone.
 enum URLSyntax {
-  /// The reason why no request can go to a URL.
+  /// The reason why no request can be sent to a URL.
   struct Problem {
     /// One sentence without a full stop. It quotes nothing that may be a password.
     var message: String
@@ -48,7 +48,7 @@ enum URLSyntax {
     return rest.prefix { ![UInt8(ascii: "/"), UInt8(ascii: "?"), UInt8(ascii: "#")].contains($0) }
   }
 
-  /// The host, with its brackets, and the port of an authority; no port: it is empty.
+  /// The host, with its brackets, and the port of an authority; the port is empty if there is none.
   private static func parts(of authority: ArraySlice<UInt8>) -> (host: ArraySlice<UInt8>, port: ArraySlice<UInt8>) {
     let close = authority.first == UInt8(ascii: "[") ? authority.firstIndex(of: UInt8(ascii: "]")) : nil
     let behind = close.map { $0 + 1 } ?? authority.startIndex
@@ -69,7 +69,7 @@ enum URLSyntax {
     static func isSecure(_ scheme: String) -> Bool { scheme == "https" || scheme == "wss" }
   }
 
-  /// The server of an http or ws URL; nil: it is no such URL, or a part of it is not known yet.
+  /// The server of an http or ws URL; nil: it is not such a URL, or a part of it is not known yet.
   static func target(_ url: [UInt8]) -> Target? {
     let scheme = String(decoding: url.prefix { $0 != UInt8(ascii: ":") }, as: UTF8.self).lowercased()
     guard ["http", "https", "ws", "wss"].contains(scheme), problem(url) == nil, let authority = authority(of: url)
@@ -96,7 +96,7 @@ enum URLSyntax {
   private static func problem(host: String) -> Problem? {
     if host.isEmpty { return Problem(message: "the URL has no host", help: "Write http://HOST/PATH") }
     let shown = Printable.cut(host)
-    // A dot at the end of an address changes nothing.
+    // A dot at the end of an address has no effect.
     let address = AddressPolicy.bytes(ofHost: host.utf8.last == UInt8(ascii: ".") ? String(host.dropLast()) : host)
     if host.utf8.first == UInt8(ascii: "["), address?.count != 16 {
       return Problem(message: "'\(shown)' is no IPv6 address")
