@@ -70,7 +70,7 @@ public final class Arena {
   @inline(__always)
   func adopt(_ memory: UnsafeMutableRawPointer) { retired.append(memory) }
 
-  /// Memory taken out of an arena: its values are valid as long as this object lives.
+  /// Memory taken out of an arena; its values are valid as long as this object lives.
   final class DetachedMemory {
     private let memory: [UnsafeMutableRawPointer]
     private let kept: [AnyObject]
@@ -83,7 +83,7 @@ public final class Arena {
     deinit { for chunk in memory { free(chunk) } }
   }
 
-  /// Removes everything allocated since the last reset, which then survives the next one.
+  /// Takes out everything allocated since the last reset, so that it survives the next one.
   func detach() -> DetachedMemory {
     let detached = DetachedMemory(used > 0 || !retired.isEmpty ? retired + [chunk] : [], kept)
     if used > 0 || !retired.isEmpty {

@@ -14,7 +14,8 @@ public final class Origin: Sendable {
   package let reply: (any ReplyTarget)?
   /// Names the events; nil if the pipeline does not use names or the events have none.
   package let identity: EventIdentity?
-  /// The part of the source's input to which the event belongs, with an order of its own; nil: the input has no parts.
+  /// The part of the source's input to which the event belongs, whose events have their own order; nil: the input has
+  /// no parts.
   package let part: InputPart?
 
   package init(
@@ -47,9 +48,9 @@ public final class Origin: Sendable {
   package static let none = Origin(source: "")
 }
 
-/// A part of a source's input whose events have an order of their own: a file, a connection, a container.
+/// A part of a source's input whose events have their own order: a file, a connection, a container.
 package final class InputPart: Sendable {
-  /// Unique in the source, and the same when the part is read on after a restart.
+  /// Unique in the source, and the same when a restarted source continues the part.
   package let name: String
   /// The name of the part, as users know it.
   package let title: String
@@ -60,17 +61,17 @@ package final class InputPart: Sendable {
   package enum Change {
     /// The part exists and will be read. `isBehind`: it has events that have not been read.
     case opened(isBehind: Bool)
-    /// All of its events have been sent.
+    /// All events of the part have been sent.
     case ended
   }
 }
 
-/// Identifies the events of an origin: they have the same names when they are read or delivered again. Unique within
-/// its pipeline.
+/// Identifies the events of an origin, so that they have the same names when they are read or delivered again. Unique
+/// within its pipeline.
 package enum EventIdentity: Sendable, Equatable {
   /// The name of a source, a file or a request. With its position, each of its events has a unique name.
   case origin(String)
-  /// An origin with a single event, whose full name this is.
+  /// The full name of the origin's single event.
   case event(String)
 }
 
@@ -88,7 +89,7 @@ extension ReplyTarget {
   package func handOver() {}
 }
 
-/// One event on its way through the graph, valid until the end of the turn.
+/// One event on its path through the graph, valid until the end of the turn.
 public struct Event {
   /// The contents: a JSON value.
   public var value: Value
@@ -145,7 +146,7 @@ public struct Event {
       case nil: return false
       case .event(let name):
         print.add(name.utf8)
-        // A value that no position has: names of the two kinds must differ, and eight bytes must end each.
+        // A value that no position has: it keeps names of the two kinds apart, and ends each name with eight bytes.
         print.add(UInt64.max)
       case .origin(let name):
         guard position >= 0 else { return false }

@@ -1,15 +1,15 @@
 /// Points in the event time of a stream, in nanoseconds since 1970.
 package enum EventTime {
-  /// No time is known: for an event, it has none; for a stream, nothing has come yet.
+  /// No time is known: an event has none, or a stream has received no event yet.
   package static let unknown = Int64.min
-  /// Everything so far is complete, because no event is expected before the next one arrives.
+  /// Everything so far is complete, because no event is expected for now.
   package static let idle = Int64.max - 1
   /// Everything is complete: no more events come.
   package static let end = Int64.max
   /// Times outside this range are rejected, so that sums of times and spans cannot overflow.
   package static let range = -(Int64(1) << 62)...(Int64(1) << 62)
 
-  /// A timestamp in nanoseconds; nil: it is none, or out of range.
+  /// A timestamp in nanoseconds; nil: the value is not a timestamp, or is out of range.
   package static func nanoseconds(_ value: Value) -> Int64? {
     guard value.is(.timestamp) else { return nil }
     let (scaled, overflow) = value.asInt.multipliedReportingOverflow(by: 1_000_000_000)

@@ -1,5 +1,5 @@
-/// The keys of maps that a decoder makes repeatedly. Their bytes live as long as this object; the arena keeps it alive
-/// for the values of the turn.
+/// The keys of maps that a decoder makes repeatedly. Their bytes live as long as this object; the arena keeps the
+/// object alive for the values of the turn.
 final class FieldNames {
   let keys: UnsafeBufferPointer<Value>
   private let memory: UnsafeMutableRawBufferPointer

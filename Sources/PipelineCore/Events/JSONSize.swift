@@ -1,7 +1,7 @@
-/// Finds the length of values as JSON text without writing all of it.
+/// Estimates the length of values as JSON text without writing all of it.
 ///
-/// The length of existing JSON text is known; at most 256 values of lists and maps are visited, and 4 KiB of a string.
-/// The rest is assumed to be similar. Not thread-safe.
+/// The length of existing JSON text is known. At most 256 values of lists and maps are visited, and 4 KiB of a string;
+/// the rest is assumed to be similar. Not thread-safe.
 final class JSONSize {
   private static let mostValues = 256
   private static let mostBytes = 4 << 10

@@ -10,7 +10,8 @@ import CJSON
 /// |---|---|
 /// | absent, null, an optional without a value | `null` |
 /// | int, uint | all digits, also beyond 2^53 |
-/// | double | as it was read; else shortest digits that read back, always with `.` or `e` (`7.0`, `1e+21`), so that it stays a double |
+/// | double | as it was read; else shortest digits that read back, always with `.` or `e` (`7.0`, `1e+21`), so that it
+/// stays a double |
 /// | NaN and infinities | `"NaN"`, `"Infinity"`, `"-Infinity"` |
 /// | bytes | base64 with padding |
 /// | timestamp | RFC 3339 in UTC, as many fraction digits as needed: `2026-01-31T08:00:00.5Z` |
@@ -32,7 +33,7 @@ package enum JSONWriter {
     case pretty(indent: Int)
   }
 
-  /// The deepest nesting: input is limited to less, so only a fold that grows without end reaches it.
+  /// The maximum nesting: input is limited to less, so only a fold that grows without end reaches it.
   static let depthLimit = 512
 
   /// Appends the JSON text of `value`, which is always well formed. On failure removes the appended text and returns
@@ -58,7 +59,8 @@ package enum JSONWriter {
     return appendSlow(value, to: output, layout: layout)
   }
 
-  /// The reason why a value cannot be written unchanged; nil if it can. Parts of a list or a map are checked when they are written.
+  /// The reason why a value cannot be written unchanged; nil if it can. Parts of a list or a map are checked when they
+  /// are written.
   @inline(__always)
   private static func fault(of value: Value, _ output: OutputBuffer) -> EncodingFailure? {
     guard value.is(.jsonMap) || value.is(.jsonList), !value.isChecked else { return nil }
@@ -97,7 +99,7 @@ package enum JSONWriter {
     return nil
   }
 
-  /// Appends the text that represents equal values as keys: on one line, with numbers in normal form. Existing JSON
+  /// Appends the text by which equal values are equal keys: on one line, with numbers in normal form. Existing JSON
   /// text stays unchanged.
   @discardableResult
   static func appendKey(_ value: Value, to output: OutputBuffer) -> EncodingFailure? {
@@ -305,7 +307,7 @@ package enum JSONWriter {
     }
   }
 
-  /// Appends the inside of a string literal.
+  /// Appends the content of a string literal, without the quotes.
   @inline(__always)
   static func appendEscaped(_ bytes: UnsafeRawBufferPointer, to output: OutputBuffer) {
     guard let start = bytes.baseAddress else { return }
@@ -371,7 +373,7 @@ package enum JSONWriter {
     }
   }
 
-  /// Appends JSON text with new layout; the tokens stay unchanged.
+  /// Appends JSON text with another layout; the tokens stay unchanged.
   private static func appendIndented(
     _ bytes: UnsafeRawBufferPointer, to output: OutputBuffer, indent: Int, depth: Int
   ) {
@@ -401,7 +403,7 @@ package enum JSONWriter {
           at += 1
         } else {
           depth += 1
-          // Text that was checked only in outline may be nested more deeply than indentation is useful.
+          // Text of which only the outline was checked may be nested more deeply than indentation is useful.
           appendLineBreak(to: output, spaces: indent * min(depth, depthLimit))
         }
       case UInt8(ascii: "}"), UInt8(ascii: "]"):
@@ -449,7 +451,7 @@ package enum EncodingFailure: Error, Sendable, Equatable {
   /// The format needs text, but the value has bytes that are not UTF-8.
   case invalidUTF8
   case tooManyFields(limit: Int)
-  /// The event is not a point of InfluxDB.
+  /// The event is not a valid InfluxDB point.
   case influx(InfluxFault)
 }
 

@@ -6,14 +6,14 @@ import CJSON
 
 /// A queue of kept events, oldest first.
 ///
-/// Events are packed into chunks of memory, the texts of each after its record, so that an event needs no allocation of
-/// its own. A record never moves. Removed events stay valid until the end of the turn. Not thread-safe.
+/// Events are packed into chunks of memory, the texts of each after its record, so that an event needs no separate
+/// allocation. A record never moves. Removed events stay valid until the end of the turn. Not thread-safe.
 final class KeptEvents {
   /// One event, with data of the queue's owner.
   struct Record {
-    /// When the event must be removed.
+    /// The time at which the event must be removed.
     var due: Instant
-    /// The number of its key.
+    /// The number of the event's key.
     var number: Int32
     var isMatched: Bool
     /// The next event with the same key.
@@ -23,7 +23,7 @@ final class KeptEvents {
     /// The part of the value that expressions read: a map of these fields, or the whole value.
     fileprivate(set) var seen: Value
     fileprivate var key: Value
-    /// Retained by the chunk.
+    /// The chunk retains it.
     fileprivate var origin: Unmanaged<Origin>
     fileprivate var position: Int64
     /// The next newer event.
@@ -38,9 +38,9 @@ final class KeptEvents {
     let start: UnsafeMutableRawPointer
     let capacity: Int
     @exclusivity(unchecked) var used = 0
-    /// The number of its events that have not been removed.
+    /// The number of the chunk's events that have not been removed.
     @exclusivity(unchecked) var live = 0
-    /// The origins of its events; the last one belongs to the newest event.
+    /// The origins of the chunk's events; the last one belongs to the newest event.
     @exclusivity(unchecked) var origins: [Origin] = []
 
     /// The bytes that were populated in advance; the first access to any other page causes a page fault.

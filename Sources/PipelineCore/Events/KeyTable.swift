@@ -6,8 +6,8 @@ import CDigest
 
 /// A set of texts: a flat hash table over bytes. A lookup does not allocate.
 ///
-/// A text has a number while it is in the table; numbers are reused. Each table has its own hash seed, so that whoever
-/// sends the keys cannot predict collisions. Not thread-safe.
+/// A text has a number while it is in the table; numbers are reused. Each table has its own hash seed, so that the
+/// senders of keys cannot predict collisions. Not thread-safe.
 final class KeyTable {
   /// Texts up to this length are stored in the entry.
   private static let inlineBytes = 24
@@ -123,7 +123,7 @@ final class KeyTable {
     UnsafeRawBufferPointer(start: bytes(number), count: entries[number].length)
   }
 
-  /// Inserts a text that must be new, such as one of a saved state; nil: it is already in the table.
+  /// Inserts a text that must be new, such as a text of a saved state; nil: it is already in the table.
   ///
   /// - Parameter number: The number for the text, higher than that of any other text so far; nil: any.
   func insertNew(_ text: ArraySlice<UInt8>, at number: Int?) -> Int? {
@@ -144,12 +144,12 @@ final class KeyTable {
     return number
   }
 
-  /// Forgets the text with this number, which is in the table.
+  /// Removes the text with this number, which must be in the table.
   func remove(_ number: Int) {
     guard entries[number].length >= 0 else { return assertionFailure("a key was removed twice") }
     var hole = Int(truncatingIfNeeded: entries[number].hash) & mask
     while slots[hole].number != Int32(number) { hole = (hole &+ 1) & mask }
-    // Entries after the hole are moved into it where they may be, so that no search ends too early.
+    // Entries after the hole are moved into it where possible, so that no search ends too early.
     var at = hole
     while true {
       at = (at &+ 1) & mask

@@ -43,7 +43,7 @@ public struct OwnedValue: @unchecked Sendable {
     assign(value)
   }
 
-  /// The bytes that this value occupies besides its own sixteen.
+  /// The bytes of memory in addition to the sixteen of the value itself.
   package var byteCount: Int { block?.capacity ?? 0 }
 
   /// Replaces the content with a deep copy of `new`, which may point into this value.
@@ -256,7 +256,7 @@ struct HeldValue {
 }
 
 extension Value {
-  /// The kinds, as bits, whose values point to no memory; a double with a text points to it.
+  /// The kinds, as bits, whose values point to no memory. A double with a number text points to that text.
   private static var scalars: UInt32 {
     1 << UInt32(Kind.absent.rawValue) | 1 << UInt32(Kind.null.rawValue) | 1 << UInt32(Kind.bool.rawValue)
       | 1 << UInt32(Kind.int.rawValue) | 1 << UInt32(Kind.uint.rawValue) | 1 << UInt32(Kind.double.rawValue)

@@ -1,10 +1,10 @@
-/// Which result of a window, an aggregate or a key a row is, in Beam's words: `meta.pane`.
+/// The kind of result that a row of a window, an aggregate or a key is, in Beam's terms: `meta.pane`.
 package enum Pane: Int, CaseIterable {
-  /// More may follow: the window is open.
+  /// More results may follow: the window is open.
   case early
   /// The result of a window that has closed, or of a signal that has ended.
   case onTime
-  /// The window had closed before: a correction.
+  /// A correction: the window had closed before.
   case late
 
   fileprivate var word: Value {
@@ -47,7 +47,7 @@ extension Origin {
     }
   }
 
-  /// Whether its events are rows that are taken back.
+  /// Whether the origin's events are rows that retract earlier ones.
   package var retracts: Bool {
     let fields = fields.value
     guard fields.is(.map) else { return false }
@@ -59,6 +59,6 @@ extension Origin {
 }
 
 extension Event {
-  /// Whether the row retracts one that was sent before: `meta.retracts`.
+  /// Whether the row retracts an earlier row: `meta.retracts`.
   package var retracts: Bool { origin._withUnsafeGuaranteedRef { $0.retracts } }
 }

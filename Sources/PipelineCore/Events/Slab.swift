@@ -6,15 +6,15 @@
 ///
 /// Written by one thread, then handed over, and never written again.
 package final class Slab: @unchecked Sendable {
-  /// Bytes after the data that may be read but have no meaning: wide loads need them.
+  /// Bytes after the data that may be read but have no meaning; wide loads need them.
   package static let padding = 64
 
   package let start: UnsafeMutableRawPointer
   package let capacity: Int
   package var count: Int
-  /// The pool that the memory returns to.
+  /// The pool to which the memory returns.
   private let pool: SlabPool?
-  /// Accounts for the memory and is released with it. Only the writing thread may set it.
+  /// Charges the memory, and is released with it. Only the writing thread may set it.
   package var charge: AnyObject?
 
   /// A slab without room; it may be shared.

@@ -6,7 +6,7 @@ final class TimedEvents {
   struct Entry {
     let event: OwnedEvent
     let time: Int64
-    /// The number of its key.
+    /// The number of the event's key.
     let key: Int
     var isMatched: Bool
     /// The hold on the owner's watermark for this entry.
@@ -70,11 +70,11 @@ final class TimedEvents {
     return slot
   }
 
-  /// The next inserted event gets this slot and this serial, as in a saved state; no other may have the slot.
-  /// ``endReserving()`` must follow the last of them.
+  /// Makes the next inserted event get this slot and this serial, as in a saved state; no other event may have the
+  /// slot. ``endReserving()`` must follow the last of these events.
   func reserve(_ slot: Int, _ serial: UInt64) { reserved = (slot, serial) }
 
-  /// The slots that are in no use can be used from now on.
+  /// Frees the unused slots for later events.
   func endReserving() { free = slots.indices.filter { slots[$0] == nil } }
 
   /// The earliest time.
@@ -92,7 +92,7 @@ final class TimedEvents {
     return take(slot)
   }
 
-  /// Removes all events without a partner; returns them in the order of times.
+  /// Removes all events without a match; returns them in the order of times.
   func removeUnmatched() -> [Entry] {
     let removed = all.filter { !self[$0].isMatched }.map { slot in
       order.cancel(self[slot].wake)
@@ -109,7 +109,7 @@ final class TimedEvents {
   }
 
   private func position(of slot: Int, at time: Int64, in chain: Deque<Int>) -> Int {
-    // Mostly the first: entries are removed in the order of their times.
+    // Usually the first position, because entries are removed in the order of their times.
     var position = chain.first == slot ? 0 : position(behind: time &- 1, in: chain)
     while chain[position] != slot { position += 1 }
     return position

@@ -112,7 +112,7 @@ extension Value {
     return Value(
       payload: number.bitPattern, head: UInt64(Kind.double.rawValue) | UInt64(text.count) << 8 | address << 16)
   }
-  /// `nanoseconds` must be within the second: 0 ..< 1,000,000,000.
+  /// A timestamp. `nanoseconds` must be within the second: 0 ..< 1,000,000,000.
   @inline(__always) public static func timestamp(seconds: Int64, nanoseconds: UInt32) -> Value {
     Value(kind: .timestamp, payload: UInt64(bitPattern: seconds), length: nanoseconds)
   }
@@ -120,7 +120,7 @@ extension Value {
   @inline(__always) public static func duration(nanoseconds: Int64) -> Value {
     Value(kind: .duration, payload: UInt64(bitPattern: nanoseconds))
   }
-  /// The bytes must outlive the value; they must be valid UTF-8.
+  /// A string. The bytes must outlive the value; they must be valid UTF-8.
   @inline(__always) package static func string(_ bytes: UnsafeRawBufferPointer) -> Value {
     Value(kind: .string, pointer: bytes.baseAddress, length: bytes.count)
   }
@@ -139,7 +139,7 @@ extension Value {
       flags: flags)
   }
 
-  // MARK: Reading values. Each assumes the kind that its name says.
+  // MARK: Reading values. Each property assumes the kind in its name.
 
   /// Whether a boolean is true.
   @inline(__always) public var asBool: Bool { payload != 0 }
@@ -161,13 +161,14 @@ extension Value {
   @inline(__always) package var pointer: UnsafeRawPointer? {
     UnsafeRawPointer(bitPattern: UInt(payload))
   }
-  /// The bytes of a string, of bytes, of a type's name or of JSON text. If ``isEscaped``, the inside of a JSON literal
+  /// The bytes of a string, of bytes, of a type's name or of JSON text. If ``isEscaped``, the content of a JSON literal
   /// with its backslashes.
   @inline(__always) package var rawBytes: UnsafeRawBufferPointer {
     UnsafeRawBufferPointer(start: pointer, count: Int(length))
   }
   @inline(__always) package var isEscaped: Bool { flags & 1 != 0 }
-  /// Whether JSON text is known to be well formed: its whole grammar, or that of the text that contains it, has been checked.
+  /// Whether JSON text is known to be well formed: its whole grammar, or that of the text that contains it, has been
+  /// checked.
   @inline(__always) var isChecked: Bool { aux & UInt16(RX_CHECKED) != 0 }
 
   /// JSON text that is a part of `text`: checked if `text` is.
