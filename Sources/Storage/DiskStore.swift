@@ -59,7 +59,7 @@ package final class DiskStore: PipelineStore {
   /// - Parameters:
   ///   - deadLetterBytes: The limit on the size of all dead letters; up to a sixteenth more may be stored temporarily.
   ///   - room: The reserve for when the disk is full; nil: there is none.
-  ///   - caches: The page memory that it shares with other stores.
+  ///   - caches: The page memory that the store shares with other stores.
   /// - Throws: ``StoreRefusal`` for another program's file, a newer format, or a directory that cannot be written to.
   package init(
     _ path: String, deadLetterBytes: Int64 = deadLetterBytes, room: StoreRoom? = nil,
@@ -133,7 +133,7 @@ package final class DiskStore: PipelineStore {
   package var lastRow: Int64 { state.withLock(\.lastRow) }
   package var lastOwner: Int64 { state.withLock(\.lastOwner) }
   package var owners: Set<Int64> { state.withLock(\.owners) }
-  /// Whether it may receive new events.
+  /// Whether the store may receive new events.
   var hasRoom: Bool { state.withLock { $0.room == .enough } }
   /// Counters since the store was opened.
   package var statistics: StoreStatistics { state.withLock(\.statistics) }
@@ -165,7 +165,8 @@ package final class DiskStore: PipelineStore {
     if !isOver { turns.wake() }
   }
 
-  /// Assigns the rows of a sink to its new name; neither sink has a run now. Reads and commits after this call see the new name only.
+  /// Assigns the rows of a sink to its new name; neither sink may have a run now. Reads and commits after this call use
+  /// only the new name.
   package func giveRows(of former: String, to name: String) {
     var transaction = StoreTransaction()
     transaction.renamed = [(former, name)]
@@ -235,7 +236,7 @@ package final class DiskStore: PipelineStore {
     private var isLogHeld = false
     private var pause = DiskStore.firstPause
     private var isFailing = false
-    /// The requests that could not be written yet. `nextTry`: when to try again, on the monotonic clock.
+    /// The requests that could not be written yet. `nextTry`: the time of the next attempt, on the monotonic clock.
     private var held: [Request] = []
     private var nextTry: Int64?
     private var roomNow = RoomOfStore.enough

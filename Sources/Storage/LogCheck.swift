@@ -14,7 +14,7 @@ struct LogCheck {
   struct Damage: Equatable {
     /// The number of frames before the first damaged one.
     var whole: Int
-    /// The number of frames from there to the last commit.
+    /// The number of frames from the first damaged one to the last commit.
     var lost: Int
   }
 
@@ -97,7 +97,7 @@ struct LogCheck {
       }
       index += 1
     }
-    // Without the first page it would not be a database.
+    // Without its first page the file would not be a database.
     guard pages[1] != nil else { return false }
     // The file gets its name only when it is complete: SQLite would remove the log beside a file without pages.
     let copy = path + ".copy"
@@ -120,7 +120,7 @@ struct LogCheck {
     return (try? StoreFile.syncDirectory(of: path)) != nil
   }
 
-  /// False if the file ends earlier.
+  /// Fills the buffer; false if the file ends earlier.
   private static func read(_ file: Int32, _ buffer: UnsafeMutableRawBufferPointer, at offset: Int) -> Bool {
     var done = 0
     while done < buffer.count {

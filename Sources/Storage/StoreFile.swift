@@ -21,7 +21,7 @@ final class StoreFile {
   private var pages: (insert: Statement, delete: Statement)?
   /// Identifies the file.
   private var fileIdentity: FileIdentity?
-  /// The size of all dead letters in bytes; nil if it has not been counted yet.
+  /// The size of all dead letters in bytes; nil: it has not been counted yet.
   private var deadLetterBytes: Int64?
   private let gate: ReaderGate
   /// Whether the file is marked as not closed cleanly. The first transaction sets the mark, so that opening needs no
@@ -128,7 +128,7 @@ final class StoreFile {
     (try database.number("PRAGMA page_count") ?? 0) * (try database.number("PRAGMA page_size") ?? 0)
   }
 
-  /// The name of a new file survives a power failure only if its directory is synced.
+  /// Syncs the directory of a file: only then does the name of a new file survive a power failure.
   static func syncDirectory(of path: String) throws {
     let directory = path.lastIndex(of: "/").map { String(path[..<$0]) } ?? "."
     let number = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
@@ -175,7 +175,7 @@ final class StoreFile {
     }
   }
 
-  /// Writes one of several transactions; the caller must have begun a transaction of the database.
+  /// Writes one of several transactions; the caller must have begun a database transaction.
   func write(_ transaction: StoreTransaction) throws(DatabaseError) {
     for (former, name) in transaction.renamed {
       let statement = try database.prepare("UPDATE outbox SET sink = ?2 WHERE sink = ?1")
@@ -208,7 +208,7 @@ final class StoreFile {
     }
   }
 
-  /// Writes the pages that have changed, and removes those of other owners.
+  /// Writes the pages that have changed, and removes the pages of other owners.
   private func write(_ changed: [StatePage], of owners: Set<Int64>) throws(DatabaseError) {
     if !changed.isEmpty {
       let pages = try statementsOfPages()
@@ -288,7 +288,7 @@ final class StoreFile {
   }
 
   /// If the total size of the dead letters exceeds `bytes`, deletes the oldest until the rest is at most nine tenths of
-  /// that. Returns the number deleted.
+  /// `bytes`. Returns the number of deleted letters.
   func boundDeadLetters(to bytes: Int64) throws(DatabaseError) -> Int {
     var total: Int64
     if let known = deadLetterBytes {
@@ -312,7 +312,7 @@ final class StoreFile {
 
   // MARK: Memory
 
-  /// Keeps at most this many pages in memory; between two uses none, if that is fewer than a transaction needs.
+  /// Keeps at most this many pages in memory. If a transaction needs more, none are kept between transactions.
   func boundCache(to pages: Int) {
     let used = max(pages, StoreCaches.leastPages)
     // If this fails, more memory is used, but nothing is wrong.
@@ -405,7 +405,7 @@ final class StoreFile {
 }
 
 /// Separates the readers of a store from its one writer: while a reader reads, file and log must not change relative to
-/// each other. It is a lock of the open file (flock(2)), which readers share.
+/// each other. The gate is a lock of the open file (flock(2)), which readers share.
 final class ReaderGate {
   private let number: Int32
 
@@ -428,7 +428,7 @@ final class ReaderGate {
   private func take(_ operation: Int32, within limit: TimeSpan) -> Bool {
     let end = monotonicNow() + limit.nanoseconds
     while uninterrupted({ flock(number, operation | LOCK_NB) }) != 0 {
-      // On a file system without such locks, readers do not take them either.
+      // If the file system has no such locks, readers do not take them either.
       guard errno == EWOULDBLOCK else { return true }
       guard monotonicNow() < end else { return false }
       usleep(2000)

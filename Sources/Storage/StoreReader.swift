@@ -44,7 +44,7 @@ package final class StoreReader {
   }
 
   deinit {
-    // From now on the log may be moved into the file. The descriptors may have to stay open.
+    // The log may be moved into the file from now on. The descriptors may have to stay open.
     gate.open()
     OpenStores.leave(database, of: gate.fileIdentity)
   }
@@ -76,7 +76,7 @@ package final class StoreReader {
     }
   }
 
-  /// When the store was last written, in nanoseconds since 1970.
+  /// The time at which the store was last written, in nanoseconds since 1970.
   package var writtenAt: Int64 { max(FileTimes(path)?.modified ?? 0, FileTimes(path + "-wal")?.modified ?? 0) }
 
   package func identity() throws(StoreRefusal) -> UInt64 {
@@ -158,7 +158,7 @@ package struct DeadLetterCount: Sendable, Equatable {
   package var step: String
   package var code: String
   package var count: Int
-  /// The times of the first and the last one, in nanoseconds since 1970.
+  /// The times of the first and of the last letter, in nanoseconds since 1970.
   package var first: Int64
   package var last: Int64
 
@@ -213,10 +213,10 @@ extension Database {
 private struct FileTimes: Equatable {
   var inode: UInt64
   var size: Int64
-  /// Nanoseconds since 1970.
+  /// The modification time, in nanoseconds since 1970.
   var modified: Int64
 
-  /// Nil if there is no such file; `errno` says why.
+  /// Nil: there is no such file; `errno` has the reason.
   init?(_ path: String) {
     var status = stat()
     guard lstat(path, &status) == 0 else { return nil }

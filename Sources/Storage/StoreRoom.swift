@@ -9,7 +9,7 @@ import Transport
 /// store that finds no space gives the reserve up; from then on no store accepts new events, until the file has its
 /// size again. Thread-safe.
 package final class StoreRoom: Sendable {
-  /// The bytes that each store needs to shut down cleanly; below, the minimum and the maximum of the whole reserve.
+  /// The bytes that each store needs to shut down cleanly, and the minimum and the maximum of the whole reserve.
   private static let bytesOfStore = 128 << 10
   static let least = 1 << 20
   private static let most = 64 << 20
@@ -38,7 +38,7 @@ package final class StoreRoom: Sendable {
   /// Whether the reserve exists, so that stores may accept new events.
   package var isKept: Bool { state.withLock { $0.kept > 0 } }
 
-  /// The free bytes on the file system that this user may use, besides the reserve.
+  /// The free bytes on the file system that this user may use, in addition to the reserve.
   var free: Int {
     var system = statvfs()
     guard fstatvfs(file.number, &system) == 0 else { return .max }

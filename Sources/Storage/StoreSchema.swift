@@ -34,13 +34,13 @@ struct StoreSchema {
     PRAGMA user_version = \(versionWithoutPages);
     """
 
-  /// Makes a store one with pages.
+  /// Adds the table of pages to a store.
   static let createPages = """
     CREATE TABLE IF NOT EXISTS page(id INTEGER PRIMARY KEY, sum INTEGER NOT NULL, body BLOB NOT NULL);
     PRAGMA user_version = \(version);
     """
 
-  /// The record of a page, whose owner is in the upper half.
+  /// The number of a page's record; its upper half is the owner.
   static func id(of page: StatePage) -> Int64 { page.owner << 32 | page.number }
   static func owner(of id: Int64) -> Int64 { id >> 32 }
   static func number(of id: Int64) -> Int64 { id & 0xFFFF_FFFF }
