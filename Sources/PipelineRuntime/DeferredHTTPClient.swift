@@ -8,7 +8,8 @@ package final class DeferredHTTPClient: HTTPClient {
   private let client = Mutex<CurlClient?>(nil)
   private let memory: MemoryBudget?
 
-  /// - Parameter memory: The memory budget of the process, against which answers are counted; nil: they are not.
+  /// - Parameter memory: The memory budget of the process, against which answers are counted; nil: answers are not
+  ///   counted.
   package init(memory: MemoryBudget? = nil) { self.memory = memory }
 
   package func send(

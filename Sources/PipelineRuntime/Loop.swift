@@ -57,7 +57,7 @@ package final class Loop: @unchecked Sendable {
   /// The number of batches whose turn was run inline.
   package var inlineRuns: Int { locked { inlineRunCount } }
 
-  /// Adds an executor; its turns run on this loop's thread from now on. `owner` lives until the executor is removed.
+  /// Adds an executor, whose turns run on this loop's thread from now on. `owner` lives until the executor is removed.
   package func add(_ executor: Executor, owner: AnyObject) {
     let member = LoopMember(executor, owner: owner)
     executor.setNeedsTurn = { [weak self, weak member] in self?.signal(member) }
@@ -165,7 +165,7 @@ package final class Loop: @unchecked Sendable {
     settle(member, isBusy: isBusy, member.executor.nextDeadline)
   }
 
-  /// Updates the rankings for a member that has run, by the work that it has left.
+  /// Updates the rankings for a member that has run, according to its remaining work.
   private func settle(_ member: LoopMember, isBusy: Bool, _ deadline: Instant?) {
     takeOut(member)
     if isBusy {
@@ -179,7 +179,8 @@ package final class Loop: @unchecked Sendable {
     if busy.has(member) { busy.remove(member) } else if timed.has(member) { timed.remove(member) }
   }
 
-  /// An idle member has work now. Its time is raised so that it is ahead of the others by one quantum at most.
+  /// Moves an idle member that now has work to `busy`. Its used time is raised, so that it is ahead of the others by
+  /// one quantum at most.
   private func begin(_ member: LoopMember) {
     guard !busy.has(member) else { return }
     takeOut(member)
@@ -191,7 +192,7 @@ package final class Loop: @unchecked Sendable {
     var leaving: [(executor: Executor, done: @Sendable () -> Void)] = []
     /// The pipeline to run now: of those with work, the one that has used the least time.
     var next: LoopMember?
-    /// The next timer of the idle members.
+    /// The deadline of the next timer of the idle members.
     var deadline: Instant?
     var isStopped = false
   }
@@ -199,9 +200,9 @@ package final class Loop: @unchecked Sendable {
   /// The used time of the member that was chosen last, never decreasing.
   private var reached = TimeSpan.zero
 
-  /// Determines what to do next, in a time that depends on the number of members with work, not of all members. Clears
-  /// the signal and takes everything it may stand for in one step, so that later work signals the loop again. Removes
-  /// leaving members; their owners are released outside the lock.
+  /// Determines the next step, in a time that depends on the number of members with work, not of all members. Clears
+  /// the signal and takes all signalled work in one step, so that later work signals the loop again. Removes leaving
+  /// members; their owners are released outside the lock.
   private func nextRound() -> Round {
     var released: [LoopMember] = []
     let now = SystemClock.shared.now

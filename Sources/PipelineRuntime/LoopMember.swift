@@ -11,9 +11,9 @@ final class LoopMember: @unchecked Sendable {
   /// False: the loop has removed the member.
   var isMember = true
   // Used by the thread that runs turns, or under the mutex while that thread sleeps.
-  /// The time used by its turns, raised when it was idle for long.
+  /// The time used by the member's turns, raised when the member was idle for long.
   var used = TimeSpan.zero
-  /// The ranking that contains it, and its index there; -1: it is in none.
+  /// The ranking that contains the member, and its index there; -1: it is in none.
   fileprivate var ranking: UInt8 = 0
   fileprivate var index = -1
 

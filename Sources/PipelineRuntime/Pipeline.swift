@@ -15,7 +15,7 @@ internal import Transport
 ///
 /// A process that writes to pipes must ignore SIGPIPE itself: this library changes no signal handling.
 public final class Pipeline: Sendable {
-  /// The text has errors; nothing was started.
+  /// Thrown if the text has errors; nothing was started.
   public struct Invalid: Error, CustomStringConvertible {
     /// Errors and warnings, each with its location.
     public let diagnostics: [Diagnostic]
@@ -29,16 +29,17 @@ public final class Pipeline: Sendable {
   /// Warnings of the front end.
   public let warnings: [Diagnostic]
 
-  /// Compiles a pipeline file's text; starts nothing. A text with `require` is refused: nothing is kept on disk here, so
-  /// delivery is best effort.
+  /// Compiles a pipeline file's text; starts nothing. A text with `require` is refused, because nothing is kept on disk
+  /// here and delivery is best effort.
   ///
   /// - Parameters:
-  ///   - text: a pipeline file.
-  ///   - name: the name of the text in diagnostics.
-  ///   - catalogue: the components that the text can name; `.builtIn.adding(...)` for components of your own.
-  ///   - variables: values of `${NAME}` and of `env`; the process's environment is not read.
-  ///   - log: receives log lines: level, component, message. Called on any thread; must not block.
-  ///   - deadLetter: receives each rejected event that no sink reads, one JSON document. Called on the pipeline's thread.
+  ///   - text: A pipeline file.
+  ///   - name: The name of the text in diagnostics.
+  ///   - catalogue: The components that the text can name; `.builtIn.adding(...)` for your own components.
+  ///   - variables: Values of `${NAME}` and of `env`; the process's environment is not read.
+  ///   - log: Receives log lines: level, component, message. Called on any thread; must not block.
+  ///   - deadLetter: Receives each rejected event that no sink reads, one JSON document. Called on the pipeline's
+  ///     thread.
   public init(
     _ text: String, name: String = "pipeline.yaml", catalogue: Catalogue = .builtIn, variables: [String: String] = [:],
     log: @escaping @Sendable (Services.Level, String, String) -> Void = { _, _, _ in },

@@ -7,9 +7,9 @@ package final class PipelineLaunch: @unchecked Sendable {
     case launched
     /// `state`: the state from which the next run can continue, after a failure.
     case ended(Execution.Outcome, Execution.Counters, state: LeftState?)
-    /// Suspended: the next run continues from the state.
+    /// The run was suspended: the next run continues from the state.
     case suspended(state: LeftState, Execution.Counters)
-    /// Cancelled: no further report comes. `state`: set if it was being suspended.
+    /// The run was cancelled: no further report comes. `state`: set if the run was being suspended.
     case cancelled(Execution.Counters, state: LeftState?)
   }
 
@@ -18,7 +18,7 @@ package final class PipelineLaunch: @unchecked Sendable {
   private let executor: Executor
   /// Used only in turns of `executor`.
   private let execution: Execution
-  /// The sinks whose destinations are down; may be read on any thread.
+  /// The sinks whose destinations are unreachable; may be read on any thread.
   package let troubles: SinkTroubles
   private var state: LeftState?
   private let isMoved: Bool
@@ -38,12 +38,12 @@ package final class PipelineLaunch: @unchecked Sendable {
   package private(set) var restored: Restored?
 
   /// - Parameters:
-  ///   - state: the state of an earlier run, from which this run continues.
-  ///   - values: a hash of the values and files that the plan's file refers to.
-  ///   - isMoved: whether this run immediately replaces the earlier one, as in a reload.
-  ///   - isRestarted: whether another run follows a failure.
-  ///   - delivery: how its state is kept; nil: no state is kept.
-  ///   - placement: where its work runs.
+  ///   - state: The state of an earlier run, from which this run continues.
+  ///   - values: A hash of the values and files that the plan's file refers to.
+  ///   - isMoved: Whether this run immediately replaces the earlier one, as in a reload.
+  ///   - isRestarted: Whether another run follows a failure.
+  ///   - delivery: How the run keeps its state; nil: it keeps none.
+  ///   - placement: The threads on which its blocks are processed.
   package init(
     _ plan: Plan, loop: Loop, services: Services, restoring state: LeftState? = nil, values: Int = 0,
     isMoved: Bool = false,
@@ -135,7 +135,8 @@ package final class PipelineLaunch: @unchecked Sendable {
     }
   }
 
-  /// Passes a copy of the current state to `done`, in a turn, without the events that sinks hold; nil: the run has ended or is about to.
+  /// Passes a copy of the current state, without the events that sinks hold, to `done`, in a turn; nil: the run has
+  /// ended or is about to.
   package func snapshot(_ done: @escaping @Sendable ([UInt8]?) -> Void) {
     executor.post { [self] in done(execution.outcome == nil ? execution.saveState { _ in false } : nil) }
   }

@@ -37,7 +37,7 @@ package struct PipelineLoader {
     package var values = 0
     /// Whether the file could not be opened, which has its own exit status.
     package var isUnreadable = false
-    /// The other files that its text refers to: schemas, secrets and plugins.
+    /// The other files to which the text refers: schemas, secrets and plugins.
     package var uses: [String] = []
 
     /// The result for a file that cannot be read.
@@ -210,7 +210,7 @@ package struct PipelineLoader {
       do throws(PosixError) {
         let text = try read(target)
         _ = used.note(candidate, .found(text.bytes))
-        // A file has one name, however its path is written.
+        // A file has one name in messages, however its path is written.
         let name = directory + target.dropFirst(folder.hasSuffix("/") ? folder.count : folder.count + 1)
         return .found(name: name, bytes: text.bytes)
       } catch {
