@@ -5,16 +5,16 @@ import PipelineCore
 import PipelineRuntime
 
 /// Runs the program `rxd` with the arguments of this process: all verbs, with the components of `catalogue` in addition
-/// to the built-in ones. This is the whole of a `main.swift`.
+/// to the built-in ones. A `main.swift` needs only this call.
 ///
 /// ```swift
 /// runRxd(adding: Catalogue([CatalogueEntry(sink: RedisStream.self)]))
 /// ```
 ///
-/// - Parameter catalogue: Components of your own; one with the kind and name of a built-in component replaces it.
+/// - Parameter catalogue: Your own components; one with the kind and name of a built-in component replaces it.
 public func runRxd(adding catalogue: Catalogue = Catalogue([])) {
-  // Before anything else: a signal during start-up waits until its handling is set up, and a closed pipe or a file at
-  // its size limit is an error of the write and does not end the process.
+  // Must come first: a signal during start-up waits until its handling is set up, and a closed pipe or a file at its
+  // size limit is an error of the write and does not end the process.
   Signals.hold()
   signal(SIGPIPE, SIG_IGN)
   signal(SIGXFSZ, SIG_IGN)
@@ -32,7 +32,7 @@ public func runRxd(adding catalogue: Catalogue = Catalogue([])) {
       try command.run()
     }
   } catch {
-    // As the library does it, but escapes texts of the command line, which may come from untrusted input.
+    // Like the library's own exit, but escapes texts of the command line, which may come from untrusted input.
     let (text, status) = (Rxd.fullMessage(for: error), Rxd.exitCode(for: error))
     if !text.isEmpty { status.isSuccess ? Console.print(text) : Console.note(text) }
     exit(status.rawValue)

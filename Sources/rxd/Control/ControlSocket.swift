@@ -12,11 +12,11 @@ enum ControlSocket {
 
   /// The origin of a socket's path.
   enum Choice {
-    /// The command line or the environment: it must work.
+    /// The path is from the command line or the environment: it must work.
     case asked
-    /// The directory of the service manager, or of the state.
+    /// The path is in the directory of the service manager, or of the state.
     case given
-    /// The default of rxd: the process does not depend on it.
+    /// The path is rxd's default: the process does not depend on it.
     case usual
   }
 
@@ -57,7 +57,8 @@ enum ControlSocket {
     directory.hasSuffix("/") ? directory + name : "\(directory)/\(name)"
   }
 
-  /// Serves the requests that arrive at `socket`. The network thread starts here, so this is called when the first client connects.
+  /// Serves the requests that arrive at `socket`. The network thread starts here, so this is called when the first
+  /// client connects.
   ///
   /// - Parameter mostBytes: The maximum size of a body.
   static func serve(
@@ -69,7 +70,7 @@ enum ControlSocket {
     options.rules.maxConnections = 32
     options.rules.maxBodyBytes = mostBytes
     options.rules.maxBufferedBytes = 4 << 20
-    // A reload waits for sinks.
+    // A reload waits for sinks, so an answer may take long.
     options.rules.replyTimeout = .seconds(600)
     options.halfClosedTimeout = .seconds(600)
     options.makesRoom = true
@@ -81,7 +82,7 @@ enum ControlSocket {
 struct ControlRequest: Sendable {
   private let request: ServerRequest
   let query: [String: String]
-  /// The interface that the request came by.
+  /// The interface over which the request came.
   let entrance: Entrance
   /// The use of a live page's session, kept until the answer has ended.
   private let use: PageSessions.Use?
@@ -101,9 +102,9 @@ struct ControlRequest: Sendable {
   var body: [UInt8] { Array(request.body.bytes) }
   var bodyBytes: Int { request.body.bytes.count }
   var accept: String? { request.header("accept") }
-  /// The answer is for a person to read.
+  /// Whether the answer is for a person to read.
   var wantsText: Bool { query["format"] == "text" }
-  /// The text may have colours.
+  /// Whether the text may have colours.
   var wantsColors: Bool { query["colors"] == "true" }
 
   /// All values of a name of the query, in their order.

@@ -4,14 +4,14 @@ import PipelineCore
 struct ControlRoom {
   var method: String
   var path: String
-  /// The further interfaces on which it is served.
+  /// The further interfaces on which the request is served.
   var isServed: Set<ControlRequest.Entrance> = []
-  /// A longer body is refused.
+  /// The maximum size of a body; a longer one is refused.
   var mostBytes = 64 << 10
   /// Called on the main thread.
   var answer: (Supervisor, ControlRequest) -> Void
 
-  /// The maximum size of a body that any of them accepts.
+  /// The maximum size of a body that any entry accepts.
   static let mostBytes = RecordedTestRequest.mostBytes
 
   static var all: [ControlRoom] {

@@ -8,7 +8,7 @@ struct MetricsListener {
   let address: TCPAddress
   /// The token that clients must send as `Authorization: Bearer TOKEN`.
   let token: String?
-  /// The names that it answers to besides this machine's own.
+  /// The names that the listener answers to, in addition to this machine's own.
   var hosts: [String] = []
 
   /// Reads the token file: its first line, which must not be empty.

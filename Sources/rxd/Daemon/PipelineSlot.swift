@@ -7,13 +7,13 @@ import Storage
 final class PipelineSlot {
   enum State {
     case running
-    /// Ending; work under way is finished.
+    /// The pipeline is ending; work under way is finished.
     case draining
-    /// Failed; starts again after a pause.
+    /// The pipeline has failed, and starts again after a pause.
     case waiting
-    /// The same, and its trouble has lasted for some time.
+    /// Like `waiting`, but the failures have lasted for some time.
     case failed
-    /// Ended, and does not run again by itself.
+    /// The pipeline has ended, and does not run again by itself.
     case over
   }
 
@@ -25,7 +25,7 @@ final class PipelineSlot {
     var meaning: UInt64
     var values: Int
 
-    /// Whether both behave alike.
+    /// Whether both versions behave alike.
     func means(_ other: Version) -> Bool { meaning == other.meaning && values == other.values }
   }
 
@@ -43,35 +43,37 @@ final class PipelineSlot {
   var next: Version?
   /// The state left by the previous run, until the next one has started from it.
   var saved: LeftState?
-  /// The state is that of a run that is being replaced: the pipeline was not down.
+  /// Whether the state is that of a run that is being replaced: the pipeline was not down.
   var isMoved = false
   /// The store of the state; nil: there is none, or it has not been opened.
   var store: DiskStore?
-  /// `next` is tried out (``Execution/dryRun(_:services:clock:restoring:)``) as soon as the run has saved its state.
+  /// Whether `next` is tried out (``Execution/dryRun(_:services:clock:restoring:)``) as soon as the run has saved its
+  /// state.
   var isTrying = false
-  /// Whether it starts as soon as the store of its name is closed, by this or another slot, or a check of the pipeline is done.
+  /// Whether the pipeline starts as soon as the store of its name is closed, by this or another slot, or a check of the
+  /// pipeline is done.
   var awaitsStore = false
-  /// A check holds it up for longer than the verdict of a reload waits.
+  /// Whether a check blocks the pipeline for longer than the verdict of a reload waits.
   var isHeldUp = false
   /// The record of the event in hand, as long as the store is open.
   var inHand: InHand?
   /// The version that ran before a reload, in case the new version does not start.
   var previous: Version?
-  /// The file is gone: the slot is removed after its run.
+  /// Whether the file is gone, so that the slot is removed after its run.
   var isLeaving = false
   var state = State.running {
     didSet { if state != oldValue { since = SystemClock.shared.wallTime } }
   }
-  /// When `state` began: wall-clock nanoseconds since 1970.
+  /// The time at which `state` began: wall-clock nanoseconds since 1970.
   private(set) var since = SystemClock.shared.wallTime
   /// A failure of a run.
   struct Failure {
     var reason: String
-    /// Wall-clock nanoseconds since 1970.
+    /// The time of the failure: wall-clock nanoseconds since 1970.
     var at = SystemClock.shared.wallTime
     /// The number of the attempt since the pipeline last ran for a minute, or was changed.
     var attempt = 1
-    /// When the pipeline is started again; nil: it has been, or is not restarted automatically.
+    /// The time at which the pipeline is started again; nil: it has been, or is not restarted automatically.
     var nextTry: Int64?
   }
   /// The last failure; nil: no run has failed.
@@ -84,27 +86,27 @@ final class PipelineSlot {
   var hasLaunched = false
   /// Whether another slot has left an address that this one needs, since the current run was launched.
   var mayHaveAddress = false
-  /// The last run failed, and no restart follows.
+  /// Whether the last run failed and no restart follows.
   var hasFailed = false
   var startedAt = Instant(nanoseconds: 0)
   var drainDeadline: Instant?
-  /// The run is being suspended; `drainDeadline` ends the wait for answers under way.
+  /// Whether the run is being suspended; `drainDeadline` ends the wait for answers under way.
   var isSuspending = false
   var totals = Execution.Counters()
   /// The counts of runs that have ended.
   var past = PastCounts()
   /// Events that did not pass, of all runs.
   let stopped = StoppedEvents()
-  /// When the pipeline starts again after a failure.
+  /// The restarts of the pipeline after failures.
   struct Restarts {
     /// The number of restarts.
     fileprivate(set) var count = 0
     fileprivate var pauses = RestartPauses()
-    /// The next one; nil: none is due.
+    /// The time of the next restart; nil: none is due.
     var at: Instant?
-    /// When a pipeline that could not start is checked; nil: it is not.
+    /// The time at which a pipeline that could not start is checked; nil: it is not checked.
     var checkAt: Instant?
-    /// A check can find out whether it could start.
+    /// Whether a check can find out if the pipeline could start.
     var mayCheck = true
   }
   var restarts = Restarts()
@@ -126,7 +128,7 @@ final class PipelineSlot {
     current = version
   }
 
-  /// The file has been renamed.
+  /// Follows a renamed file.
   func move(to path: String) { self.path = path }
 
   func adopt(_ version: Version) {

@@ -19,14 +19,14 @@ struct ReloadVerdict {
     enum Kind: String {
       /// The file means the same: the pipeline was not touched.
       case unchanged
-      /// Runs from the new file, with its state.
+      /// The pipeline runs from the new file, with its state.
       case reloaded
-      /// Runs from the new file, and began without the state of the old one.
+      /// The pipeline runs from the new file, and began without the state of the old one.
       case restarted
       case added, removed
-      /// Does not run from its new file.
+      /// The pipeline does not run from its new file.
       case failed
-      /// Not decided yet.
+      /// The result is not known yet.
       case pending
     }
 
@@ -37,9 +37,9 @@ struct ReloadVerdict {
     var kept: [String] = []
     /// The state that could not be taken over, and why: one line each.
     var lost: [String] = []
-    /// The events in its store that it does not deliver: one line for each sink.
+    /// The events in the pipeline's store that the pipeline does not deliver: one line for each sink.
     var left: [String] = []
-    /// The reason.
+    /// Why the pipeline failed.
     var reason: String?
 
     fileprivate var json: JSONText {
@@ -73,7 +73,7 @@ struct ReloadVerdict {
   }
 
   var result: Result
-  /// Wall-clock nanoseconds since 1970.
+  /// The time of the reload: wall-clock nanoseconds since 1970.
   var at: Int64
   var duration: TimeSpan
   var changes: [Change] = []
@@ -82,7 +82,7 @@ struct ReloadVerdict {
   /// One sentence.
   var summary: String
 
-  /// Why the new files do not run: the first error of each kind of refusal, in one line; nil: they do.
+  /// Why the new files do not run: the first error of each kind of refusal, in one line; nil: they run.
   var reason: String? {
     switch result {
     case .reloaded, .accepted: nil
@@ -92,7 +92,7 @@ struct ReloadVerdict {
     }
   }
 
-  /// The status of HTTP.
+  /// The HTTP status.
   var status: Int {
     switch result {
     case .reloaded: 200
@@ -102,7 +102,7 @@ struct ReloadVerdict {
     }
   }
 
-  /// - Parameter complete: With the pipelines that have not changed and the report of `rxd check`.
+  /// - Parameter complete: Whether to include the pipelines that have not changed and the report of `rxd check`.
   func json(complete: Bool = true) -> JSONText {
     var members: [(String, JSONText)] = [
       ("result", .string(result.rawValue)), ("at", .string(StoredTime.text(at))),
@@ -118,8 +118,8 @@ struct ReloadVerdict {
     return .object(members)
   }
 
-  /// For a person: the report of `rxd check`, a line or more for each pipeline that has changed or leaves undelivered
-  /// events, one for all others, and the result.
+  /// The verdict for a person: the report of `rxd check`, a line or more for each pipeline that has changed or leaves
+  /// undelivered events, one for all others, and the result.
   func text(colors: Bool) -> String {
     let shown = changes.filter { $0.kind != .unchanged || !$0.left.isEmpty }
     let rest = changes.count - shown.count

@@ -4,14 +4,14 @@ import PipelineRuntime
 import Storage
 import Transport
 
-/// Work that may wait for a disk, or take long, runs on a thread of its own, one job after the other: the supervisor's
+/// Work that may wait for a disk, or take long, runs on its own thread, one job after the other: the supervisor's
 /// thread answers the control socket and notifies the watchdog.
 extension Supervisor {
-  /// A pipeline that could not start is being checked.
+  /// A check of a pipeline that could not start.
   struct StartCheck {
     var number: Int
     var slot: PipelineSlot
-    /// The store of this name may be opened.
+    /// The name of the store that the check may open.
     var name: String
     var began: Instant
   }
@@ -25,12 +25,12 @@ extension Supervisor {
 
   // MARK: Checks of pipelines that could not start
 
-  /// Checks whether the cause that kept a pipeline from starting is gone: it was never wired, so a trial repeats
-  /// nothing. Then it starts at once.
+  /// Checks whether the cause that kept a pipeline from starting is gone. The pipeline was never wired, so a dry run
+  /// repeats nothing. If the cause is gone, the pipeline starts at once.
   func checkAgain(_ slot: PipelineSlot) {
     slot.restarts.checkAt = nil
     guard slot.run == nil, slot.restarts.at != nil, !isStopping else { return }
-    // One at a time: while one hangs, the others start at the end of their pauses.
+    // One check at a time: while one hangs, the other pipelines start at the end of their pauses.
     guard check == nil, !mustAwaitStore(slot), !isStoreOfAnother(slot) else { return checkLater(slot) }
     let number = aside.next()
     check = StartCheck(number: number, slot: slot, name: slot.name, began: now)
@@ -51,7 +51,7 @@ extension Supervisor {
   }
 
   private func checkLater(_ slot: PipelineSlot) {
-    // Many pipelines share the time of the thread.
+    // Many waiting pipelines share the time of the thread, so each is checked less often.
     let waiting = slots.count { $0.restarts.checkAt != nil }
     slot.restarts.checkAt = now + TimeSpan(nanoseconds: Self.checkInterval.nanoseconds * Int64(1 + waiting / 10))
   }
@@ -72,13 +72,14 @@ extension Supervisor {
     }
     guard isHere, slot.run == nil, slot.restarts.at != nil, !isStopping else { return }
     guard found.canStart else { return checkLater(slot) }
-    // If it fails all the same, its pauses decide.
+    // If the pipeline fails nevertheless, its pauses decide.
     slot.restarts.mayCheck = false
     slot.restarts.at = nil
     launch(slot)
   }
 
-  /// Whether a slot cannot be launched yet: the store of its name is still open or being closed, or a check uses its resources.
+  /// Whether a slot cannot be launched yet: the store of its name is still open or being closed, or a check uses its
+  /// resources.
   func mustWait(_ slot: PipelineSlot) -> Bool {
     isBeingChecked(slot) || mustAwaitStore(slot)
   }
@@ -87,20 +88,22 @@ extension Supervisor {
     check.map { $0.slot === slot || $0.name == slot.name } ?? false
   }
 
-  /// How long the verdict of a reload waits for a check: a disk that does not answer may block one for ever.
+  /// How long the verdict of a reload waits for a check, because a disk that does not answer may block the check for
+  /// ever.
   private static let checkLimit = TimeSpan.seconds(5)
 
   private func awaitsCheck(_ slot: PipelineSlot) -> Bool {
     slot.awaitsStore && slot.run == nil && slot.state == .running && !slot.isHeldUp && isBeingChecked(slot)
   }
 
-  /// When the verdict of a reload no longer waits for the check; nil: it does not wait for it.
+  /// The time from which the verdict of a reload no longer waits for the check; nil: it does not wait for it.
   var checkEnd: Instant? {
     guard let check, reload != nil, !isStopping, slots.contains(where: awaitsCheck) else { return nil }
     return check.began + Self.checkLimit
   }
 
-  /// Ends the wait: the verdict of the reload says what blocks pipelines, which start when the check is done.
+  /// Ends the wait: the verdict of the reload names the cause that blocks pipelines, which start when the check is
+  /// done.
   func endWaitForCheck() {
     guard let check else { return }
     let reason =
@@ -114,10 +117,11 @@ extension Supervisor {
 
   // MARK: Events that are left behind
 
-  /// How long the verdict of a reload waits for the record of its pipelines, and for the reading of stores that no pipeline opens.
+  /// How long the verdict of a reload waits for the record of its pipelines, and for the reading of stores that no
+  /// pipeline opens.
   private static let readingLimit = TimeSpan.seconds(1)
 
-  /// Logs the events in the store of a slot's name that it does not deliver.
+  /// Logs the events in the store of the slot's name that the slot does not deliver.
   func reportLeftBehind(_ slot: PipelineSlot) {
     guard slot.store == nil else {
       for left in leftBehind(slot) { log.write(.warning, slot.name, left.line) }
@@ -126,9 +130,10 @@ extension Supervisor {
     readLeftBehind([slot])
   }
 
-  /// Reads the undelivered events of stores that these slots do not open; returns the number of the message with them,
-  /// nil: there are none.
-  /// - Parameter takers: What is recorded before that, if any.
+  /// Reads the undelivered events of stores that these slots do not open. Returns the number of the message that will
+  /// have the events; nil: there is nothing to read.
+  ///
+  /// - Parameter takers: Recorded before the reading; nil: nothing is recorded.
   @discardableResult
   private func readLeftBehind(_ slots: [PipelineSlot], noting takers: LeftBehind.Takers? = nil) -> Int? {
     let names = Set(slots.filter { $0.store == nil && $0.plan.sinksOfStore.isEmpty }.map(\.name))
@@ -142,7 +147,7 @@ extension Supervisor {
     return number
   }
 
-  /// The changes of a reload are done: its verdict follows when the events that they leave behind are known.
+  /// Finishes a reload whose changes are done: the verdict follows when the events that they leave behind are known.
   func finish(_ reload: Reload) {
     guard reload.reading == nil else { return }
     endKeeping()
@@ -159,7 +164,7 @@ extension Supervisor {
     complete(reload, left: left)
   }
 
-  /// Stores could not be read in time: the log reports their events later.
+  /// Completes the reload, because stores could not be read in time; the log reports their events later.
   func endReading() {
     reloads.readingEnd = nil
     if let reload, reload.reading != nil { complete(reload, left: []) }

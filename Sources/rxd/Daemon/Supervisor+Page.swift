@@ -20,7 +20,7 @@ extension Supervisor {
 
   /// Reads the counts of all pipelines for the open pages.
   func pollForPage() {
-    // Until the reading is done, which sets the time of the next one.
+    // There is no next time until the reading is done, which sets it.
     page.pollAt = nil
     let reading = PageFeed.Reading(begun: now, used: SystemClock.shared.threadTime)
     observe { [self] view in page.show(view, reading) { SystemClock.shared.threadTime } }
@@ -54,7 +54,7 @@ extension Supervisor {
     RecordedTestRequest.answer(request, slot.plan)
   }
 
-  /// Starts to serve the page over TCP, if that was asked for; false: it cannot.
+  /// Starts to serve the page over TCP, if that was requested; false: the page cannot be served.
   func startPage() -> Bool {
     guard let gate = options.page else { return true }
     let post = poster()
@@ -73,7 +73,7 @@ extension Supervisor {
 }
 
 extension PipelineSlot {
-  /// Changes with the file's meaning.
+  /// Changes with the meaning of the file.
   var revision: String {
     Printable.hex(UInt32(truncatingIfNeeded: current.meaning >> 32), digits: 8)
       + Printable.hex(UInt32(truncatingIfNeeded: current.meaning), digits: 8)

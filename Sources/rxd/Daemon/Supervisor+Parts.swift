@@ -4,7 +4,7 @@ import PipelineRuntime
 import Synchronization
 import Transport
 
-/// The parts of the supervisor's state, each of which belongs to one thing that it does.
+/// The parts of the supervisor's state, one for each of its tasks.
 extension Supervisor {
   /// The messages of other threads; the supervisor's thread sleeps until one comes.
   final class Mailbox: Sendable {
@@ -13,7 +13,7 @@ extension Supervisor {
 
     init() throws(PosixError) { wake = try WakeEvent() }
 
-    /// From any thread.
+    /// Posts a message. Called on any thread.
     func post(_ message: Message) {
       messages.withLock { $0.append(message) }
       wake.wake()
@@ -30,13 +30,13 @@ extension Supervisor {
 
   /// The end of the process.
   struct Stopping {
-    /// Set while the process is stopping: when it cancels the remaining pipelines.
+    /// The time at which a stopping process cancels the remaining pipelines; nil: the process is not stopping.
     var deadline: Instant?
-    /// When the first request came.
+    /// The time of the first request.
     var since: Instant?
-    /// When the log reports the reasons for which the stop waits.
+    /// The time at which the log reports the reasons for which the stop waits.
     var saysLeftAt: Instant?
-    /// The limit for stopping has passed.
+    /// Whether the limit for stopping has passed.
     var isCancelling = false
   }
 
@@ -47,13 +47,13 @@ extension Supervisor {
     }
     /// The number of reloads by result.
     private(set) var counts: [String: Int] = [:]
-    /// When listening sockets that were kept for new versions of their pipelines are closed.
+    /// The time at which listening sockets that were kept for new versions of their pipelines are closed.
     var keepingEnd: Instant?
-    /// When the verdict no longer waits for stores that are being read.
+    /// The time from which the verdict no longer waits for stores that are being read.
     var readingEnd: Instant?
   }
 
-  /// The data of views of the process, besides the counts of pipelines.
+  /// The data of views of the process, apart from the counts of pipelines.
   struct Views {
     /// The number of snapshots so far.
     var count = 0
@@ -66,9 +66,9 @@ extension Supervisor {
   struct Upkeep {
     var watchdog: Watchdog?
     var nextSummary: Instant?
-    /// When to free memory that only the start needed.
+    /// The time at which to free memory that only the start needed.
     var forgetAt: Instant?
-    /// Readable when the wall clock has been set.
+    /// A descriptor that is readable when the wall clock has been set.
     let clockWatch = rx_clock_watch()
   }
 

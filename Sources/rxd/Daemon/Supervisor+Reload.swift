@@ -20,7 +20,7 @@ extension Supervisor {
     var isDecided: Bool { !changes.values.contains { $0.kind == .pending } }
   }
 
-  /// Reloads for a client, which gets the verdict when the new files run or are refused; with `wait=false` when the
+  /// Reloads for a client, which gets the verdict when the new files run or are refused; with `wait=false`, when the
   /// files have been checked.
   func reload(for request: ControlRequest) {
     if isStopping { return request.answer(503, .object([("error", .string("the process is stopping"))])) }
@@ -49,7 +49,7 @@ extension Supervisor {
         result: .refused, at: SystemClock.shared.wallTime, duration: now - started, diagnostics: diagnostics,
         summary: summary)
       reloads.last = verdict
-      // During a reload the process is ready when that is done.
+      // During a reload the process is ready only when the reload is done.
       if reload == nil { notify?.send("READY=1\nSTATUS=\(status); the last reload found errors") }
       if let request { answer(request, verdict) }
       return
@@ -94,7 +94,7 @@ extension Supervisor {
       slot.isLeaving = false
       if isSame, slot.state == .running {
         slot.next = nil
-        // A version that was to be tried is no longer wanted.
+        // The version that was to be tried is obsolete.
         if slot.isTrying { self.reload?.changes[slot.path] = nil }
         note(.unchanged, slot)
         continue
@@ -109,7 +109,7 @@ extension Supervisor {
     }
   }
 
-  /// A removed file and a new one with a pipeline of the same name count as one file that has been renamed: its pipeline continues.
+  /// A removed file and a new one with a pipeline of the same name count as one renamed file: its pipeline continues.
   ///
   /// - Returns: The new paths.
   private func followRenamedFiles(_ loaded: [PipelineLoader.Loaded]) -> Set<String> {
@@ -129,7 +129,8 @@ extension Supervisor {
     return renamed
   }
 
-  /// Whether a slot that could not start tries again at once: another one is about to leave its address, or has left it since the start.
+  /// Whether a slot that could not start tries again at once, because another slot is about to leave its address or has
+  /// left it since the start.
   func triesAgain(_ slot: PipelineSlot) -> Bool {
     guard !slot.hasLaunched, !isStopping, !slot.isLeaving else { return false }
     let isLeft = slots.contains { other in
@@ -140,7 +141,7 @@ extension Supervisor {
     return true
   }
 
-  /// A run has ended, so slots that are starting may have its addresses.
+  /// Marks slots that are starting as able to have the addresses of a run that has ended.
   func leaveAddresses(of run: PipelineLaunch) {
     for slot in slots where slot.run != nil && !slot.hasLaunched && slot.plan.excludesAddress(of: run.plan) {
       slot.mayHaveAddress = true
@@ -153,7 +154,7 @@ extension Supervisor {
     reload?.changes[slot.path] = .init(kind: kind, name: name ?? slot.name, file: slot.path)
   }
 
-  /// A pipeline of the reload runs.
+  /// Records that a pipeline of the reload runs.
   func decide(_ slot: PipelineSlot, _ run: PipelineLaunch) {
     guard var change = reload?.changes[slot.path], change.kind == .pending || change.kind == .added, slot.next == nil
     else { return }
@@ -166,14 +167,14 @@ extension Supervisor {
     reload?.changes[slot.path] = change
   }
 
-  /// A pipeline of the reload does not run from its new file.
+  /// Records that a pipeline of the reload does not run from its new file.
   func decide(_ slot: PipelineSlot, failed reason: String) {
     guard let change = reload?.changes[slot.path], [.pending, .added].contains(change.kind) else { return }
     reload?.changes[slot.path]?.kind = .failed
     reload?.changes[slot.path]?.reason = reason
   }
 
-  /// The changes of the reload are done.
+  /// Ends a reload whose changes are done, and sends its verdict.
   /// - Parameter unopened: The undelivered events of stores that no pipeline opens.
   func complete(_ reload: Reload, left unopened: [LeftBehind]) {
     self.reload = nil
@@ -207,7 +208,8 @@ extension Supervisor {
     }
   }
 
-  /// Replaces a slot's run by `version`, which continues from its state: tries the version out, and suspends the run if it could start.
+  /// Replaces a slot's run by `version`, which continues from its state: tries the version out, and suspends the run if
+  /// the version could start.
   func move(_ slot: PipelineSlot, to version: PipelineSlot.Version) {
     slot.restarts.at = nil
     slot.restarts.checkAt = nil
@@ -225,7 +227,7 @@ extension Supervisor {
       return
     }
     slot.next = version
-    // Of several versions that arrive while the state is awaited, the newest is tried.
+    // If several versions arrive while the state is awaited, the newest is tried.
     guard !slot.isTrying else { return }
     guard slot.hasLaunched else { return suspend(slot, run, for: version) }
     guard let id = runs.first(where: { $0.value.run === run })?.key else { return }
@@ -254,7 +256,7 @@ extension Supervisor {
     return true
   }
 
-  /// A new version of a pipeline does not start.
+  /// Reports that a new version of a pipeline does not start.
   private func refuse(_ slot: PipelineSlot, _ failure: SignalFailure, isDecided: Bool = true) {
     let suffix = failure.location.map { " (\($0))" } ?? ""
     logger.error(

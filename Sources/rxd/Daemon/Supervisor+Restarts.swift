@@ -4,10 +4,10 @@ import PipelineRuntime
 extension Supervisor {
   /// The interval at which pipelines that could not start are checked, if few of them wait.
   static let checkInterval = TimeSpan.milliseconds(500)
-  /// A pause of this length is always in the log: a person waits for its end.
+  /// A pause from this length on is always logged, because a person waits for its end.
   static let longPause = TimeSpan.seconds(1)
 
-  /// A pipeline of a daemon has failed: it starts again after a pause (``RestartPauses``).
+  /// Restarts a failed pipeline of a daemon after a pause (``RestartPauses``).
   func startAgain(_ slot: PipelineSlot) {
     guard let failure = slot.failure else { return }
     let pause = slot.fail(at: now, random: services.random())

@@ -2,11 +2,11 @@ import PipelineCore
 import PipelineRuntime
 
 extension Supervisor {
-  /// When the log first reports the reasons for which a stop waits, and how often it repeats that.
+  /// How long a stop may wait before the log reports the reasons, and the interval at which it repeats them.
   static let stopSilence = TimeSpan.seconds(1)
   static let stopReminder = TimeSpan.seconds(15)
 
-  /// Asks the pipelines that have not ended for the reasons.
+  /// Requests the reasons from the pipelines that have not ended.
   func askForLeft() {
     stopping.saysLeftAt = now + Self.stopReminder
     let post = poster()

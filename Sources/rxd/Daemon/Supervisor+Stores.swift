@@ -5,7 +5,7 @@ import Storage
 
 extension Supervisor {
   /// Opens the store of a slot unless it is open, and takes over the state of an earlier process.
-  /// - Returns: How the run keeps its state; nil: it keeps nothing.
+  /// - Returns: How the run keeps its state; nil: it does not keep any.
   func openStore(_ slot: PipelineSlot) throws(StoreRefusal) -> DeliveryOptions? {
     guard let stores else { return nil }
     guard slot.plan.delivery(hasStateDirectory: true) != .bestEffort else {
@@ -29,7 +29,8 @@ extension Supervisor {
     }
     followRenamedSinks(slot.plan, store)
     reportLeftBehind(slot)
-    // Waiting rows are delivered in durable mode only: rows of an earlier version of the file, or of replayed dead letters.
+    // Waiting rows are delivered in durable mode only. They may be rows of an earlier version of the file, or of
+    // replayed dead letters.
     let hasRows = store.backlogs.values.contains { $0.rows > 0 }
     var delivery = DeliveryOptions(
       store: store, isDurable: hasRows || slot.plan.delivery(hasStateDirectory: true) == .durable)
@@ -37,7 +38,7 @@ extension Supervisor {
     return delivery
   }
 
-  /// Sinks that have been renamed (`movedFrom`) deliver the events that wait under their former names.
+  /// Lets sinks that have been renamed (`movedFrom`) deliver the events that wait under their former names.
   private func followRenamedSinks(_ plan: Plan, _ store: DiskStore) {
     let sinks = plan.sinksOfStore
     for move in plan.formerNames where move.isSink && sinks.contains(move.name) {
@@ -86,7 +87,7 @@ extension Supervisor {
     return slots.first { $0 !== slot && $0.store != nil && $0.name == slot.name }
   }
 
-  /// The next run of a slot does not continue from the state that the last one has left in memory.
+  /// Drops the state that the last run has left in memory: the next run does not continue from it.
   func dropState(_ slot: PipelineSlot) {
     guard let saved = slot.saved else { return }
     slot.saved = nil
@@ -100,7 +101,7 @@ extension Supervisor {
     saved.discard()
   }
 
-  /// The file of a pipeline is gone, and its sinks have not delivered everything.
+  /// Reports undelivered events of a pipeline whose file is gone.
   func reportWaitingEvents(_ slot: PipelineSlot) {
     let count = slot.store?.backlogs.values.reduce(0) { $0 + $1.events } ?? 0
     guard count > 0, let stores else { return }
@@ -114,10 +115,10 @@ extension Supervisor {
   /// A store that is being closed by the thread that writes it.
   struct ClosingStore {
     var number: Int
-    /// The name of its pipeline.
+    /// The name of the store's pipeline.
     var name: String
     var store: DiskStore
-    /// When the process stops waiting for it.
+    /// The time at which the process stops waiting for the store.
     var end: Instant
   }
 
@@ -144,8 +145,8 @@ extension Supervisor {
     store.beginClosing { post(.closed(number)) }
   }
 
-  /// When the process stops waiting for the first of the stores that are being closed; nil: there is none, or all are
-  /// waited for at the end.
+  /// The time at which the process stops waiting for the first of the stores that are being closed; nil: there is none,
+  /// or the process is stopping and waits for all at the end.
   var closingEnd: Instant? { isStopping ? nil : closingStores.map(\.end).min() }
 
   /// Gives up stores that are not closed within the limit.
@@ -167,7 +168,8 @@ extension Supervisor {
     closingStores = []
   }
 
-  /// A store belongs to a name: a renamed pipeline continues from the store of its new name, as at a start.
+  /// Closes the store of a renamed pipeline. A store belongs to a name, so the pipeline continues from the store of its
+  /// new name, as at a start.
   func leaveStore(_ slot: PipelineSlot, for name: String) {
     closeStore(slot)
     dropState(slot)

@@ -4,7 +4,7 @@ import PipelineRuntime
 import Transport
 
 extension Supervisor {
-  /// The most taps at a time.
+  /// The maximum number of taps at a time.
   private static let mostTaps = 16
   /// How long the end of the process waits for readers of taps.
   private static let lastMoment = TimeSpan.milliseconds(500)
@@ -69,14 +69,14 @@ extension Supervisor {
     for slot in slots { slot.run?.inspect { session.attach(to: $0) } }
   }
 
-  /// The reader of a tap has left, or has got everything.
+  /// Ends a tap whose reader has left or has received everything.
   func endTap(_ identity: ObjectIdentifier) {
     guard let index = taps.firstIndex(where: { ObjectIdentifier($0) == identity }) else { return }
     let session = taps.remove(at: index)
     for slot in slots { slot.run?.inspect { session.detach(from: $0) } }
   }
 
-  /// The process ends: every reader receives the counts, and has a moment to read them.
+  /// Ends all taps, because the process ends: every reader receives the counts, and has a moment to read them.
   func endTaps() {
     for tap in taps { tap.finish(isEnding: true) }
     let deadline = now + Self.lastMoment

@@ -4,21 +4,22 @@ import PipelineRuntime
 
 /// A snapshot of all pipelines that is being taken.
 struct Observation {
-  /// Distinguishes it from earlier snapshots, whose answers are late.
+  /// Distinguishes the snapshot from earlier ones, whose answers are late.
   var number: Int
-  /// The runs that are asked.
+  /// The numbers of the runs that must answer, by their slots.
   var runs: [ObjectIdentifier: Int]
   var gathering: StatisticsGathering
-  /// Runs that have not answered by then are left out.
+  /// Runs that have not answered by then are omitted.
   var deadline: Instant
   var waiting: [(ProcessView) -> Void]
-  /// The runs have answered; the sizes of files are being asked for, for these steps by pipeline and step.
+  /// Set when the runs have answered. The sizes of files are then measured for these steps, by pipeline and step.
   var view: ProcessView?
   var sized: [(pipeline: Int, step: Int)] = []
 }
 
 extension Supervisor {
-  /// How long an event may keep a pipeline busy before it is left out of a view, and how long determining the sizes of files may take.
+  /// How long an event may keep a pipeline busy before the pipeline is omitted from a view, and how long measuring the
+  /// sizes of files may take.
   private static let patience = TimeSpan.seconds(1)
   private static let filePatience = TimeSpan.milliseconds(500)
 
@@ -43,12 +44,12 @@ extension Supervisor {
     if running.isEmpty { endObservation() }
   }
 
-  /// All runs of a snapshot have answered.
+  /// Called when all runs of a snapshot have answered.
   func observed(_ number: Int) {
     if observation?.number == number, observation?.view == nil { endObservation() }
   }
 
-  /// The sizes of a snapshot's files are known.
+  /// Called when the sizes of a snapshot's files are known.
   func sized(_ number: Int, _ lags: [Int64?]) {
     guard observation?.number == number, var view = observation?.view else { return }
     var measured: Set<BusyShares.Name> = []
@@ -66,7 +67,7 @@ extension Supervisor {
     deliver(view)
   }
 
-  /// All have answered, or the time is over.
+  /// Ends the snapshot: all have answered, or the time is over.
   func endObservation() {
     guard let observation else { return }
     if let view = observation.view { return deliver(view) }

@@ -110,7 +110,7 @@ struct WhyAnswer {
   private var pipelines: [Pipeline] = []
   private var found = 0
   private var unjudged = 0
-  /// The last reload, if it did not lead to the new files.
+  /// Why the last reload did not lead to the new files; nil: it did.
   private var refusal: String?
 
   init(_ asked: WhyQuestion, _ view: ProcessView, _ stopped: [String: StoppedEvents]) {
@@ -137,7 +137,7 @@ struct WhyAnswer {
       pipelines.append(
         Pipeline(name: pipeline.name, events: found, steps: steps, failure: isDown ? pipeline.figures.failure : nil))
     }
-    // Keeps the newest events of all pipelines.
+    // Only the newest events of all pipelines together are kept.
     if all.count > asked.limit {
       let first = all.map(\.time).sorted(by: >)[asked.limit - 1]
       for index in pipelines.indices { pipelines[index].events.removeAll { $0.time < first } }
@@ -168,7 +168,7 @@ struct WhyAnswer {
     ])
   }
 
-  /// One line for each event, and one with the counts.
+  /// The answer as lines: one for each event, and one with the counts.
   var lines: String {
     let rest = JSONText.object([
       ("found", .int(found)), ("unjudged", .int(unjudged)),

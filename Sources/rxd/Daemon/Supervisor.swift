@@ -13,7 +13,7 @@ import Transport
 /// without a timeout.
 final class Supervisor {
   struct Options {
-    /// Failed pipelines restart, and the process runs for ever.
+    /// Whether failed pipelines restart and the process runs for ever.
     var isDaemon = false
     /// How long stopping may take before the rest is cancelled.
     var drainLimit = TimeSpan.seconds(60)
@@ -21,9 +21,9 @@ final class Supervisor {
     var queueMemory = MemoryBudget.standard
     /// The memory for events that did not pass; 0: no event is kept.
     var whyMemory = StoppedEvents.limitOfAll
-    /// Pins where blocks are processed.
+    /// Where blocks are processed; `auto`: measurements decide.
     var placement = Placement.auto
-    /// The form in which the statistics of a run are printed when it ends; nil: they are not.
+    /// The form in which the statistics of a run are printed when it ends; nil: they are not printed.
     var statistics: StatisticsReport.Form?
     /// Reads and compiles all files again.
     var load: () -> [PipelineLoader.Loaded] = { [] }
@@ -31,7 +31,7 @@ final class Supervisor {
     var watch: ConfigWatch?
     /// The control socket.
     var control: LocalSocket?
-    /// Serves metrics over TCP.
+    /// The TCP listener for metrics.
     var metrics: MetricsListener?
     /// The TCP address of the live page, and whether it is printed.
     var page: PageGate?
@@ -42,7 +42,7 @@ final class Supervisor {
 
   enum Message: Sendable {
     case report(Int, PipelineLaunch.Report)
-    /// The state of a run, which continues; nil: it has ended or is about to.
+    /// A copy of the state of a run, which continues; nil: the run has ended or is about to.
     case snapshot(Int, [UInt8]?)
     case heldBack
     case request(ControlRequest)
@@ -94,10 +94,11 @@ final class Supervisor {
   /// The readers of the live page.
   let page = PageFeed()
   let startedAt = SystemClock.shared.wallTime
-  /// The network thread accepts connections to the control socket.
+  /// Whether the network thread accepts connections to the control socket.
   var servesControl = false
   var stopping = Stopping()
-  /// An earlier further signal is a duplicate, as timeout(1) sends, not a person's second attempt.
+  /// The minimum time between two stop signals: an earlier one is a duplicate, as timeout(1) sends, not a person's
+  /// second attempt.
   private static let patience = TimeSpan.seconds(1)
   var upkeep = Upkeep()
   var hasFailed = false
@@ -134,7 +135,7 @@ final class Supervisor {
   /// Runs the plans in `loaded`; returns the exit status.
   func run(_ loaded: [PipelineLoader.Loaded]) -> Int32 {
     defer { options.control?.remove() }
-    // A request to end during the start finds nothing started; other signals wait until something has.
+    // If a request to end came during the start, nothing has been started; other signals wait until something has.
     var early: [Int32] = []
     while let signal = signals.next() { early.append(signal) }
     if early.contains(SIGQUIT) { return 128 + SIGQUIT }
@@ -245,7 +246,7 @@ final class Supervisor {
         release(id, slot, run, counters)
         slot.saved = state.isInStore ? nil : state
         slot.isMoved = true
-        // If this store lacks a state, another run stores it and then ends at once.
+        // If this store lacks the state, another run stores it and then ends at once.
         if isStopping || slot.isLeaving, slot.store == nil || state.unsaved > 0 {
           flush(slot)
         } else {
@@ -272,7 +273,7 @@ final class Supervisor {
     let now = now
     if let deadline = stopping.deadline, now >= deadline {
       if stopping.isCancelling { return abort() }
-      // Sinks get a last second to write.
+      // Sinks get another second to write.
       stopping.isCancelling = true
       hasFailed = true
       stopping.deadline = now + .seconds(1)
@@ -313,7 +314,7 @@ final class Supervisor {
     if let at = stopping.saysLeftAt, now >= at { askForLeft() }
     if let at = upkeep.forgetAt, now >= at {
       upkeep.forgetAt = nil
-      // Reading and compiling files has loaded pages that running does not need.
+      // Reading and compiling files has loaded pages of the program that are not needed any more.
       rx_forget_program_text()
     }
     return nil
@@ -350,7 +351,7 @@ final class Supervisor {
     slot.hasLaunched = false
     slot.isHeldUp = false
     guard let loop = loops.min(by: { $0.load < $1.load }) else { return }
-    // Without a state in memory, the last commit has the state.
+    // If no state is in memory, the last commit has it.
     if slot.saved == nil, slot.plan.delivery(hasStateDirectory: true) != .bestEffort { closeStore(slot) }
     slot.awaitsStore = mustWait(slot)
     if slot.awaitsStore {
@@ -425,7 +426,7 @@ final class Supervisor {
     proceed(slot)
   }
 
-  /// The run of a slot has ended: starts its new version, or removes the slot.
+  /// Continues after the run of a slot has ended: starts the new version, or removes the slot.
   func proceed(_ slot: PipelineSlot) {
     slot.summarize(log)
     slot.totals = Execution.Counters()
@@ -534,13 +535,13 @@ final class Supervisor {
 
   // MARK: Requests
 
-  /// The listening sockets that no pipeline has taken over are closed.
+  /// Closes the listening sockets that no pipeline has taken over.
   func endKeeping() {
     reloads.keepingEnd = nil
     KeptListeners.end()
   }
 
-  /// The first client connects: from now on the network thread accepts.
+  /// Starts the network thread, which accepts connections from now on, because the first client connects.
   func serveControl() {
     guard let control = options.control, !servesControl else { return }
     servesControl = true
@@ -554,7 +555,7 @@ final class Supervisor {
     }
   }
 
-  /// A closure that logs the notices of a server of the process, as of `component`.
+  /// A closure that logs the notices of a server of the process under the name `component`.
   func noticeLogger(_ component: String) -> @Sendable (HTTPServer.Notice) -> Void {
     let log = log
     return { notice in
@@ -563,7 +564,7 @@ final class Supervisor {
     }
   }
 
-  /// Serves metrics over TCP, if that was asked for; false: it cannot.
+  /// Starts to serve metrics over TCP, if that was requested; false: they cannot be served.
   private func startMetrics() -> Bool {
     guard let metrics = options.metrics else { return true }
     let post = poster()

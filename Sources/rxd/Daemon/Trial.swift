@@ -1,7 +1,7 @@
 import Glibc
 import PipelineCore
 
-/// How a run differs from a service's: `--dry-run`, `--print`, `--limit`, `--once`.
+/// The differences between a trial run and a service: `--dry-run`, `--print`, `--limit`, `--once`.
 struct Trial: Sendable {
   /// Sinks print their events instead of sending them; nothing is acknowledged and nothing is stored.
   var isDry = false

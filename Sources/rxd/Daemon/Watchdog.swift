@@ -8,7 +8,7 @@ struct Watchdog {
   private let notify: Notify
   /// Half of the time that the service manager waits.
   private let interval: TimeSpan
-  /// When the watchdog is next notified.
+  /// The time at which the watchdog is next notified.
   private(set) var next: Instant
 
   /// Nil: the service manager has no watchdog.
@@ -19,7 +19,7 @@ struct Watchdog {
     next = now + interval
   }
 
-  /// Feeds it, if that is due and all loops have turned since the last time; otherwise logs why not.
+  /// Feeds the watchdog, if that is due and all loops have turned since the last time; otherwise logs why not.
   mutating func feed(at now: Instant, _ loops: [Loop], _ logger: Logger) {
     guard now >= next else { return }
     next = now + interval

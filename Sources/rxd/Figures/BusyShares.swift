@@ -1,6 +1,6 @@
 import PipelineCore
 
-/// Shares of a core by step. The engine counts time; a share needs two readings, and earlier readings are kept here.
+/// The steps' shares of a core. The engine counts time; a share needs two readings, so earlier readings are kept here.
 struct BusyShares {
   struct Name: Hashable {
     var pipeline: String
@@ -10,7 +10,7 @@ struct BusyShares {
     var instant: Instant
     var times: [Name: UInt64]
   }
-  /// The oldest first.
+  /// The readings, oldest first.
   private var readings: [Reading] = []
   private static let least = TimeSpan.seconds(5)
   private static let longest = TimeSpan.seconds(60)

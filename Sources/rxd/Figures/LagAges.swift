@@ -1,10 +1,11 @@
 import PipelineCore
 
-/// Estimates how long the oldest unread byte of a source has been there, from earlier readings of how much there was to read.
+/// Estimates how long the oldest unread byte of a source has been there, from earlier readings of the amount of unread
+/// input.
 struct LagAges {
   private struct Reading {
     var instant: Instant
-    /// Bytes read so far, and bytes there to be read.
+    /// The bytes read so far, plus the unread bytes.
     var end: Int64
   }
   private var readings: [BusyShares.Name: [Reading]] = [:]
@@ -12,12 +13,12 @@ struct LagAges {
 
   /// - Parameters:
   ///   - taken: Bytes that the source has read since the process started.
-  ///   - lag: Bytes that are left.
-  /// - Returns: Zero if nothing is left. If the byte was there at the oldest reading, the time since that reading.
+  ///   - lag: The number of unread bytes.
+  /// - Returns: Zero if nothing is unread. If the byte was there at the oldest reading, the time since that reading.
   mutating func note(_ name: BusyShares.Name, taken: Int64, lag: Int64, at now: Instant) -> TimeSpan {
     var known = readings[name] ?? []
     let end = taken &+ lag
-    // Another file, or a shorter one.
+    // The source reads another file, or a shorter one.
     if let last = known.last, last.end > end { known = [] }
     // Readings before the next byte are no longer needed.
     while known.count > 1, known[1].end <= taken { known.removeFirst() }
@@ -29,7 +30,7 @@ struct LagAges {
     readings[name] = known
     guard lag > 0, let first = known.first else { return .zero }
     guard first.end <= taken, known.count > 1 else { return now - first.instant }
-    // The byte arrived between two readings: assumes a constant rate between them.
+    // The byte arrived between two readings, between which a constant rate is assumed.
     let (before, after) = (known[0], known[1])
     let share = after.end > before.end ? Double(taken &- before.end) / Double(after.end &- before.end) : 0
     let came = Double((after.instant - before.instant).nanoseconds) * min(1, max(0, share))

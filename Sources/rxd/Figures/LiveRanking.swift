@@ -5,9 +5,9 @@ struct LiveRanking {
   /// A sentence about one part of the process. Names are in backquotes.
   struct Fact: Equatable {
     var text: String
-    /// Empty: it is about the process.
+    /// Empty: the fact is about the process.
     var pipeline = ""
-    /// Empty: it is about the pipeline.
+    /// Empty: the fact is about the pipeline.
     var step = ""
 
     var document: JSONText {
@@ -84,7 +84,7 @@ struct LiveRanking {
           "`\(step.id)` at \(step.location) failed for \(Self.events(row.errorCount)) \(during); see \(Self.why(row))")
       }
       if row.divertedCount > 0 {
-        // What the file provides for takes precedence over other facts.
+        // Rejections that the file handles come before other facts.
         self.add(
           8,
           "`\(step.id)` at \(step.location) rejected \(Self.events(row.divertedCount)) \(during), which the file reads from its errors output; see \(Self.why(row))",
@@ -122,7 +122,7 @@ struct LiveRanking {
     found.append((weight, Fact(text: text, pipeline: pipeline, step: step)))
   }
 
-  /// The worst first.
+  /// All facts, the worst first.
   var facts: [Fact] {
     found.enumerated().sorted { ($1.element.weight, $0.offset) < ($0.element.weight, $1.offset) }.map(\.element.fact)
   }

@@ -29,10 +29,10 @@ struct LiveStatistics {
     var dropped: Int
     /// Rejected without a reader of the errors output, and failed.
     var errors: Int
-    /// Rejected to a reader of the errors output, as the file provides for.
+    /// Rejected to a reader of the errors output, as the file intends.
     var diverted: Int
     var holding: Int
-    /// The number of keys that it keeps; nil: it has kept none so far.
+    /// The number of keys that the step keeps; nil: it has kept none so far.
     var keys: Int?
     var keptBytes: Int?
     var retries: Int
@@ -51,7 +51,7 @@ struct LiveStatistics {
     var plugin: JSONText?
     /// The number of restarts of its program.
     var restarts: Int
-    /// How long the oldest of these bytes has been unread, in nanoseconds; nil: unknown.
+    /// How long the oldest byte of ``lag`` has been unread, in nanoseconds; nil: unknown.
     var lagAge: Int?
     /// Why a sink cannot deliver, and since when (RFC 3339); nil: it can.
     var trouble: (reason: String, since: String)?
@@ -104,7 +104,8 @@ struct LiveStatistics {
     var name: String
     var state: String
     var isCurrent: Bool
-    /// Why the pipeline does not run, and when it is started again (RFC 3339; empty: not automatically); nil: no run of it has failed.
+    /// Why the pipeline does not run, and the time of the next start (RFC 3339; empty: it is not restarted
+    /// automatically); nil: no run has failed.
     var failure: (reason: String, nextTry: String)?
     var steps: [Step]
 
@@ -120,13 +121,13 @@ struct LiveStatistics {
   }
 
   var at: String
-  /// Why the new files of the last reload do not run; nil: they do, or there was no reload.
+  /// Why the new files of the last reload do not run; nil: they run, or there was no reload.
   var refusal: String?
-  /// On the monotonic clock of the process.
+  /// The time of the reading, on the monotonic clock of the process.
   var nanoseconds: Int
   var pipelines: [Pipeline]
 
-  /// Nil: the document is no such answer.
+  /// Nil: the document is not such an answer.
   init?(_ document: some JSONReadable) {
     guard let nanoseconds = document["monotonic_nanoseconds"]?.count else { return nil }
     self.nanoseconds = nanoseconds
@@ -139,15 +140,15 @@ struct LiveStatistics {
   }
 }
 
-/// Readings of the last minute, for statements about that time. Few are kept, so that a process with many steps uses
-/// little memory for them.
+/// Readings of the last minute, for statements about that time. Few of them are kept, so that a process with many steps
+/// uses little memory for them.
 struct LiveWindow {
   private static let length = 60_000_000_000
   private static let pause = 5_000_000_000
-  /// The oldest first; the first is the newest one before the window, if there is one.
+  /// The readings, oldest first; the first is the newest one before the window, if there is one.
   private var readings: [LiveStatistics] = []
 
-  /// The changes over the time since the oldest reading; nil: this is the first.
+  /// The changes since the oldest reading; nil: this is the first reading.
   mutating func rates(to now: LiveStatistics) -> LiveRates? {
     while readings.count > 1, readings[1].nanoseconds <= now.nanoseconds - Self.length { readings.removeFirst() }
     let rates = readings.first.map { LiveRates(from: $0, to: now) }

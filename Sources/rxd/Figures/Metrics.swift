@@ -4,7 +4,8 @@ import PipelineCore
 
 /// The metrics of the process; names and labels are an interface (``Figures``).
 struct Metrics {
-  /// The maximum number of steps and edges that have series of their own; those of further pipelines are left out and counted.
+  /// The maximum number of steps and edges that have their own series; those of further pipelines are omitted and
+  /// counted.
   static let mostParts = 5000
 
   let view: ProcessView

@@ -1,6 +1,7 @@
 import PipelineCore
 
-/// The counts of earlier runs of a pipeline: counts continue over restarts and reloads, for steps and edges that the file still has.
+/// The counts of earlier runs of a pipeline: counts continue over restarts and reloads, for steps and edges that the
+/// file still has.
 struct PastCounts {
   private struct EdgeName: Hashable {
     var from: String
@@ -23,7 +24,7 @@ struct PastCounts {
     turns = total.turns
   }
 
-  /// The counts of a run, with those of the runs before it; nil: there is no run.
+  /// The counts of a run, plus those of the runs before it; nil: there is no run.
   func added(to statistics: PipelineStatistics?, of plan: Plan) -> PipelineStatistics {
     var total = statistics ?? PipelineStatistics(of: plan)
     total.paused = total.paused + paused

@@ -1,16 +1,16 @@
 import FigureTable
 import PipelineCore
 
-/// The steps and edges of a plan in their order, with their names, as views show them: made once, because a plan never changes. Used by one
-/// thread at a time.
+/// The steps and edges of a plan in their order, with their names, as views show them: made once, because a plan never
+/// changes. Used by one thread at a time.
 final class PlanIndex {
   struct Step {
     var id: StepID
     var name: String
-    /// The members of its document that are not counts.
+    /// The members of the step's document that are not counts.
     var members: [(String, JSONText)]
     var kind: StepFigures.Kind
-    /// The word in the file.
+    /// The step's keyword in the file.
     var keyword: String
   }
 

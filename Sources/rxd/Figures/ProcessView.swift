@@ -6,19 +6,19 @@ import Synchronization
 struct ProcessView {
   struct Pipeline {
     var name: String
-    /// Its figures besides its counts.
+    /// The pipeline's figures, apart from its counts.
     var figures: PipelineFigures
     var index: PlanIndex
     var plan: Plan { index.plan }
     /// Changes with the meaning of the file.
     var revision: String
-    /// Includes the counts of earlier runs.
+    /// The counts, including those of earlier runs.
     var statistics: PipelineStatistics
   }
 
-  /// Wall-clock nanoseconds since 1970.
+  /// The time of the snapshot: wall-clock nanoseconds since 1970.
   var at: Int64
-  /// On the monotonic clock.
+  /// The time of the snapshot on the monotonic clock.
   var instant: Instant
   var startedAt: Int64
   var isStopping: Bool

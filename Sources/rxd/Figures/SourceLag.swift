@@ -3,13 +3,13 @@ import PipelineCore
 import Synchronization
 import Transport
 
-/// Measures how much of their files sources have not read, on a thread of its own: reading the size of a file may block
-/// for ever, on a network file system whose server is gone.
+/// Measures the unread bytes of sources' files on its own thread, because reading the size of a file on a network file
+/// system whose server is gone may block for ever.
 final class SourceLag: Sendable {
   private let isBusy = Atomic(false)
 
-  /// Measures the files of several sources; `done` is called on another thread, with nil where no file was found. False: an earlier measurement
-  /// is still running.
+  /// Measures the files of several sources. `done` is called on another thread, with nil for a source of which no file
+  /// was found. False: an earlier measurement is still running.
   func measure(
     _ sources: [[PipelineStatistics.ReadFile]], _ done: @escaping @Sendable ([Int64?]) -> Void
   ) -> Bool {
@@ -34,7 +34,7 @@ final class SourceLag: Sendable {
     for file in files {
       var status = stat()
       guard stat(file.path, &status) == 0, status.st_mode & S_IFMT == S_IFREG else { continue }
-      // The name may belong to another file now.
+      // The name may belong to another file by now.
       if let device = file.device, let inode = file.inode,
         device != UInt64(status.st_dev) || inode != UInt64(status.st_ino)
       {

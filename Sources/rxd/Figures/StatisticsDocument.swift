@@ -25,7 +25,7 @@ extension PipelineStatistics {
   /// The counts of a step as members of a JSON object.
   func members(of step: PlanIndex.Step) -> [(String, JSONText)] { figures(of: step).members }
 
-  /// The data from which the figures of a step are read. `busy`: its share of a core.
+  /// The data from which the figures of a step are read. `busy`: the step's share of a core.
   func figures(of step: PlanIndex.Step, busy: Double? = nil) -> StepFigures {
     let counted = steps[step.id.number]
     return StepFigures(counted, step.kind, keyword: step.keyword, busy: busy, trouble: counted.trouble?.document)
@@ -46,7 +46,7 @@ extension PipelineStatistics.Edge {
 }
 
 extension SinkTrouble {
-  /// As in `GET /stats` and `GET /status`.
+  /// The trouble as in `GET /stats` and `GET /status`.
   var document: JSONText {
     .object([("reason", .string(Printable.cut(reason, limit: 1000))), ("since", .string(StoredTime.text(since)))])
   }

@@ -19,7 +19,7 @@ struct StatisticsReport {
 
   private static let widths = (location: 16, step: 19, number: 8, time: 7)
 
-  /// At most 80 columns.
+  /// The table, at most 80 columns wide.
   private var table: String {
     var lines = ["\(plan.name): what its steps did with events", ""]
     lines.append(Self.line("place", "step", ["in", "out", "dropped", "rejected"], "time"))
@@ -57,7 +57,7 @@ struct StatisticsReport {
     return lines.joined(separator: "\n")
   }
 
-  /// The counts of the plugin behind a step, and the restarts of its program; nil: nothing.
+  /// The counts of the plugin behind a step, and the restarts of its program; nil: there is nothing to report.
   private static func sentence(_ plugin: PipelineStatistics.Plugin) -> String? {
     var parts = plugin.sortedCounts.map { "\($0.name) \($0.count)" }
     for (count, text) in [

@@ -67,7 +67,7 @@ final class DeadLetters: Sendable {
 
   private static func file(_ pipeline: String) -> String { "\(pipeline).ndjson" }
 
-  /// A dead letter is an object; the time and the pipeline come before its own members.
+  /// The line of a dead letter, which is an object; the time and the pipeline come before its own members.
   private static func line(_ letter: UnsafeRawBufferPointer, of pipeline: String) -> [UInt8] {
     let line = OutputBuffer(capacity: letter.count + 128)
     line.append("{\"time\":\"")

@@ -30,7 +30,7 @@ struct LeftBehind {
     }
   }
 
-  /// Advice: a clause.
+  /// Advice, a clause.
   var advice: String {
     switch reason {
     case .noPipeline:
@@ -48,7 +48,7 @@ struct LeftBehind {
   typealias Takers = [String: Set<String>]
 
   /// The events in the store of a pipeline that are not delivered. `takers`: the sinks that deliver from the store;
-  /// nil: there is no pipeline of the name.
+  /// nil: there is no pipeline of this name.
   static func find(_ pipeline: String, _ backlogs: [String: OutboxBacklog], _ takers: Set<String>?) -> [LeftBehind] {
     backlogs.sorted { $0.key < $1.key }.compactMap { sink, backlog in
       guard backlog.rows > 0, takers?.contains(sink) != true else { return nil }
@@ -58,7 +58,7 @@ struct LeftBehind {
   }
 
   /// The events in the stores of a directory that are not delivered, without the stores of `open`. A store that cannot
-  /// be read is left out, too.
+  /// be read is omitted, too.
   static func find(in folder: StateFolder, _ takers: Takers, except open: Set<String> = []) -> [LeftBehind] {
     let names = (try? folder.pipelines()) ?? []
     return names.filter { !open.contains($0) }.flatMap { name -> [LeftBehind] in
@@ -69,7 +69,7 @@ struct LeftBehind {
 }
 
 extension Plan {
-  /// The sinks that deliver from a state directory, and the names that they had before.
+  /// The sinks that deliver from a state directory, and their former names.
   var sinksOfStore: Set<String> {
     guard delivery(hasStateDirectory: true) != .bestEffort else { return [] }
     let names = sinks.filter { !isBestEffort($0.step) }.map(\.name)

@@ -6,7 +6,7 @@ import Transport
 final class StateDirectory: Sendable {
   enum Refusal: Error {
     case unusable(String)
-    /// Another process uses it, perhaps temporarily.
+    /// Another process uses the directory, perhaps temporarily.
     case inUse(String)
   }
 
@@ -52,7 +52,7 @@ final class StateDirectory: Sendable {
     return [given, ProcessEnvironment["RXD_STATE_DIR"], managed].compactMap { $0 }.first { !$0.isEmpty }
   }
 
-  /// The holder of a directory's lock, `process 4711`; nil: it is free. Changes nothing.
+  /// The holder of a directory's lock, `process 4711`; nil: the lock is free. Changes nothing.
   static func user(of path: String) -> String? {
     let number = Glibc.open(path + "/lock", O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC)
     guard number >= 0 else { return nil }
@@ -69,7 +69,7 @@ final class StateDirectory: Sendable {
     return FileDescriptor(number, name: path)
   }
 
-  /// Another user with write access could read or replace the stored data.
+  /// Refuses a directory to which another user can write, because that user could read or replace the stored data.
   private static func check(_ directory: FileDescriptor) throws(Refusal) {
     if let problem = TrustedFile.problem(of: directory.number, named: directory.name) {
       throw .unusable("the state directory cannot be used: \(problem), or name another directory")

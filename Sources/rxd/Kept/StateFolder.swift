@@ -12,7 +12,7 @@ struct StateDirectoryOptions: ParsableArguments {
     completion: .directory)
   var stateDirectory: String?
 
-  /// The directory, or an error if none is named or there is none.
+  /// The directory. Throws an error if no directory is named, or it does not exist.
   func folder() throws -> StateFolder { StateFolder(path: try path()) }
 
   func path(mayBeMissing: Bool = false) throws -> String {
@@ -47,7 +47,7 @@ struct StateFolder {
       let fields = line.split(separator: UInt8(ascii: "\t"), omittingEmptySubsequences: false).map {
         String(decoding: $0, as: UTF8.self)
       }
-      // A line without a tab was written by an earlier version, which did not record sinks.
+      // A line without a tab is in the format of older versions, which did not record sinks.
       let sinks = Set(fields.dropFirst()).subtracting([""])
       takers.updateValue(fields.count > 1 ? sinks : nil, forKey: fields[0])
     }

@@ -16,7 +16,7 @@ final class Stores: Sendable {
   private let log: LogWriter
   private let room: StoreRoom
   private let caches: StoreCaches
-  /// Stores that were opened ahead, by the name of their pipeline.
+  /// Stores that were opened ahead, by the names of their pipelines.
   private let ahead = Mutex<[String: Result<DiskStore, StoreRefusal>]>([:])
   private let letters: DeadLetterCounts
 
@@ -49,7 +49,7 @@ final class Stores: Sendable {
     }
     var threads: [OwnThread] = []
     for _ in 1..<min(16, pipelines.count) {
-      // If a thread is refused, the others do the work.
+      // If a thread cannot be started, the others do the work.
       guard let thread = try? OwnThread("rxd open", work) else { break }
       threads.append(thread)
     }
@@ -102,7 +102,7 @@ final class Stores: Sendable {
     let look: @Sendable () -> Void = {
       for left in LeftBehind.find(in: folder, takers, except: open) { log.write(.warning, left.pipeline, left.line) }
     }
-    // Runs on a thread, so that the start need not wait.
+    // Runs on another thread, so that the start need not wait.
     if (try? OwnThread("rxd look", stackBytes: 512 << 10, look)) == nil { look() }
   }
 
@@ -113,7 +113,7 @@ final class Stores: Sendable {
     return LeftBehind.find(pipeline, backlogs, takers)
   }
 
-  /// Records which event the pipeline is processing, in a file next to its store; nil: it cannot be recorded.
+  /// The record of the event that the pipeline is processing, in a file next to its store; nil: it cannot be kept.
   func inHand(_ pipeline: String) -> InHand? {
     guard let found = InHand.beside(Self.path(pipeline, in: state.path)) else {
       log.write(

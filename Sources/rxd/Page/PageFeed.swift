@@ -7,22 +7,23 @@ import Transport
 /// main thread; there is no work while there is no reader.
 ///
 /// Each message is a server-sent event with a JSON object. `changes` has the members of pipelines, steps and edges that
-/// differ from those that the reader has, under their names in `GET /stats`; a removed member is null. With `restart`
-/// the reader discards what it has, because steps or edges have been removed. A message is sent at least every two
+/// differ from those that the reader has, under their names in `GET /stats`; a removed member is null. On `restart` the
+/// reader discards everything it has, because steps or edges have been removed. A message is sent at least every two
 /// seconds, so that a reader notices when the process hangs.
 final class PageFeed {
   /// The port of the page; nil: the process has none.
   var port: Int?
 
-  /// The most readers, and the time between two readings.
+  /// The maximum number of readers, and the time between two readings.
   static let mostReaders = 16
   private static let interval = TimeSpan.milliseconds(250)
-  /// By a longer silence a reader recognizes that the process hangs.
+  /// The maximum time between two messages; a longer silence means that the process hangs.
   private static let longestInterval = TimeSpan.seconds(2)
-  /// Readings may take a twenty-fifth of a processor's time on the main thread: very large graphs are read less often. It is the time that they use, and not
-  /// that until they are done, which is longer where others use the processor, too.
+  /// Readings may take a twenty-fifth of a processor's time on the main thread: very large graphs are read less often.
+  /// The limit is on the CPU time that readings use, not on their duration, which is longer if others use the
+  /// processor.
   private static let share: Int64 = 25
-  /// The approximate limit of a message; further changes come with the next one. Two of them may wait for a reader.
+  /// The approximate limit of a message; further changes come with the next one. Two messages may wait for a reader.
   private static let mostBytes = 1 << 20
   static let room = mostBytes * 2 + (256 << 10)
 
@@ -46,13 +47,13 @@ final class PageFeed {
   }
 
   private(set) var readers: [(identity: Int, reader: Reader)] = []
-  /// How many readers have been given an identity.
+  /// The number of readers that have been given an identity.
   var identities = 0
-  /// When to read next; nil: there is no reader.
+  /// The time of the next reading; nil: there is no reader.
   var pollAt: Instant?
   private var window = LiveWindow()
   private var facts: [LiveRanking.Fact] = []
-  /// When to update the sentences.
+  /// The time at which to update the sentences.
   private var rankAt = Instant(nanoseconds: .min)
   /// The names of elements, by pipeline.
   private var names: [String: ElementNames] = [:]
@@ -75,10 +76,10 @@ final class PageFeed {
 
   func end() { for (_, reader) in readers { reader.stream.end() } }
 
-  /// A reading that has been asked for.
+  /// A requested reading.
   struct Reading {
     var begun: Instant
-    /// The processor's time of this thread by then, in nanoseconds.
+    /// The CPU time of this thread when the reading began, in nanoseconds.
     var used: Int64
   }
 
@@ -135,8 +136,8 @@ final class PageFeed {
     return new
   }
 
-  /// A pipeline, its steps and its links, each with its members; none: a link has not been used, or the reader does not
-  /// request the steps.
+  /// A pipeline, its steps and its links, each with its members. An element without members is a link that has not been
+  /// used, or belongs to a pipeline whose steps the reader does not request.
   fileprivate struct Frame {
     typealias Members = [(String, JSONText)]
     var names: ElementNames
@@ -166,7 +167,8 @@ final class PageFeed {
       elements = Array(repeating: [], count: names.texts.count)
     }
 
-    /// This frame with the element numbers of a newer version of the pipeline; nil: that lacks some elements.
+    /// This frame with the element numbers of a newer version of the pipeline; nil: the newer version lacks some
+    /// elements.
     func moved(to other: ElementNames) -> Frame? {
       if names === other { return self }
       let indexes = Dictionary(other.texts.enumerated().map { ($1, $0) }) { first, _ in first }
@@ -186,7 +188,7 @@ final class PageFeed {
         value.writeLine(to: &text)
       }
       for (index, member) in now.enumerated() {
-        // Mostly they are the same members in the same order.
+        // The members are usually the same, in the same order.
         let past =
           index < before.count && before[index].0 == member.0
           ? before[index].1 : before.first { $0.0 == member.0 }?.1
@@ -207,7 +209,7 @@ final class PageFeed {
       text += ", \"sentences\": "
       JSONText.array(facts.map(\.document)).writeLine(to: &text)
     }
-    // Moved out, so that it is uniquely referenced and changed in place.
+    // Moved out, so that the array is uniquely referenced and changed in place.
     let past = reader.known.take() ?? []
     // If an element was removed, the reader starts over: steps and edges are removed only by a reload.
     guard var known = Self.known(past, of: frames) else {
@@ -216,7 +218,7 @@ final class PageFeed {
       reader.stream.send(Array("data: {\"restart\": true}\n\n".utf8))
       return
     }
-    // All pipelines first, then the steps and links of those that are wanted, from where the last message has ended.
+    // All pipelines first, then the steps and links of those that are wanted, from the end of the last message on.
     var order = frames.indices.map { (frame: $0, element: 0) }
     for (number, frame) in frames.enumerated() where reader.wants(frame.names.index.plan.name) {
       for element in frame.elements.indices.dropFirst() { order.append((number, element)) }
@@ -256,9 +258,10 @@ final class PageFeed {
     reader.known = known
   }
 
-  /// What a reader has of the frames, in their order; nil: it has an element that they do not have.
+  /// The elements that a reader has of the frames, in the order of the frames; nil: it has an element that the frames
+  /// lack.
   private static func known(_ past: consuming [Frame], of frames: [Frame]) -> [Frame]? {
-    // Nearly always the pipelines are the same.
+    // The pipelines are nearly always the same.
     if past.count == frames.count, zip(past, frames).allSatisfy({ $0.names === $1.names }) { return past }
     var left = Dictionary(past.map { ($0.names.index.plan.name, $0) }) { first, _ in first }
     var known: [Frame] = []

@@ -1,7 +1,8 @@
 import PipelineCore
 import Transport
 
-/// Serves the live page over TCP: its files to every client, everything else to clients with a session, or with the token.
+/// Serves the live page over TCP: its files to every client, everything else to clients with a session or with the
+/// token.
 ///
 /// A link (`/open?key=...`) opens a session once: the browser gets its cookie, and is redirected to an address without
 /// the key. The page then requests the seal of its session (`POST /session`) and sends it as a header with each request
@@ -16,7 +17,7 @@ final class PageGate: Sendable {
   let address: TCPAddress
   /// The token of the token file.
   private let token: Secret?
-  /// The names that it answers to besides this machine's own.
+  /// The names that the server answers to, in addition to this machine's own.
   private let hosts: [String]
   private let sessions = PageSessions()
   private let bearer: ServingRules
@@ -31,7 +32,7 @@ final class PageGate: Sendable {
   }
 
   /// A new address for a browser, which works once.
-  /// - Parameter lasting: How long it can be used; nil: until it is.
+  /// - Parameter lasting: How long the address can be used; nil: until it is used.
   func link(port: Int, lasting: TimeSpan?) -> String {
     "http://\(address.authority(port: port))\(Self.openPath)?key=\(sessions.key(lasting: lasting))"
   }
@@ -67,7 +68,7 @@ final class PageGate: Sendable {
     }
   }
 
-  // MARK: Who is admitted
+  // MARK: Access
 
   private func cookie(_ host: String?) -> PageCookie { PageCookie(host, isOnFreePort: address.port == 0) }
 
@@ -75,7 +76,7 @@ final class PageGate: Sendable {
     token != nil && bearer.refusal(ofAuthorization: authorization) == nil
   }
 
-  /// The use of a session by a request that was admitted; nil: it has the token, or the session has ended just now.
+  /// The use of a session by an admitted request; nil: the request has the token, or the session has just ended.
   private func use(by request: ServerRequest) -> PageSessions.Use? {
     if hasToken(request.header("authorization")) { return nil }
     return cookie(request.header("host")).value(in: request.header("cookie")).flatMap(sessions.use)
@@ -93,8 +94,8 @@ final class PageGate: Sendable {
       401, [challenge], error: "there is no session of this browser: open the address that 'rxd ui' prints")
   }
 
-  /// The challenge that HTTP requires with 401: for the token, which the page then asks for, or if there is none for a
-  /// session, by a scheme that browsers do not know and leave to the page.
+  /// The challenge that HTTP requires with 401: for the token, which the page then asks for; or, if there is no token,
+  /// for a session, by a scheme that browsers do not know and leave to the page.
   private var challenge: (name: String, value: String) {
     (name: "WWW-Authenticate", value: "\(token == nil ? "Rxd-Session" : "Bearer") realm=\"rxd\"")
   }
@@ -111,7 +112,7 @@ final class PageGate: Sendable {
     let key = request.query.first { $0.name == "key" }?.value ?? ""
     switch sessions.exchange(key, replacing: present) {
     case .opened(let value): goOn(request, cookie.header(value))
-    // A link of the browser's history: its session is still there.
+    // The link is from the browser's history, and its session still exists.
     case .refused where present.map(sessions.has) == true: goOn(request, nil)
     case .refused: refuse(request, 410, Self.spentLink)
     case .tooMany: refuse(request, 429, Self.tooManyLinks)
@@ -184,22 +185,24 @@ final class PageGate: Sendable {
   }
 }
 
-/// The cookie of a session. Browsers keep one set of cookies for all ports of a machine, so the port of the page is in its name.
+/// The cookie of a session. Browsers keep one set of cookies for all ports of a machine, so its name contains the port
+/// of the page.
 struct PageCookie {
-  /// Each start gets another free port, and browsers keep cookies until they end: no more cookies of free ports than this.
+  /// The maximum number of cookies of free ports: each start gets another free port, and browsers keep cookies until
+  /// they exit.
   static let mostOfFreePorts = 16
   private static let freePort = "rxd-free-"
   let name: String
 
-  /// - Parameter isOnFreePort: The system has chosen the port on which the page is served.
+  /// - Parameter isOnFreePort: Whether the system has chosen the port on which the page is served.
   init(_ host: String?, isOnFreePort: Bool) {
     let port = (host ?? "").utf8.reversed().prefix { (0x30...0x39).contains($0) }.reversed()
     let isPort = (1...5).contains(port.count) && (host ?? "").utf8.dropLast(port.count).last == UInt8(ascii: ":")
     name = isPort ? (isOnFreePort ? Self.freePort : "rxd-") + String(decoding: port, as: UTF8.self) : "rxd"
   }
 
-  /// Headers that remove the oldest cookies of free ports beyond ``mostOfFreePorts`` from a browser that sends these. Browsers send the
-  /// oldest ones first.
+  /// Headers that remove the oldest cookies of free ports above ``mostOfFreePorts`` from a browser that sends these
+  /// cookies. Browsers send the oldest ones first.
   func removals(in header: String?) -> [(name: String, value: String)] {
     var others: [String] = []
     for part in (header ?? "").utf8.split(separator: UInt8(ascii: ";")) {
@@ -215,7 +218,7 @@ struct PageCookie {
     }
   }
 
-  /// Its value in a `Cookie` header.
+  /// The cookie's value in a `Cookie` header.
   func value(in header: String?) -> String? {
     for part in (header ?? "").utf8.split(separator: UInt8(ascii: ";")) {
       let pair = part.drop { $0 == 0x20 }
@@ -227,9 +230,9 @@ struct PageCookie {
     return nil
   }
 
-  /// The header that sets the cookie until the browser exits. Scripts cannot read it, and requests caused by other
-  /// sites do not send it. Without a `Path` browsers use the directory of the request: behind a proxy that serves
-  /// several processes at paths of one name, each has its own.
+  /// The header that sets the cookie until the browser exits. Scripts cannot read the cookie, and requests caused by
+  /// other sites do not send it. Without a `Path` browsers use the directory of the request, so behind a proxy that
+  /// serves several processes at paths of one name, each process has its own cookie.
   func header(_ value: String) -> (name: String, value: String) {
     ("Set-Cookie", "\(name)=\(value); HttpOnly; SameSite=Strict")
   }
@@ -242,7 +245,7 @@ struct PageFile {
   var text: String
   var content: [UInt8] { Array(text.utf8) }
 
-  /// The file of that path; nil: there is none. The colours of the picture come from where it is drawn.
+  /// The file of that path; nil: there is none. The colours of the picture come from the code that draws it.
   static func named(_ path: String) -> PageFile? {
     if path == "/graph.css" {
       return PageFile(path: path, type: "text/css; charset=utf-8", text: GraphPicture.styleSheet)

@@ -1,6 +1,7 @@
 import PipelineCore
 
-/// A pipeline as the live page draws it: the picture, and for each step its lines of the file and the lanes that show it.
+/// A pipeline as the live page draws it: the picture, and for each step its lines of the file and the lanes that show
+/// it.
 struct PagePicture {
   let plan: Plan
   let revision: String
@@ -30,7 +31,7 @@ struct PagePicture {
     return .object([
       ("name", .string(plan.name)), ("revision", .string(revision)),
       ("description", plan.description.map(JSONText.string) ?? .null),
-      // Shows every step, even where branches are alike.
+      // Shows every step, even if branches are alike.
       ("svg", .string(GraphPicture(plan, folding: false).svg(.page))),
       ("answers", .bool(answersWhy)),
       (

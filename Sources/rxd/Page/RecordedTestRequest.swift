@@ -4,7 +4,8 @@ import PipelineTesting
 import Synchronization
 import Transport
 
-/// The request of "save as a test": a line with the step and the end of the recording, then the lines of a tap, unchanged.
+/// The request of "save as a test": a line with the step and the end of the recording, then the lines of a tap,
+/// unchanged.
 struct RecordedTestRequest: Sendable {
   static let mostBytes = 1 << 20
   private static let isBusy = Mutex(false)
@@ -12,7 +13,7 @@ struct RecordedTestRequest: Sendable {
   let body: [UInt8]
   let plan: Plan
 
-  /// Creates and runs the test, on a thread of its own; one at a time.
+  /// Creates and runs the test, on its own thread; one at a time.
   static func answer(_ request: ControlRequest, _ plan: Plan) {
     let isFree = isBusy.withLock { busy in
       defer { busy = true }

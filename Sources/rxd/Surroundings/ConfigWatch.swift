@@ -5,8 +5,8 @@ import Transport
 
 /// Notices that the pipeline files, or files that they use, have changed.
 ///
-/// Identity, size and times of the files decide; kernel events only say when to check them. Changed files are loaded
-/// when they have stayed the same for ``quiet``, so a file that is still being written is not loaded.
+/// Identity, size and times of the files decide; kernel events only trigger the checks. Changed files are loaded when
+/// they have stayed the same for ``quiet``, so a file that is still being written is not loaded.
 final class ConfigWatch {
   enum Method: String, CaseIterable, ExpressibleByArgument { case auto, inotify, poll }
 
@@ -21,7 +21,7 @@ final class ConfigWatch {
     var modified: Int64 = 0
     var changed: Int64 = 0
 
-    /// All zero: there is no such file.
+    /// The stamp of a file; all zero: there is no such file.
     init(_ path: String) {
       var status = stat()
       guard stat(path, &status) == 0 else { return }
@@ -51,7 +51,7 @@ final class ConfigWatch {
   private var loaded: [String: Stamp] = [:]
   /// The files at the last check, if they differed from the loaded ones.
   private var candidate: [String: Stamp]?
-  /// When to check; nil: when the kernel reports an event.
+  /// The time of the next check; nil: when the kernel reports an event.
   private(set) var checkAt: Instant?
 
   /// - Parameters:
@@ -77,7 +77,7 @@ final class ConfigWatch {
     polls(reason)
   }
 
-  /// Readable when something may have changed; -1 while a check is due anyway.
+  /// A descriptor that is readable when something may have changed; -1 while a check is due anyway.
   var descriptor: Int32 { checkAt == nil ? inotify?.descriptor ?? -1 : -1 }
 
   /// Called when the descriptor is readable.
@@ -85,7 +85,7 @@ final class ConfigWatch {
     if checkAt == nil { checkAt = now + Self.quiet }
   }
 
-  /// Called before the files are loaded: every later change is noticed.
+  /// Called before the files are loaded, so that every later change is noticed.
   func willLoad() {
     loaded = stamps(files())
     candidate = nil
@@ -101,7 +101,7 @@ final class ConfigWatch {
 
   /// Checks the files; returns whether to load them.
   func check(at now: Instant) -> Bool {
-    // Clears the events first: every later change makes a new one.
+    // Clears the events first, so that every later change makes a new one.
     _ = inotify?.read()
     let files = files()
     watch(files)
@@ -132,7 +132,7 @@ final class ConfigWatch {
     for path in files.paths { Self.addDirectories(of: path, to: &wanted) }
     var watches: [String: Int32] = [:]
     for directory in wanted {
-      // A missing file, or a directory on the way to it, appears in the nearest directory that exists.
+      // A missing file, or a missing directory on the path to it, appears in the nearest directory that exists.
       var present = directory
       while true {
         if method == .auto, let name = NetworkFileSystem.name(of: present) {
@@ -153,7 +153,7 @@ final class ConfigWatch {
   }
 
   /// Adds the directories whose entries determine which file `path` leads to: its own, and that of each symbolic link
-  /// on the way.
+  /// on the path.
   private static func addDirectories(of path: String, to directories: inout Set<String>) {
     var waiting = [path]
     var seen: Set<String> = []

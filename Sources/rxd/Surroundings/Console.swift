@@ -18,14 +18,14 @@ enum ExitStatus {
   /// The system has no memory.
   static let system = ExitCode(71)
   static let inputOutput = ExitCode(74)
-  /// Something is in use by another process.
+  /// A resource is in use by another process.
   static let temporary = ExitCode(75)
   /// A pipeline file does not compile.
   static let configuration = ExitCode(78)
 }
 
-/// The output streams of the verbs, and their only way to a terminal: there, text from a file, a name or an event can
-/// do nothing but be read (``ControlEscaping/forTerminal(_:)``). Output to a file or a pipe is not changed.
+/// The output streams of the verbs, and their only way to a terminal. Text from a file, a name or an event cannot
+/// control the terminal (``ControlEscaping/forTerminal(_:)``). Output to a file or a pipe is not changed.
 enum Console {
   private static let isTerminal = (output: isatty(1) == 1, errors: isatty(2) == 1)
 
@@ -77,7 +77,7 @@ enum Console {
     return ioctl(1, UInt(TIOCGWINSZ), &size) == 0 && size.ws_col > 0 ? Int(size.ws_col) : 80
   }
 
-  /// Whether to colour a stream.
+  /// Whether to use colours on a stream.
   static func colors(_ mode: ColorMode, on descriptor: Int32) -> Bool {
     mode.isEnabled(
       isTerminal: isatty(descriptor) == 1,

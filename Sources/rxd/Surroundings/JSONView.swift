@@ -20,7 +20,7 @@ extension JSONReadable {
   var count: Int? { int.map { min(max($0, 0), 1 << 60) } }
 }
 
-/// A JSON document that another process has sent. Its size is not limited: this process has asked for it.
+/// A JSON document from another process. Its size is not limited, because this process has requested it.
 struct JSONView: JSONReadable {
   private let arena: Arena
   let value: Value

@@ -5,7 +5,7 @@ import PipelineRuntime
 import Synchronization
 import Transport
 
-/// The form of log lines that is asked for.
+/// The requested form of log lines.
 enum LogFormat: String, CaseIterable { case text, json }
 
 /// Writes the log to standard error, one line for each record, whole lines only, with secrets masked. A caller never
@@ -14,7 +14,7 @@ final class LogWriter: Sendable {
   enum Form: Sendable {
     /// `rxd: warning: search: message`, for a person at a terminal.
     case terminal
-    /// The same after a timestamp, for a file.
+    /// Like `terminal`, after a timestamp, for a file.
     case text
     /// One JSON object a line.
     case json
@@ -24,7 +24,7 @@ final class LogWriter: Sendable {
   }
 
   let form: Form
-  /// Records below this level are not written; nil: none are.
+  /// Records below this level are not written; nil: no records are written.
   let minimum: Logger.Level?
   private let limiter: Mutex<LogLimiter>
   /// Called on any thread when the first record of a window is suppressed.
@@ -105,7 +105,7 @@ final class LogWriter: Sendable {
     put(level, subject, message, fields)
   }
 
-  /// Writes the summaries of suppressed records; returns when to call again.
+  /// Writes the summaries of suppressed records; returns the time of the next call.
   func summarize(all: Bool = false) -> Instant? {
     let (due, next) = limiter.withLock { $0.summaries(at: all ? .distantFuture : SystemClock.shared.now) }
     for (key, count) in due {
@@ -316,7 +316,7 @@ struct LogLimiter {
     var message: String
     private var kind: [UInt8]
 
-    /// `kind`: how many bytes of the message determine its kind.
+    /// - Parameter length: The number of bytes of the message that determine its kind.
     init(subject: LogWriter.Subject, message: String, level: Logger.Level, kind length: Int = 40) {
       self.subject = subject
       self.level = level
@@ -372,7 +372,7 @@ struct LogLimiter {
     return .write
   }
 
-  /// The kinds whose window has ended with suppressed records, and when the next one ends.
+  /// The kinds whose window has ended with suppressed records, and the time at which the next window ends.
   mutating func summaries(at now: Instant) -> (due: [(Key, Int)], next: Instant?) {
     var due: [(Key, Int)] = []
     var next: Instant?

@@ -104,16 +104,16 @@ final class LogOutput: Sendable {
         }
       }
     } catch {
-      // No thread could be started; the next line tries again.
+      // If no thread could be started, the next line tries again.
       state.withLock { $0.hasThread = false }
     }
   }
 
-  /// A descriptor that can be written without blocking, whatever the mode in which other processes share it.
+  /// A descriptor that can be written without blocking, even if other processes share it in another mode.
   private struct Target: Sendable {
     private let descriptor: Int32
     private let isSocket: Bool
-    /// The largest write.
+    /// The maximum number of bytes of one write.
     private let most: Int
     /// Whether writing may block, so that there must be room first.
     private let asks: Bool
@@ -129,7 +129,7 @@ final class LogOutput: Sendable {
         asks = false
         return
       }
-      // Opens the file again: the non-blocking mode of an own file description does not affect others.
+      // Opens the file again, because the non-blocking mode of its own file description does not affect others.
       let own = open("/proc/self/fd/\(shared)", O_WRONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)
       descriptor = own < 0 ? shared : own
       // A pipe that is writable has room for PIPE_BUF bytes.
@@ -151,7 +151,8 @@ final class LogOutput: Sendable {
       }
     }
 
-    /// Waits until writing is possible, or certain to fail; false: neither within `limit`. Nil waits for ever.
+    /// Waits until writing is possible, or certain to fail; false: neither has happened within `limit`. Nil waits for
+    /// ever.
     func isWritable(within limit: TimeSpan?) -> Bool {
       var entry = pollfd(fd: descriptor, events: Int16(POLLOUT), revents: 0)
       let milliseconds = limit.map { Int32(clamping: $0.nanoseconds / 1_000_000) } ?? -1

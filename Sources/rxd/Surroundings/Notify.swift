@@ -9,7 +9,7 @@ struct Notify {
   /// The watchdog interval of the service manager in microseconds; nil: no watchdog.
   let watchdogMicroseconds: Int64?
 
-  /// Reads the variables and removes them, so that no child process uses them. Nil without a service manager. Called
+  /// Reads the variables and removes them, so that no child process uses them. Nil: there is no service manager. Called
   /// before any other thread is started.
   init?() {
     ActivatedSockets.adopt(

@@ -81,7 +81,7 @@ final class PrintedOutput: Sendable {
     if isDone { body() }
   }
 
-  /// Calls `body` once when nothing can be written any more; at once if that is already so.
+  /// Calls `body` once when nothing can be written any more; at once if that is already the case.
   func whenFailed(_ body: @escaping @Sendable (PosixError) -> Void) {
     let failure = state.withLock { state in
       if state.failure == nil { state.whenFailed.append(body) }

@@ -116,7 +116,7 @@ struct PrintingSink: SinkComponent {
       resumeInput()
     }
 
-    /// The reader has gone away, or the output cannot be written.
+    /// Ends the output: the reader has gone away, or the output cannot be written.
     private func failed(_ error: PosixError) {
       guard !isOver else { return }
       isOver = true

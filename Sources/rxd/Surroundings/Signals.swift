@@ -3,9 +3,9 @@ import Glibc
 import Transport
 
 /// The signals of this process, read from a descriptor instead of handled: no handler interrupts other code, and
-/// waiting for them costs no wake-up.
+/// waiting for signals costs no wake-up.
 struct Signals {
-  /// Readable while a signal is pending.
+  /// A descriptor that is readable while a signal is pending.
   let descriptor: Int32
   private static let handled = [SIGHUP, SIGINT, SIGTERM, SIGQUIT, SIGUSR1, SIGUSR2]
   private static let ending = [SIGINT, SIGTERM, SIGQUIT]
@@ -13,7 +13,7 @@ struct Signals {
   /// Blocks all handled signals from the start, until ``release()`` or a handler.
   static func hold() { mask(SIG_BLOCK, handled) }
 
-  /// Restores their default effect.
+  /// Restores the default effects of the signals.
   static func release() { mask(SIG_UNBLOCK, handled) }
 
   /// Lets signals that ask the process to end do so at once, until ``init()``: nothing has started, so there is nothing
@@ -38,7 +38,7 @@ struct Signals {
     if descriptor < 0 { throw PosixError("create", "a signalfd") }
   }
 
-  /// The next pending signal, or nil. Several of one kind count as one.
+  /// The next pending signal, or nil. Several signals of one kind count as one.
   func next() -> Int32? {
     let signal = rx_next_signal(descriptor)
     return signal == 0 ? nil : signal

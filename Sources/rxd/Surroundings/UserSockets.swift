@@ -2,9 +2,9 @@ import Glibc
 import PipelineRuntime
 import Transport
 
-/// Where a process puts its control socket if no path is given, so that the verbs of the same user find it: `PID.sock`
-/// in `$XDG_RUNTIME_DIR/rxd`, or in `/run/rxd-root` for root. Only directories that nobody else can write to or list
-/// are used.
+/// The directories in which a process puts its control socket if no path is given, so that the verbs of the same user
+/// find it: `PID.sock` in `$XDG_RUNTIME_DIR/rxd`, or in `/run/rxd-root` for root. Only directories that nobody else can
+/// write to or list are used.
 ///
 /// `/run/rxd` belongs to the service manager, which gives that directory to the user of the service and removes it when
 /// the service stops.

@@ -112,7 +112,7 @@ struct CheckSettings {
       Console.printError(PosixError("read", stateDirectory).message)
       throw ExitStatus.noInput
     }
-    // A file with errors may contain any pipeline, so nothing can be said.
+    // A file with errors may contain any pipeline, so it is unknown which events are left.
     guard !results.contains(where: \.hasErrors) else { return [] }
     let plans = results.compactMap(\.plan)
     let takers = Dictionary(plans.map { ($0.name, $0.sinksOfStore) }) { $0.union($1) }

@@ -43,7 +43,7 @@ struct Completion: ParsableCommand {
     case .zsh:
       return insert("        _files -g '*.(yaml|yml)' && ret=0", below: "_describe -V subcommand subcommands && ret=0")
     case .fish:
-      // The same as the argument parser writes for the files of a verb.
+      // The same code as the argument parser writes for the files of a verb.
       let files =
         #"(for p in (string match -e -- \'*/\' (commandline -t);or printf \n)*.{yaml,yml};printf %s\n $p;end;"#
         + #"__fish_complete_directories (commandline -t) \'\')"#

@@ -307,7 +307,7 @@ struct DeadLettersVerb: ParsableCommand {
 struct ReplayPlan {
   let prints: Bool
   private(set) var rows: [OutboxRow] = []
-  /// How many events each sink gets.
+  /// The number of events for each sink.
   private(set) var sinks: [String: Int] = [:]
   private(set) var printed: [[UInt8]] = []
   private(set) var removed: [Int64] = []

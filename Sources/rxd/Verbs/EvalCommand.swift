@@ -84,7 +84,7 @@ struct Eval: ParsableCommand {
       return
     }
     let evaluation = Evaluation(checked, renderer, isText: text, isRaw: raw)
-    // On a terminal, does not wait for input that the expression does not read.
+    // On a terminal, do not wait for input that the expression does not read.
     let isTerminal = input == nil && isatty(0) == 1
     if noInput || isTerminal && !checked.reads.contains(where: { $0.variable == "event" }) {
       evaluation.evaluate(.null, line: nil)

@@ -36,7 +36,7 @@ enum EvalCompletion {
         of: event, at: steps[1..<(steps.count - 1)].map { $0.hasPrefix("?") ? String($0.dropFirst()) : $0 })
       where name.hasPrefix(part) { names.insert(name) }
     }
-    // If a field matches, it is meant, so methods are not offered.
+    // If a field matches, the user means that field, so methods are not offered.
     if !isOptional, names.isEmpty || part.isEmpty {
       for spec in FunctionRegistry.callable where spec.name.hasPrefix(part) && isMember(spec) {
         names.insert(spec.name + "(")

@@ -184,7 +184,8 @@ final class EvalSession {
     return String(rest.dropFirst()).trimmed
   }
 
-  /// Sets the event to the text itself if it is JSON, otherwise to the result of the expression on the current event.
+  /// Sets the event to the text itself if the text is JSON, otherwise to the result of the expression on the current
+  /// event.
   private func set(_ text: String) {
     let bytes = Array(text.utf8)
     let isDocument = bytes.withUnsafeBytes { JSONFailure(JSONParser().open($0, checking: .everything)) == nil }

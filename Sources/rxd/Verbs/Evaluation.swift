@@ -129,7 +129,7 @@ final class Evaluation {
     if failures > Self.shownFailures { return }
     flush()
     let report = renderer.text([Diagnostic(.expressionFailed, message, at: location)])
-    // The report without its last line, the number of errors.
+    // The report without its last line, which has the number of errors.
     let lines = report.split(separator: "\n", omittingEmptySubsequences: false)
     Console.note(lines.dropLast(3).joined(separator: "\n"))
   }

@@ -28,7 +28,7 @@ struct FileSelection {
     } else if argument.utf8.contains(where: { [0x2A, 0x3F, 0x5B].contains($0) }) {
       addPattern(argument)
     } else if argument == CommandLine.arguments.dropFirst().first, !Self.isPath(argument) {
-      // As the first argument, the word was most likely meant as a verb.
+      // The first argument was most likely meant as a verb.
       miss(
         "there is neither a verb nor a file \(Printable.quote(argument))",
         help: Self.meant(by: argument) ?? "'rxd help' lists the verbs")
@@ -61,7 +61,7 @@ struct FileSelection {
     return Suggestion.nearest(to: name, among: verbs).map { "Did you mean the verb '\($0)'?" }
   }
 
-  /// The visible entries of a directory in byte order; nil if it cannot be read, see `errno`.
+  /// The visible entries of a directory in byte order; nil: it cannot be read, and `errno` has the reason.
   private static func entries(of path: String) -> [String]? {
     guard let directory = opendir(path) else { return nil }
     defer { closedir(directory) }
@@ -75,7 +75,7 @@ struct FileSelection {
     return names.sorted { $0.utf8.lexicographicallyPrecedes($1.utf8) }
   }
 
-  /// Adds the pipeline files of a directory, which may have none.
+  /// Adds the pipeline files of a directory. `mayBeEmpty`: a directory without any is no error.
   mutating func addDirectory(_ path: String, recursive: Bool, mayBeEmpty: Bool = false) {
     let before = paths.count
     directories.insert(path)
@@ -121,7 +121,7 @@ struct FileSelection {
     if !paths.contains(path) { paths.append(path) }
   }
 
-  /// Test files next to a pipeline are not pipelines.
+  /// Whether a file of a directory is a pipeline: test files next to a pipeline are not.
   private static func isPipelineFile(_ name: String) -> Bool {
     (name.hasSuffix(".yaml") || name.hasSuffix(".yml")) && !name.hasSuffix("_test.yaml")
       && !name.hasSuffix("_test.yml")

@@ -116,7 +116,7 @@ struct Initialize: ParsableCommand {
     return "\(option) cannot be '\(Printable.cut(name))': " + (near ?? "it can be \(Suggestion.list(names)).")
   }
 
-  /// Asks until the answer is one of the choices; without a terminal, the usual one.
+  /// Asks until the answer is one of the choices; without a terminal, returns the usual one.
   private func ask(
     _ question: String, _ choices: [PipelineSketch.Choice], usual: String
   ) throws -> PipelineSketch.Choice {

@@ -3,7 +3,7 @@ import PipelineRuntime
 
 /// Further conditions that `run` sets for files that compile.
 extension PipelineLoader.Loaded {
-  /// With an error if the file requires more than a run without a state directory can guarantee.
+  /// The result, with an error if the file requires more than a run without a state directory can guarantee.
   var withoutStateDirectory: Self {
     var result = self
     result.diagnostics += self.plan?.deliveryShortfalls(hasStateDirectory: false) ?? []
@@ -11,7 +11,7 @@ extension PipelineLoader.Loaded {
     return result
   }
 
-  /// With an error if the text itself came from standard input and a source is to read that, too.
+  /// The result, with an error if the text itself came from standard input and a source reads that, too.
   var withOwnInput: Self {
     guard self.source?.name == SourceText.standardInputName else { return self }
     var result = self
@@ -22,7 +22,7 @@ extension PipelineLoader.Loaded {
     return result
   }
 
-  /// With an error if a source has no end.
+  /// The result, with an error if a source has no end.
   var withEnds: Self {
     var result = self
     result.diagnostics += self.plan?.sourcesWithoutEnd ?? []
@@ -30,7 +30,7 @@ extension PipelineLoader.Loaded {
     return result
   }
 
-  /// With warnings as errors.
+  /// The result, with warnings as errors.
   var withoutWarnings: Self {
     var result = self
     for index in result.diagnostics.indices where result.diagnostics[index].severity == .warning {

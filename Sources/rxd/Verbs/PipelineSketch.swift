@@ -6,7 +6,7 @@ struct PipelineSketch {
   struct Choice {
     var name: String
     var help: String
-    /// The question for its value, and the default; nil: it has no value.
+    /// The question for the choice's value, and the default; nil: the choice has no value.
     var value: (question: String, usual: String)?
   }
 

@@ -19,7 +19,7 @@ enum PlainArguments {
     var input = InputSettings()
     while let word = rest.popFirst() {
       guard word.hasPrefix("-"), word != "-" else {
-        // Another verb, or a misspelt one: without a verb, a file must contain a dot or a slash.
+        // The word may be another verb, or a misspelt one: without a verb, a file must contain a dot or a slash.
         if !hasVerb, input.files.isEmpty, !word.utf8.contains(where: { $0 == 0x2E || $0 == 0x2F }) { return nil }
         input.files.append(word)
         continue

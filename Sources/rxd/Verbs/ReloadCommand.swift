@@ -82,7 +82,7 @@ struct ControlClient {
 
   init(at path: String) { self.path = path }
 
-  /// Finds the socket: see ``ControlSocket/places(_:state:)``. If the user has several processes running, lists them
+  /// Finds the socket: see ``ControlSocket/addresses(_:state:)``. If the user has several processes running, lists them
   /// and ends.
   init(_ given: String?, state: String?) throws {
     let addresses = ControlSocket.addresses(given, state: state)

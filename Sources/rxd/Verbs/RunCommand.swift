@@ -282,7 +282,7 @@ struct RunSettings {
       Console.printError(error.message)
       throw ExitStatus.failure
     }
-    // Exits without tearing anything down, because threads of libraries may still run.
+    // Exits without teardown, because threads of libraries may still run.
     let status = supervisor.run(loaded)
     options.trial.output?.close(within: .milliseconds(500))
     let left = LocalPlugins.waitForEnds()
@@ -290,7 +290,7 @@ struct RunSettings {
     _exit(status)
   }
 
-  /// A dry run stores nothing.
+  /// The state directory; nil in a dry run, which stores nothing.
   private var stateDirectoryName: String? {
     (try? flag(trial.isDry, "RXD_DRY_RUN")) == true ? nil : StateDirectory.named(stateDirectory)
   }
@@ -369,7 +369,7 @@ struct RunSettings {
     }
   }
 
-  /// The control socket. Opened before anything starts, because another process may have it.
+  /// Opens the control socket, before anything starts, because another process may have it.
   private func control(_ log: LogWriter) throws -> LocalSocket? {
     guard let (path, choice) = ControlSocket.path(controlSocket, state: stateDirectoryName) else {
       return nil
@@ -394,7 +394,7 @@ struct RunSettings {
     }
   }
 
-  /// Opened before anything is read: nothing may start without storage for dead letters.
+  /// Opens the storage, before anything is read: nothing may start without storage for dead letters.
   private func storage(_ log: LogWriter, _ memory: Int) throws -> (DeadLetters, Stores?) {
     do throws(StateDirectory.Refusal) {
       guard let path = stateDirectoryName else { return (try DeadLetters(nil, log: log), nil) }
@@ -413,7 +413,7 @@ struct RunSettings {
     }
   }
 
-  /// Prints the errors of the files, and throws if nothing shall start.
+  /// Prints the errors of the files, and throws if nothing may start.
   private func report(
     _ loaded: [PipelineLoader.Loaded], _ log: LogWriter, _ options: Supervisor.Options
   ) throws {

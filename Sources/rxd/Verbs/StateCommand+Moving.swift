@@ -31,7 +31,7 @@ extension StateVerb {
             "'\(newName)' has stored data already; 'rxd state export' saves it, 'rxd state delete' removes it")
           throw ExitStatus.failure
         }
-        // Opening and closing the store merges its log: a store that was closed properly is one file.
+        // Opening and closing the store merges its log, so that a store that was closed properly is one file.
         try folder.edit(name) { _ in }
         // The store is renamed last: until then a second attempt finds everything.
         let stores = (folder.store(name), folder.store(newName))
@@ -66,7 +66,7 @@ extension StateVerb {
       try StateFolder.locked(folder.path) {
         let what = (try? PipelineState(name, folder))?.summary ?? "a store that cannot be read"
         try StateFolder.confirm("This removes all that '\(name)' keeps: \(what).", yes)
-        // The longest names go first, so that a log is removed before its store: it must not be left for a later store.
+        // The longest names go first, so that a log is removed before its store: a later store must not find the log.
         for path in folder.allFiles(name).sorted(by: { $0.utf8.count > $1.utf8.count })
         where unlink(path) != 0 && errno != ENOENT {
           Console.printError("cannot remove \(path): \(String(cString: strerror(errno)))")

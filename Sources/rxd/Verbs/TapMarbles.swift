@@ -1,7 +1,7 @@
 import PipelineCore
 import PipelineTesting
 
-/// Draws the lines of a tap as lanes of marbles, all edges of a time together.
+/// Draws the lines of a tap as lanes of marbles, with the events of all edges on one time axis.
 struct TapMarbles {
   private struct Entry {
     var nanoseconds: Int

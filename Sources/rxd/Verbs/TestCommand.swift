@@ -86,7 +86,7 @@ struct Test: ParsableCommand {
       }
       if let library = loaded.library {
         hasLibrary = true
-        // The check has evaluated the examples; one that fails is an error.
+        // The check has evaluated the examples; a failing example is an error.
         let examples = "\(library.examples) example\(library.examples == 1 ? "" : "s")"
         if !quiet { Console.print("\(path): \(examples) of \(library.contents): ok") }
       }

@@ -20,7 +20,7 @@ struct TestFileUpdate {
     var refusals: [Diagnostic] = []
     for (test, done) in zip(tests, cases) {
       let failures = done.result.failures
-      // The history of a test that never becomes quiet depends on the limit that ended it.
+      // The history of a test that never becomes quiet depends on the limit that ended the test.
       let isEndless = failures.contains { $0.diagnostic.code == .testNeverQuiet }
       for failure in failures where !isEndless {
         guard let index = failure.expectation else { continue }

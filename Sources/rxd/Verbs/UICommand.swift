@@ -61,7 +61,7 @@ struct UIVerb: ParsableCommand {
   }
 }
 
-/// Forwards the page's requests to a control socket, each on a thread of its own.
+/// Forwards the page's requests to a control socket, each on its own thread.
 final class PageRelay: Sendable {
   private static let mostThreads = 48
   private static let served: Set<String> = ["/tap", "/ui/feed", "/ui/graph", "/ui/test", "/why"]
@@ -127,7 +127,8 @@ final class PageRelay: Sendable {
             connection.withLock { if let open = $0 { shutdown(open.number, Int32(SHUT_RDWR)) } }
           }
         }
-        // A browser that does not keep up gets no further bytes rather than an incomplete answer; it then sends a new request.
+        // A browser that does not keep up receives no further bytes, because an incomplete answer would be worse; it
+        // then sends a new request.
         if body?.send(Array(bytes)) != true {
           connection.withLock { if let open = $0 { shutdown(open.number, Int32(SHUT_RDWR)) } }
         }

@@ -46,7 +46,7 @@ struct EdgePattern: Sendable {
   }
 
   /// The names of an edge: that of its signal, of the errors that it carries, or of the step that it leads to. An edge
-  /// that leaves a source has that name, too.
+  /// that leaves a source also has the name of the source.
   static func names(of edge: EdgePlan, in plan: Plan) -> [String] {
     var names: [String] = []
     if case .named(let index) = edge.to { names.append(plan.named[index].name) }
@@ -71,7 +71,7 @@ struct EdgePattern: Sendable {
   }
 }
 
-/// Patterns in which `*` stands for any text and `?` for one byte.
+/// Patterns in which `*` matches any text and `?` one byte.
 enum Wildcard {
   static func matches(_ pattern: String, _ text: String) -> Bool {
     let pattern = Array(pattern.utf8)
@@ -99,7 +99,7 @@ enum Wildcard {
 }
 
 extension Plan {
-  /// The names of edges that can be asked for, each once, in the order of the file.
+  /// The names of edges that a request can use, each once, in the order of the file.
   var edgeNames: [String] {
     var seen: Set<String> = []
     return edges.dropFirst().flatMap { EdgePattern.names(of: $0, in: self) }.filter { seen.insert($0).inserted }

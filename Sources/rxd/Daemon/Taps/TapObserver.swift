@@ -10,7 +10,7 @@ final class TapObserver: EdgeObserver, @unchecked Sendable {
   private let condition: TapCondition?
   /// `{"pipeline":"tail","from":"lines","to":"large/filter",`
   private let head: [UInt8]
-  /// The signal is an inner one, which ends for each event.
+  /// Whether the signal is an inner one, which ends for each event.
   private let isInner: Bool
   private let output = OutputBuffer()
   /// The lines of events without a verdict, innermost last; nil: the event is not shown.
@@ -18,7 +18,7 @@ final class TapObserver: EdgeObserver, @unchecked Sendable {
   /// The newest events that have been shown as kept: one of them may be superseded.
   private var kept: [Shown] = []
 
-  /// The line of an event, without the verdict, and the mark that distinguishes the event from others.
+  /// The line of an event, without the verdict, and the data that distinguish the event from others.
   private struct Shown {
     var line: [UInt8]
     var position: Int64
@@ -27,10 +27,10 @@ final class TapObserver: EdgeObserver, @unchecked Sendable {
   }
   private static let mostKept = 256
 
-  /// The most bytes of an event that are encoded for a tap.
+  /// The maximum number of bytes of an event that are encoded for a tap.
   private static let mostEncoded = 64 << 10
 
-  /// The number of the edge in the session, and the most events a second that are shown of it.
+  /// The number of the edge in the session, and the maximum number of its events shown per second.
   private let edgeIndex: Int
   private let share: Int
 
@@ -85,11 +85,11 @@ final class TapObserver: EdgeObserver, @unchecked Sendable {
     kept.append(last)
   }
 
-  /// An event that was shown as kept gets a second line.
+  /// Sends a second line for an event that was shown as kept.
   override func superseded(_ event: Event) {
     guard kept.contains(where: { $0.position == event.position }), !isSated else { return }
     let now = shown(event)
-    // Of equal events a step keeps the newest.
+    // Of several equal events a step keeps the newest.
     guard let index = kept.lastIndex(where: { $0.position == now.position && $0.digest == now.digest }) else { return }
     let since = kept.remove(at: index).nanoseconds
     guard session.admitsChange(at: execution.executor.now, edgeIndex: edgeIndex, share: share) else { return }
@@ -100,7 +100,7 @@ final class TapObserver: EdgeObserver, @unchecked Sendable {
   override var isSated: Bool {
     condition == nil && session.isSated(at: execution.executor.now, edgeIndex: edgeIndex, share: share)
   }
-  /// An event for which the condition fails is counted by itself.
+  /// An event for which the condition fails is wanted, because it must be counted.
   override func wants(_ event: Event) -> Bool {
     condition?.verdict(on: event, at: execution.executor.wallTime) != .notFulfilled
   }
@@ -123,7 +123,7 @@ final class TapObserver: EdgeObserver, @unchecked Sendable {
     session.send(Array(output.bytes))
   }
 
-  /// Everything but the verdict.
+  /// The line of an event, without the verdict.
   private func shown(_ event: Event) -> Shown {
     output.clear()
     let failure = JSONWriter.appendShown(event.value, to: output)
@@ -180,7 +180,8 @@ final class TapCondition {
     return ExpressionSyntax.parse(LocatedText(text), into: &diagnostics)?.check(in: scope, into: &diagnostics)
   }
 
-  /// - Parameter json: The parser of the execution whose events it sees, which has the tokens of their texts.
+  /// - Parameter json: The parser of the execution whose events the condition sees, which has the tokens of their
+  ///   texts.
   init(_ checked: CheckedExpression, json: JSONParser = JSONParser()) {
     expression = StandaloneExpression(checked, arena: arena, json: json)
     readsMeta = checked.reads.contains { $0.variable == "meta" }

@@ -2,23 +2,23 @@ import PipelineCore
 import Synchronization
 import Transport
 
-/// One reader of events that pass edges of running pipelines. Lines of JSON are written to the stream of its answer;
-/// events that the reader does not read in time are counted and left out.
+/// One reader of events that pass edges of running pipelines. Lines of JSON are written to the stream of the answer;
+/// events that the reader does not read in time are counted and dropped.
 ///
-/// Observers call it in turns of their pipelines, which may run at the same time.
+/// Observers call the session in turns of their pipelines, which may run at the same time.
 final class TapSession: Sendable {
   /// The request of a reader.
   struct Request: Sendable {
-    /// The name of the pipeline; `*` stands for any text.
+    /// The name of the pipeline; `*` matches any text.
     var pipeline = "*"
     var edges: [EdgePattern] = []
     /// The condition that events must fulfil.
     var condition: CheckedExpression?
-    /// The number of events of which one is shown.
+    /// One of this many events is shown.
     var sample = 1
     /// The number of shown events after which the tap ends; nil: it does not end.
     var limit: Int?
-    /// The most bytes of an event that are shown.
+    /// The maximum number of bytes of an event that are shown.
     var eventBytes = 2048
 
     func means(_ plan: Plan) -> Bool { Wildcard.matches(pipeline, plan.name) }
@@ -35,12 +35,12 @@ final class TapSession: Sendable {
   static let mostEdges = 64
   static let mostEvents = 1000
 
-  /// The number of events of one edge that may be shown: at first, and after a while with few, `share` of them; then
-  /// `share` a second, distributed over slots of it, so that a picture of a steady stream is steady, too.
+  /// The number of events of one edge that may be shown: at first, and after a while with few events, `share` of them;
+  /// then `share` a second, distributed over slots of a second, so that the picture of a steady stream is steady, too.
   private struct Allowance {
     private static let slots: Int64 = 20
     private var slot: Int64
-    /// In parts of an event: each slot adds `share` of them.
+    /// The available amount, in parts of an event: each slot adds `share` parts.
     private var parts: Int64
 
     init(_ share: Int, at now: Instant) {
@@ -50,7 +50,7 @@ final class TapSession: Sendable {
 
     private static func slot(of now: Instant) -> Int64 { now.nanoseconds / (1_000_000_000 / slots) }
 
-    /// Whether one more may be shown now.
+    /// Whether one more event may be shown now.
     mutating func isOpen(_ share: Int, at now: Instant) -> Bool {
       let current = Self.slot(of: now)
       if current > slot {
@@ -66,7 +66,7 @@ final class TapSession: Sendable {
 
   private struct State {
     var stream: ResponseStream?
-    /// Events that were shown, and events left out because of the reader or ``mostEvents``.
+    /// Events that were shown, and events dropped because of the reader or ``mostEvents``.
     var shown: UInt64 = 0
     var missed: UInt64 = 0
     /// The part of `missed` that was reported to the reader.
@@ -81,7 +81,8 @@ final class TapSession: Sendable {
       allowances[edgeIndex, default: Allowance(share, at: now)].isOpen(share, at: now)
     }
   }
-  /// Events that passed, and those for which the condition failed. Most events of a tap with a condition only count here.
+  /// Events that passed, and events for which the condition failed. Most events of a tap with a condition are counted
+  /// only here.
   private let seen = Atomic<UInt64>(0)
   private let undecided = Atomic<UInt64>(0)
   private let state: Mutex<State>
@@ -93,7 +94,7 @@ final class TapSession: Sendable {
     state = Mutex(State())
   }
 
-  /// Begins to send.
+  /// Begins to send lines.
   func open(_ stream: ResponseStream) { state.withLock { $0.stream = stream } }
 
   // MARK: Pipelines. Between two turns, in a turn, or before the launch.
@@ -118,8 +119,8 @@ final class TapSession: Sendable {
 
   // MARK: Events. In turns.
 
-  /// Whether the line of an event that passes an edge is wanted. `place`: the index of the edge among those of the
-  /// session; `share`: how many of its events are shown in a second.
+  /// Whether the line of an event that passes an edge is wanted. `edgeIndex`: the index of the edge in the session;
+  /// `share`: the number of its events shown per second.
   func admits(at now: Instant, _ verdict: ConditionVerdict, edgeIndex: Int, share: Int) -> Bool {
     seen.wrappingAdd(1, ordering: .relaxed)
     switch verdict {
@@ -143,7 +144,7 @@ final class TapSession: Sendable {
     }
   }
 
-  /// The verdict of a shown event is known: whether its second line is wanted.
+  /// Whether the second line of a shown event, whose verdict is now known, is wanted.
   func admitsChange(at now: Instant, edgeIndex: Int, share: Int) -> Bool {
     state.withLock { state in
       guard !state.isOver, state.isOpen(edgeIndex, share, at: now) else { return false }
@@ -157,7 +158,7 @@ final class TapSession: Sendable {
     state.withLock { $0.isOver || !$0.isOpen(edgeIndex, share, at: now) }
   }
 
-  /// Events have passed unseen.
+  /// Counts events that have passed unseen.
   func missed(_ events: Int) {
     state.withLock { state in
       guard !state.isOver else { return }
@@ -168,7 +169,7 @@ final class TapSession: Sendable {
     }
   }
 
-  /// Events have passed that do not fulfil the condition.
+  /// Counts events that have passed and do not fulfil the condition.
   func looked(at events: Int) { seen.wrappingAdd(UInt64(clamping: events), ordering: .relaxed) }
 
   enum ConditionVerdict { case fulfilled, notFulfilled, failed }
@@ -216,7 +217,7 @@ final class TapSession: Sendable {
     }
   }
 
-  /// The reader has left.
+  /// Notes that the reader has left.
   func readerLeft() {
     state.withLock { state in
       state.isOver = true

@@ -75,7 +75,7 @@ extension StoppedEvent {
     return .object(members)
   }
 
-  /// For a terminal: the line of the file is underlined.
+  /// The answer for a terminal: the line of the file is underlined.
   func text(bytes: Int, _ renderer: DiagnosticRenderer) -> String {
     let (event, size) = text(limit: bytes)
     var remarks: [(kind: String, text: String)] = []

@@ -2,7 +2,7 @@ import PipelineCore
 
 /// A question about events that did not pass.
 struct WhyQuestion {
-  /// The name of the pipeline; `*` stands for any text.
+  /// The name of the pipeline; `*` matches any text.
   var pipeline = "*"
   /// Steps, or lines of the file; none: all.
   var steps: [StepPattern] = []
@@ -11,12 +11,12 @@ struct WhyQuestion {
   /// The name of an event, its position (`FILE:OFFSET`), or its field `id`.
   var id: String?
   var condition: CheckedExpression?
-  /// The times between which it was stopped, in nanoseconds since 1970.
+  /// The times between which the event was stopped, in nanoseconds since 1970.
   var since = Int64.min
   var until = Int64.max
-  /// How many events are shown: the newest.
+  /// The number of events that are shown, which are the newest.
   var limit = 10
-  /// The most bytes of an event that are shown.
+  /// The maximum number of bytes of an event that are shown.
   var eventBytes = 2048
 
   /// Verdicts that stop an event.
@@ -25,8 +25,8 @@ struct WhyQuestion {
   func means(_ plan: Plan) -> Bool { Wildcard.matches(pipeline, plan.name) }
   func means(_ step: StepID, of plan: Plan) -> Bool { steps.isEmpty || steps.contains { $0.means(step, of: plan) } }
 
-  /// The matching events, in the order of time, and how many could not be judged because they were too large to be kept, or because the condition
-  /// failed.
+  /// The matching events, in chronological order, and the number of events that could not be judged, because they were
+  /// too large to be kept or because the condition failed.
   func events(of stopped: StoppedEvents) -> (found: [StoppedEvent], unjudged: Int) {
     let judge = condition.map { TapCondition($0) }
     var unjudged = 0
@@ -54,7 +54,7 @@ struct WhyQuestion {
   }
 }
 
-/// Names steps: by name, by the signal or sink, or by a line of the file.
+/// Names steps: by name, by their signal or sink, or by a line of the file.
 struct StepPattern {
   private enum Kind {
     case name(String)
@@ -90,7 +90,7 @@ struct StepPattern {
 }
 
 extension Event {
-  /// Whether the event has this field, with a text or a number written so.
+  /// Whether the event has this field, with this text or a number written in this way.
   func hasField(_ name: String, of value: String) -> Bool {
     let arena = Arena()
     let output = OutputBuffer()

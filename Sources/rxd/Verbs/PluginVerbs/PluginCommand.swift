@@ -30,7 +30,7 @@ struct PluginArgument: ParsableArguments {
   @Argument(help: ArgumentHelp("Arguments of the program.", valueName: "argument"))
   var arguments: [String] = []
 
-  /// Relative paths start at the working directory.
+  /// The plugin that the argument names. Relative paths start at the working directory.
   func plugin() throws -> PluginFile {
     var path = file
     if !path.contains("/"), access(path, F_OK) != 0 {
@@ -197,7 +197,7 @@ extension LoadedPlugin {
     }
   }
 
-  /// Its JSON form, for programs.
+  /// The plugin as JSON, for programs.
   var report: JSONText {
     .object([
       ("plugin", .string(spec.name)), ("version", .string(spec.version)), ("summary", .string(spec.summary)),

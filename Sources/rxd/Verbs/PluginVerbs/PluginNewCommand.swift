@@ -40,7 +40,7 @@ struct PluginNew: ParsableCommand {
     }
     for file in template.files(language) {
       let path = "\(name)/\(file.name)"
-      // Creates the directories on the way to the file.
+      // Creates the parent directories of the file.
       if let end = file.name.lastIndex(of: "/") {
         var folder = name
         for part in file.name[..<end].split(separator: "/") {

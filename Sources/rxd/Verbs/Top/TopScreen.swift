@@ -10,7 +10,7 @@ final class TopScreen {
   private let interval: TimeSpan
   private let isTerminal: Bool
   private var history: [String: [Double]] = [:]
-  /// The last reading, and the changes since the one before it and in the last minute.
+  /// The last reading, and the changes since the reading before it and in the last minute.
   private var last: LiveStatistics
   private var rates: (last: LiveRates, minute: LiveRates)?
   private var window = LiveWindow()
@@ -46,7 +46,7 @@ final class TopScreen {
     }
   }
 
-  /// Waits until the descriptor is readable (true) or the time has come (false). A signal does not end the wait.
+  /// Waits until the descriptor is readable (true) or `end` has come (false). A signal does not end the wait.
   @discardableResult
   static func wait(until end: Instant, readable descriptor: Int32? = nil) -> Bool {
     // `poll` ignores a negative descriptor.
@@ -83,7 +83,7 @@ final class TopScreen {
       typed.map { "filter: \($0)_" }
       ?? (isPaused ? "paused; space goes on" : "q ends, s: order (\(table.order.rawValue)), / filters, space pauses")
     let hint = String(String.UnicodeScalarView(line.unicodeScalars.prefix(table.columns - 1)))
-    // Each line clears the rest of its row; the rest of the screen is cleared at the end.
+    // Each line clears the rest of its row, and the last one the rest of the screen.
     let lines = Console.shown(text).split(separator: "\n", omittingEmptySubsequences: false)
       .joined(separator: "\u{1B}[K\r\n")
     Console.draw("\u{1B}[H\(lines)\(Console.shown(hint))\u{1B}[K\u{1B}[J")

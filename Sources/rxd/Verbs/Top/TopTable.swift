@@ -8,7 +8,7 @@ struct TopTable {
   }
 
   var order = Order.file
-  /// Only steps whose pipeline or name contains this.
+  /// Only steps whose pipeline or name contains this text are shown.
   var filter = ""
   var columns = 80
   /// The number of lines of the window; nil: as many as are needed.
@@ -50,12 +50,12 @@ struct TopTable {
     return all
   }
 
-  /// No line is longer than ``columns``, and there are at most ``lines``.
+  /// The text. No line is longer than ``columns``, and there are at most ``lines``.
   ///
   /// - Parameters:
-  ///   - rates: since the last reading.
-  ///   - longer: rates over a longer time, for the sentences.
-  ///   - history: events a second of each step, the newest last.
+  ///   - rates: The rates since the last reading.
+  ///   - longer: The rates over a longer time, for the sentences.
+  ///   - history: Events per second of each step, the newest last.
   mutating func text(_ rates: LiveRates, longer: LiveRates, history: [String: [Double]]) -> String {
     var text: [String] = []
     let running = rates.now.pipelines.count { $0.state == "running" }
