@@ -34,7 +34,7 @@ package final class PipelineLaunch: @unchecked Sendable {
     /// The parts that could not be used, with the reasons.
     package var refusals: [Diagnostic]
   }
-  /// Nil: the run began without a state. Set after the first report.
+  /// The outcome of restoring the state; nil: the run began without a state. Set after the first report.
   package private(set) var restored: Restored?
 
   /// - Parameters:

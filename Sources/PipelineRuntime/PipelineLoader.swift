@@ -282,7 +282,7 @@ package struct PipelineLoader {
       searched.append((credentials, true))
     }
     searched += inputs.secretDirectories.map { ($0, false) }
-    // Container runtimes mount this directory for one container only, with modes of their own.
+    // Container runtimes mount this directory for one container only, and set its modes themselves.
     searched.append(("/run/secrets", true))
     for candidate in searched {
       let path = "\(candidate.directory)/\(name)"

@@ -70,7 +70,7 @@ final class StoreFile {
     unlink(path + "-shm")
     guard let identity = try database.meta("identity") else { throw StoreDamage("its identity is missing") }
     self.identity = UInt64(bitPattern: identity)
-    // A large file is checked only after a crash, and a very large one never: rows have checksums of their own.
+    // A large file is checked only after a crash, and a very large one never, because rows have their own checksums.
     if try Self.size(database) <= (try database.meta("is_clean") == 1 ? 16 << 20 : 256 << 20) {
       let verdict = try database.text("PRAGMA quick_check(1)")
       if verdict != "ok" { throw StoreDamage(verdict ?? "it cannot be checked") }

@@ -1,6 +1,6 @@
 /// How components affect each other through files, addresses and standard input.
 extension Compilation {
-  /// Records what a source reads.
+  /// Records the inputs of a source.
   func note(_ source: any SourceComponent, _ context: SignalContext, _ location: SourceLocation) {
     func note(_ kind: OutsideInlet.Kind, _ location: SourceLocation?) {
       inlets[context.owner, default: []].append(OutsideInlet(owner: context.owner, kind: kind, location: location))

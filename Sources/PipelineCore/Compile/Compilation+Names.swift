@@ -1,4 +1,4 @@
-/// What the names in a file mean.
+/// Resolves the names in a file.
 extension Compilation {
   // MARK: Names
 

@@ -1,4 +1,4 @@
-/// Reads the type of events from a JSON Schema (draft 2020-12, and what older drafts have in common with it).
+/// Reads the type of events from a JSON Schema (draft 2020-12, and the parts that older drafts share with it).
 ///
 /// Constraints that types cannot express are ignored: bounds, patterns, formats. A property that is not required may be
 /// null or absent. A property that is not declared can be read only if `additionalProperties` explicitly allows it,

@@ -84,7 +84,7 @@ struct Override {
     var name = "the file"
     /// The parameters that the value may have; nil if it is neither a component's value nor a parameter with fields.
     var fields: [ParameterInfo]?
-    /// Whether it is an item of a list, in which a step without parameters may be a bare word.
+    /// Whether the value is an item of a list, in which a step without parameters may be a bare word.
     var isItem = false
   }
 

@@ -7,7 +7,7 @@ package struct PipelineFile: Sendable {
   package var description: Located<String>?
   /// How many threads may decode one input; nil: as many as there are processors.
   package var threads: Located<Int>?
-  /// Nil: the lightest mode that loses no event.
+  /// The delivery mode; nil: the lightest mode that loses no event.
   package var delivery: Located<Delivery>?
   /// The guarantee that every path must have at least; nil: none is required.
   package var require: Located<DeliveryRequirement>?

@@ -1,5 +1,4 @@
-/// What happens to timers that came due while a pipeline was down, which is the time between its last saved state and
-/// the start that restores it.
+/// The effect of down time, from a pipeline's last saved state to the start that restores it, on its timers.
 package enum WhenLate: String, Sendable, CaseIterable {
   /// Down time counts: timers that came due fire at the start, in order of time and before new input.
   case fire

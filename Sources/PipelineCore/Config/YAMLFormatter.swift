@@ -272,7 +272,7 @@ struct YAMLFormatter {
     indexes(in: range).first { !written[$0] }.map { comments[$0].range.lowerBound }
   }
 
-  /// Writes comments between a dash and its value on lines of their own, after the dash.
+  /// Writes comments between a dash and its value on separate lines, after the dash.
   private mutating func leadingOpen(_ offset: Int, after start: Int) {
     guard firstComment(in: start..<max(start, offset)) != nil else { return }
     let indent = output.count - lineStart

@@ -10,8 +10,7 @@ import CJSON
 /// |---|---|
 /// | absent, null, an optional without a value | `null` |
 /// | int, uint | all digits, also beyond 2^53 |
-/// | double | as it was read; else shortest digits that read back, always with `.` or `e` (`7.0`, `1e+21`), so that it
-/// stays a double |
+/// | double | as read, else the shortest digits that read back, always with `.` or `e`: `7.0`, `1e+21` |
 /// | NaN and infinities | `"NaN"`, `"Infinity"`, `"-Infinity"` |
 /// | bytes | base64 with padding |
 /// | timestamp | RFC 3339 in UTC, as many fraction digits as needed: `2026-01-31T08:00:00.5Z` |
@@ -99,8 +98,8 @@ package enum JSONWriter {
     return nil
   }
 
-  /// Appends the text by which equal values are equal keys: on one line, with numbers in normal form. Existing JSON
-  /// text stays unchanged.
+  /// Appends the text of a value as a key, which is the same for equal values: on one line, with numbers in normal
+  /// form. Existing JSON text stays unchanged.
   @discardableResult
   static func appendKey(_ value: Value, to output: OutputBuffer) -> EncodingFailure? {
     let start = output.count

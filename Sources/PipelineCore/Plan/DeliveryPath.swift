@@ -34,7 +34,7 @@ package struct DeliveryPath: Sendable, Equatable {
     package var cause: String?
     /// The remedy, a sentence.
     package var remedy: String
-    /// Nil: the reason is not a line of the file.
+    /// The line of the file that is the reason; nil: the reason is not a line of the file.
     package var location: SourceLocation?
   }
 

@@ -181,7 +181,7 @@ package struct Sharing: RecordParameter, Equatable {
     ]
   }
 
-  /// Whether it equals the default.
+  /// Whether this is the default.
   var isPlain: Bool { self == Sharing() }
 }
 

@@ -153,7 +153,7 @@ public indirect enum Applicability: Sendable, Equatable {
 
 /// The value of a parameter, as conditions of other parameters see it.
 struct ParameterSetting {
-  /// Nil: the file does not give the parameter.
+  /// The value; nil: the file does not give the parameter.
   var node: YAMLNode?
   var defaultText: String?
 

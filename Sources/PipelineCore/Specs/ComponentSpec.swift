@@ -63,8 +63,8 @@ public struct Example: Sendable {
   package var file: StaticString
   package var line: UInt
 
-  /// `step` over the input `a`; the values are YAML: `["1": "{x: 1}"]`. An unlisted letter stands for its own text, a
-  /// digit for the number.
+  /// `step` over the input `a`; the values are YAML: `["1": "{x: 1}"]`. A letter that is not listed means its own text,
+  /// a digit the number.
   public static func marble(
     _ title: String, _ step: String, in input: String, out: String,
     values: KeyValuePairs<String, String> = [:], file: StaticString = #filePath, line: UInt = #line

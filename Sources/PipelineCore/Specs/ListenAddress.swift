@@ -18,12 +18,12 @@ public struct ListenAddress: Sendable, Equatable {
 
   /// The part of an address that one HTTP server serves.
   package struct Site: Sendable, Equatable {
-    /// Nil: all paths that no other server has.
+    /// The path that the server serves; nil: all paths that no other server has.
     package var path: String?
     package var methods: [String]?
     /// The files of the certificate; empty: connections are not encrypted.
     package var tls: [String]
-    /// Whether it serves WebSockets.
+    /// Whether the server serves WebSockets.
     package var isWebSocket: Bool
 
     package init(path: String?, methods: [String]?, tls: [String?] = [], isWebSocket: Bool = false) {

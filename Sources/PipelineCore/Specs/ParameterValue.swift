@@ -367,7 +367,7 @@ extension Array: ParameterValue where Element: ParameterValue {
   public var defaultText: String? {
     isEmpty ? nil : "[" + compactMap(\.defaultText).joined(separator: ", ") + "]"
   }
-  /// A single value stands for a list of one.
+  /// A single value counts as a list with one element.
   public static func decode(_ node: YAMLNode, _ context: inout DecodingContext) -> [Element]? {
     guard let items = node.items else {
       return Element.decode(node, &context).map { [$0] }
@@ -428,7 +428,7 @@ extension ChoiceParameter {
   }
 }
 
-/// A mapping with parameters of its own: `auth: { basic: {...} }`.
+/// A mapping with its own parameters: `auth: { basic: {...} }`.
 public protocol RecordParameter: ParameterValue {
   /// The defaults.
   init()

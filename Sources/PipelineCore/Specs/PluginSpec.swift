@@ -69,9 +69,9 @@ package struct PluginComponentSpec: Sendable {
     /// The index of the parameter: a boolean, an integer, a text or a choice.
     package var parameter: Int
     package var value: PluginValue
-    /// Set for a source.
+    /// The recovery; set for a source.
     package var recovery: SourceRecovery?
-    /// Set for a sink.
+    /// The confirmation; set for a sink.
     package var confirmation: SinkConfirmation?
   }
 

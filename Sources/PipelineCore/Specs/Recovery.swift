@@ -1,7 +1,7 @@
 /// How a source receives events again if the process was killed before they were delivered. From the weakest to the
 /// strongest.
 public enum SourceRecovery: Sendable, Equatable {
-  /// Events do not come again: reading removes them, as with a pipe.
+  /// Events are lost once they are read: reading removes them, as with a pipe.
   case never
   /// The sender waits for an answer, and sends unanswered events again.
   case sender

@@ -29,7 +29,7 @@ public final class SignalPlan: Sendable {
     }
   }
 
-  /// Nil: the signal has steps.
+  /// The target of a reference; nil: the signal has steps.
   package let origin: Origin?
   /// How the signal's steps run; nil: it is a reference.
   let work: (any SignalWork)?
@@ -140,7 +140,7 @@ protocol SignalWork: AnyObject, Sendable {
   var segment: Segment { get }
   /// The state of the node that outlives the process. Fused steps save their own state.
   var persistence: Persistence { get }
-  /// Whether its steps are fused into one pass.
+  /// Whether the signal's steps are fused into one pass.
   var isFused: Bool { get }
   /// Whether the output of its steps depends only on the event's value.
   var isPure: Bool { get }

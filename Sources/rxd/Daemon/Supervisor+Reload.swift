@@ -141,7 +141,7 @@ extension Supervisor {
     return true
   }
 
-  /// Marks slots that are starting as able to have the addresses of a run that has ended.
+  /// Notes that slots that are starting may be able to listen on the addresses of a run that has ended.
   func leaveAddresses(of run: PipelineLaunch) {
     for slot in slots where slot.run != nil && !slot.hasLaunched && slot.plan.excludesAddress(of: run.plan) {
       slot.mayHaveAddress = true

@@ -5,9 +5,9 @@ struct LiveRanking {
   /// A sentence about one part of the process. Names are in backquotes.
   struct Fact: Equatable {
     var text: String
-    /// Empty: the fact is about the process.
+    /// The name of the pipeline; empty: the fact is about the process.
     var pipeline = ""
-    /// Empty: the fact is about the pipeline.
+    /// The name of the step; empty: the fact is about the pipeline.
     var step = ""
 
     var document: JSONText {

@@ -185,7 +185,7 @@ struct LiveRates {
 
   var seconds: Double
   var now: LiveStatistics
-  /// In the order of the files.
+  /// The rows of all steps, in the order of the files.
   var rows: [Row]
 
   init(from before: LiveStatistics, to now: LiveStatistics) {

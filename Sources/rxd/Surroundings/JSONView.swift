@@ -10,7 +10,7 @@ protocol JSONReadable {
   var asText: String? { get }
   var int: Int? { get }
   var bool: Bool? { get }
-  /// The value in the form for writing; fractional numbers are left out.
+  /// The value in the form for writing, without fractional numbers.
   var copied: JSONText { get }
 }
 

@@ -11,7 +11,7 @@ public struct Batch: Sendable {
     var events: EncodedEvents
   }
 
-  /// What one step counted for the events of the block, on the path to one of the sinks.
+  /// The counts of one step for the events of the block, on the path to one of the sinks.
   struct Count {
     var step: StepID
     var dropped: UInt64
@@ -58,7 +58,7 @@ public struct Batch: Sendable {
     }
   }
 
-  /// Nil: a step has changed the events since, or no observer may read them.
+  /// The rows; nil: a step has changed the events since, or no observer may read them.
   var rows: Rows?
   private let portions: [Portion]
   /// The counts of the steps that the stage has already run.

@@ -166,7 +166,7 @@ extension UnsafeMutablePointer<EdgeCounters> {
     }
   }
 
-  /// The same as ``watch(_:_:)`` for an edge between fused steps.
+  /// Shows an event that passes an edge between fused steps, like ``watch(_:_:)``.
   func show(_ event: Event) {
     if pointee.meters.isTiming { pointee.meters.measure(event, at: self) }
     pointee.observers?.takeUnretainedValue().notify { $0.receive(event) }

@@ -7,7 +7,7 @@ struct KeptSize {
   private(set) var keys = 0
   private(set) var events = 0
   private(set) var bytes = 0
-  /// Nil: the instance has not been attached, or it has ended.
+  /// The counters to which the size is added; nil: the instance has not been attached, or it has ended.
   private var counters: UnsafeMutablePointer<StepCounters>?
 
   init(_ counters: UnsafeMutablePointer<StepCounters>? = nil) { self.counters = counters }

@@ -160,7 +160,7 @@ final class Meters {
     edge.withObservers { body($0, count) }
     let number = edge - edges
     guard (0..<edgeCount).contains(number) else { return }
-    // The edges are in the order of the steps, and each step counts what it stops and makes.
+    // The edges are in the order of the steps, and each step counts the events that it stops and makes.
     for (inner, planned) in plan.edges.enumerated() where planned.entry?.number == number {
       guard case .step(let from) = planned.from else { continue }
       let counters = steps[from.number]

@@ -49,7 +49,7 @@ extension PipelineStatistics {
     package var inHand = 0
     /// Events given up because the plugin ended on them three times in a row.
     package var poisoned: UInt64 = 0
-    /// Lines of the plugin's log, and of a program's standard error, that were left out.
+    /// Lines of the plugin's log, and of a program's standard error, that were dropped.
     package var missedLines: UInt64 = 0
     /// Bytes of memory of its processes; nil: unknown. Set by the reader of the statistics.
     package var memory: Int?

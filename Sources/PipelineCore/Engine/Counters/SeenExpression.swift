@@ -19,7 +19,7 @@ package struct SeenExpression: Sendable {
   package var result: String?
   /// Why the expression failed; nil: it did not fail, or that is unknown.
   package var failure: String?
-  /// Nil: the values are not known.
+  /// The values that the expression read; nil: they are not known.
   package var reads: [Read]?
 
   private static let mostReads = 12

@@ -35,7 +35,8 @@ struct StepCounters {
   var position: Int64 = -1
   /// The time in the step, without the steps downstream, in nanoseconds.
   var time = SampledTotal()
-  /// What its instances keep now, and whether they have kept anything and any key so far (``KeptSize``).
+  /// The amounts that the step's instances store now, and whether they have stored anything and any key so far
+  /// (``KeptSize``).
   var keptBytes = 0
   var keptKeys = 0
   var keptEvents = 0

@@ -4,7 +4,7 @@ public enum Verdict: String, Sendable, CaseIterable {
   case passed
   /// The step keeps the event, or has used it in an event that it emits.
   case kept
-  /// The step dropped the event, as it is meant to.
+  /// The step dropped the event as specified.
   case dropped
   /// A newer event replaced it; it had been decided as `kept` (``EdgeObserver/superseded(_:)``).
   case superseded

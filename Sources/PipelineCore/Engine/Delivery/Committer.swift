@@ -389,7 +389,7 @@ package struct DeliveryOptions: Sendable {
   package var inHand: InHand?
   /// The time between two commits if no sender or sink waits.
   package var interval = TimeSpan.milliseconds(100)
-  /// From this number of keys on the state of a step is divided into pages, of which a commit writes only the changed
+  /// The number of keys from which the state of a step is divided into pages, of which a commit writes only the changed
   /// ones. Debug builds divide every state, so that all tests check that changes are marked.
   package var pagedKeys = _isDebugAssertConfiguration() ? 1 : 256
   /// The maximum number of pages that one turn writes.

@@ -34,8 +34,8 @@ final class OutboxSink: RunningSink, TimerTarget {
   private var pending: OpenRows
   /// Sizes in bytes of the rows that the sink has been given and has not acknowledged.
   private var underWay: [Int64: Int] = [:]
-  /// The same rows, for the acknowledgements of their events: first those of this outbox, then those of outboxes of
-  /// earlier executions.
+  /// The given rows as an object for the acknowledgements of their events: first those of this outbox, then those of
+  /// outboxes of earlier executions.
   private var given = [GivenRows()]
   /// The rows that the sink received from an earlier execution. A read that began before their acknowledgement may
   /// still find them on the disk; they must not be delivered again.

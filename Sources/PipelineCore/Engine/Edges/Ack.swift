@@ -65,8 +65,8 @@ public final class Ack: Sendable {
   /// The acknowledgement of a request. `done` notifies the sender, which sends the events again if they have failed.
   package convenience init(_ done: @escaping @Sendable (Outcome) -> Void) { self.init(.request, done) }
 
-  /// The same for a client that waits for an answer, which `answer` derives from the outcome. The client is notified if
-  /// the next execution of the pipeline answers (``handOver()``).
+  /// Like `init(_:)`, for a client that waits for an answer, which `answer` derives from the outcome. The client is
+  /// notified if the next execution of the pipeline answers (``handOver()``).
   package static func ofClient(
     _ client: any ReplyTarget, _ answer: @escaping @Sendable (Outcome) -> ServerAnswer = ServerAnswer.after
   ) -> Ack {

@@ -187,7 +187,7 @@ extension Execution {
     var isFinal = false
     /// Whether a sink's undelivered events are part of the state.
     var keeping: (SinkPlan) -> Bool = { _ in true }
-    /// The indexes of sinks that save nothing and hand over what they hold to the successor.
+    /// The indexes of sinks that save nothing and hand over their events to the successor.
     var leaving: Set<Int> = []
   }
 

@@ -2,11 +2,11 @@ extension Execution {
   /// Wires the graph and starts the sources. Call it in a turn; `onEnd` is called once, in a turn.
   ///
   /// - Parameters:
-  ///   - state: The result of ``saveState()`` of the same pipeline, from which this execution continues. A step whose
-  ///     state no longer fits starts empty, and ``refusals`` says why.
+  ///   - state: The result of ``saveState(keeping:positions:)`` of the same pipeline, from which this execution
+  ///     continues. A step whose state no longer fits starts empty, and ``refusals`` has the reason.
   ///   - isMoved: Whether the state comes from another version of the pipeline, which this one replaces: the pipeline
   ///     was not down, so ``Plan/whenLate`` does not apply.
-  ///   - estates: What sinks have handed over with the state (``LeftState/estates``).
+  ///   - estates: The estates that sinks have handed over with the state (``LeftState/estates``).
   ///   - owners: The owners of the pages that a store already has for this state; nil: those of
   ///     ``PipelineStore/owners``.
   package func launch(

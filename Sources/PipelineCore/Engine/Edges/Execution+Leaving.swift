@@ -7,7 +7,7 @@ extension Execution {
     return saved.parts.map { LeftState($0.bytes, saved.estates, isInStore: !$0.owners.isEmpty) }
   }
 
-  /// Passes what a sink holds and has not saved to the next execution. Called when the sink is suspended.
+  /// Passes the events that a sink holds and has not saved to the next execution. Called when the sink is suspended.
   package func leave(_ estate: any SinkEstate, of step: StepID) { saved.estates[plan.steps[step.number].key] = estate }
 
   /// Whether the previous execution has left events of this sink.
@@ -18,8 +18,8 @@ extension Execution {
     names(of: step).lazy.compactMap { self.restored.inherited[$0] }.first
   }
 
-  /// Takes what the previous execution has left of this sink; nil: it left nothing, or the estate has been taken
-  /// already.
+  /// Takes the estate that the previous execution has left of this sink; nil: it left none, or the estate has been
+  /// taken already.
   package func takeEstate(of step: StepID) -> (any SinkEstate)? {
     for name in names(of: step) { if let estate = restored.inherited.removeValue(forKey: name) { return estate } }
     return nil

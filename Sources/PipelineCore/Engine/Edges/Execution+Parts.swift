@@ -76,7 +76,7 @@ extension Execution {
     /// The number of activities outside the graph that must end before `onEnd` is called.
     var holds = 0
     var onEnd: (Outcome) -> Void = { _ in }
-    /// Nil: the execution runs.
+    /// How the execution ended; nil: it runs.
     var outcome: Outcome?
     var pauses = Pauses()
     /// The circular waits of the plan; computed on first use.
@@ -96,7 +96,7 @@ extension Execution {
 
     mutating func end(_ node: any Pausing) { waiting[ObjectIdentifier(node)] = nil }
 
-    /// In the order in which the pauses began.
+    /// The waiting nodes, in the order in which their pauses began.
     var nodes: [any Pausing] { waiting.values.sorted { $0.number < $1.number }.map(\.node) }
   }
 
@@ -108,7 +108,7 @@ extension Execution {
     private(set) var steps: [String]?
     /// The parts of the file whose state was saved under former names.
     private(set) var renamed: [FormerName] = []
-    /// What sinks of the previous execution have left, by the keys of the sinks.
+    /// The estates that sinks of the previous execution have left, by the keys of the sinks.
     var inherited: [String: any SinkEstate] = [:]
     /// The reference time of restored pages that are kept unchanged; nil: there are none.
     var startOfPages: Instant?
@@ -136,7 +136,8 @@ extension Execution {
     var startOfPages = Instant(nanoseconds: 0)
     /// The state from which another execution can continue.
     var parts: SavedState?
-    /// What sinks hand over in memory to an execution that continues from that state, by the keys of their steps.
+    /// The estates that sinks hand over in memory to an execution that continues from that state, by the keys of their
+    /// steps.
     package internal(set) var estates: [String: any SinkEstate] = [:]
     /// The size of the state, in bytes.
     var size = 0
@@ -177,7 +178,7 @@ extension Execution {
     }
   }
 
-  // MARK: What others see of the parts
+  // MARK: Views of the parts
 
   /// How the execution ended; nil: it has not.
   package var outcome: Outcome? { life.outcome }

@@ -75,7 +75,7 @@ extension Execution {
     for sink in sinks where sink.isOpen { sink.node.acknowledgeSoon() }
   }
 
-  /// Whether there is a state to save: the pipeline has begun and goes on.
+  /// Whether there is a state to save: the pipeline has begun and has not ended.
   var hasState: Bool {
     outcome == nil && !isStopping && !tables.areLoading && (!sinks.isEmpty || !rootSubscribers.isEmpty)
   }
@@ -246,7 +246,7 @@ extension Execution {
     }
   }
 
-  /// Runs `signal` as it was when its state was saved.
+  /// Runs `signal` with the state that it had when it was saved.
   func restore(
     _ signal: SignalPlan, _ scope: Scope, to edge: Edge, _ restoration: Restoration
   ) -> any Subscription {

@@ -68,7 +68,7 @@ extension Execution {
   }
 
   /// Runs `start` of a node at once or, during the wiring of its subscription, after the wiring and before any of its
-  /// sources starts: nothing is sent before every subscriber is there.
+  /// sources starts: nothing is sent before every subscriber exists.
   func whenWired(_ start: @escaping () -> Void) {
     if let wiring = wirings.current { wiring.nodes.append(start) } else { executor.nested(start) }
   }

@@ -2,8 +2,8 @@ extension Execution {
   // MARK: Wiring
 
   /// One subscription with everything upstream of it: the whole graph at the launch, later an inner signal or the next
-  /// round of a `repeat`. It is wired completely. Then the nodes start that send something of their own, then the
-  /// sources, both in the order of subscription.
+  /// round of a `repeat`. It is wired completely. Then the nodes that send their own events start, then the sources,
+  /// both in the order of subscription.
   final class Wiring {
     /// The scope of its subscription.
     var scope: Scope
@@ -57,7 +57,7 @@ extension Execution {
   }
 
   /// Starts the nodes of a wired subscription, and then its sources: the first event of a source reaches every
-  /// subscriber, after the events that the nodes send of their own, such as the value of `startWith`.
+  /// subscriber, after the nodes' own events, such as the value of `startWith`.
   func begin(_ wired: Wiring) {
     wirings.current = nil
     if !wired.nodes.isEmpty, !isDryRun {

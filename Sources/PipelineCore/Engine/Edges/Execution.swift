@@ -50,7 +50,8 @@ public final class Execution {
   /// The memory of the events in the queues of steps.
   private(set) lazy var keptMemory = KeptMemory(executor, services.memory)
 
-  // Touched in turns only, which never overlap. Lacks what sinks have delivered since ``counters`` was last read.
+  // Used in turns only, which never overlap. Lacks the events that sinks have delivered since ``counters`` was last
+  // read.
   @exclusivity(unchecked) var tally = Counters()
   var named: [SharedSignal] = []
   var errorsOutputs = ErrorsOutputs()

@@ -17,7 +17,7 @@ final class FinishingSinks: TimerTarget {
 
   /// How long a sink that is absent from the next execution may deliver nothing.
   static let patienceOfRemoved = TimeSpan.seconds(2)
-  /// The same for a sink that the next execution has: its receiver may be restarting.
+  /// How long a sink that the next execution also has may deliver nothing: its receiver may be restarting.
   static let patience = TimeSpan.seconds(5)
 
   private unowned let execution: Execution

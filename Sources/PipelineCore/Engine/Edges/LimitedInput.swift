@@ -6,7 +6,7 @@
 final class LimitedInput: Downstream {
   private unowned let execution: Execution
   private let target: Downstream
-  /// Whether no event may follow the last one, because the sink only shows what it receives.
+  /// Whether no event may follow the last one, because the sink only shows the events that it receives.
   private let isExact: Bool
 
   init(_ execution: Execution, _ target: Downstream, isExact: Bool) {

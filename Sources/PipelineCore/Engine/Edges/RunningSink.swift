@@ -41,7 +41,7 @@ open class RunningSink: Downstream {
   /// The counters of the sink.
   private let counters: UnsafeMutablePointer<StepCounters>
 
-  /// Made by ``SinkComponent/makeSink(_:)``.
+  /// Called by ``SinkComponent/makeSink(_:)``.
   public init(_ nodeContext: NodeContext) {
     self.nodeContext = nodeContext
     counters = nodeContext.execution.meters.step(nodeContext.step)
@@ -157,7 +157,7 @@ open class RunningSink: Downstream {
     }
   }
 
-  /// Waits off the pipeline thread, as for a writer that closes a file; then calls `done` in a turn.
+  /// Runs `wait` off the pipeline thread, such as a wait for a writer that closes a file; then calls `done` in a turn.
   package final func beside(_ wait: @escaping @Sendable () -> Void, then done: @escaping @Sendable () -> Void) {
     let executor = executor
     let worker = execution.services.worker("close")
@@ -255,7 +255,7 @@ open class RunningSink: Downstream {
     return execution.plan.distinguishesEvents(at: sink)
   }()
 
-  // MARK: What waits in the sink
+  // MARK: Waiting events
 
   /// The usual limit of the bytes of events that the sink holds; less while the queues of all pipelines leave less of
   /// `--queue-memory`. Above the limit the input is paused; the sink need not call anything.
@@ -390,7 +390,8 @@ open class RunningSink: Downstream {
   /// Counts bytes that have been delivered, as they were encoded. In turns.
   package final func countBytes(_ bytes: Int) { counters.pointee.bytes &+= UInt64(bytes) }
 
-  /// Called before the counters are read: count what was delivered off the pipeline thread since the last call.
+  /// Called before the counters are read: count the events that were delivered off the pipeline thread since the last
+  /// call.
   open func countDelivered() {}
 
   /// Counts events that this sink had taken and that are lost; only the log reports them. In turns.

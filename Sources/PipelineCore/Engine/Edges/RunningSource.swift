@@ -81,7 +81,7 @@ open class RunningSource: OperatorNode {
   /// Requests ``clockWasSet()``, for a source that waits for a time of day.
   package final func watchClock() { executor.watchClock(self) }
 
-  /// Stops reading and completes, so that downstream operators flush what they hold.
+  /// Stops reading and completes, so that downstream operators flush the events that they hold.
   open func drain() { finish() }
 
   /// The pipeline is about to be suspended (``Execution/suspend(keeping:)``): return the input that no turn has taken,
@@ -180,8 +180,8 @@ open class RunningSource: OperatorNode {
     guard record.isAtEnd else { throw StateFault("there is more than the source reads") }
   }
 
-  /// Runs what the last event deferred before the next event comes, so that it makes no difference whether events share
-  /// a turn.
+  /// Runs the steps that the last event deferred before the next event comes, so that it makes no difference whether
+  /// events share a turn.
   @inline(__always)
   package final func finishEvent() {
     unmanagedExecutor._withUnsafeGuaranteedRef {

@@ -4,7 +4,7 @@ import Glibc
 public final class EventFrame {
   package let frame: EvaluationFrame
   private let segment: Segment
-  /// Nil off the pipeline thread, where there is no pipeline time and no origin of events.
+  /// The execution; nil off the pipeline thread, where there is no pipeline time and no origin of events.
   private unowned(unsafe) let execution: Execution?
 
   /// - Parameter knowsEvent: Whether the frame must know the event of its slots (``EvaluationFrame/State/filled``).

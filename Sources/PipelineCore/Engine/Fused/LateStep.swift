@@ -2,7 +2,7 @@
 ///
 /// A run has its own chain; the run that the groups of `groupBy` share has one chain for each group.
 class FusedChain {
-  /// Nil: the chain is the run's own, or no longer has steps.
+  /// The retained steps; nil: the chain is the run's own, or no longer has steps.
   final var steps: FusedRun.OwnSteps?
   /// Whether the chain has ended, so that nothing may be sent through it.
   final var hasEnded = false
@@ -56,7 +56,7 @@ class LateStep: FusedStep, TimerTarget {
   final var position: Int { index }
   /// Whether the chain has ended or was cancelled: nothing more is sent, and no timer may be set.
   private(set) final var isStopped = false
-  /// Whether the step's state comes from another process.
+  /// Whether the step's state was restored.
   final var isRestored = false
 
   // MARK: To override
@@ -83,7 +83,7 @@ class LateStep: FusedStep, TimerTarget {
   /// Whether the step is in its initial state, so that a new one could replace it.
   var isFresh: Bool { false }
 
-  // MARK: What it may ask for
+  // MARK: Services for the step
 
   final var run: FusedRun {
     guard let runLink else { preconditionFailure("a step was not attached") }

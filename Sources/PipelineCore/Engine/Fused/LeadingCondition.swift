@@ -26,7 +26,7 @@ struct LeadingCondition {
     return condition
   }
 
-  /// Nil: the frame does not know the event of its slots. The program and the frame must outlive the condition.
+  /// Fails if the frame does not know the event of its slots. The program and the frame must outlive the condition.
   init?(_ condition: Program, _ frame: EventFrame) {
     guard let comparisons = condition.comparisons, let read = frame.evaluation.pointee.filled else { return nil }
     (tests, count, last) = comparisons

@@ -117,7 +117,7 @@ class MultiInletNode: OperatorNode {
 
   // MARK: Event time
 
-  /// Nil: the node's events have no event time.
+  /// The watermarks of the inputs; nil: the node's events have no event time.
   private(set) final lazy var marks: InputMarks? =
     isTimed ? InputMarks(inputs: nodeContext.inputs.count, counting: timedInputs) : nil
 
@@ -331,7 +331,7 @@ class MultiInletNode: OperatorNode {
 /// An inlet of a saved state.
 final class SavedInlet {
   let number: Int
-  /// Nil: the inlet had ended.
+  /// The signal of the inlet; nil: the inlet had ended.
   let signal: SignalPlan?
   var scope: Scope
   /// The time of the event for which the inner signal runs.

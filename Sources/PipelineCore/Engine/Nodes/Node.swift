@@ -262,7 +262,7 @@ open class OperatorNode: Downstream, Subscription, TimerTarget, OutputHolder {
   /// Counts a retry.
   package final func countRetry() { counters.pointee.retries &+= 1 }
 
-  // MARK: What a node may ask for
+  // MARK: Services for nodes
 
   /// Calls ``woke(_:)`` with `token` after this time, in its own turn.
   public final func wake(after span: TimeSpan, _ token: Int = 0) -> Wake {
@@ -361,7 +361,7 @@ open class OperatorNode: Downstream, Subscription, TimerTarget, OutputHolder {
 
   func recordInlets(_ state: inout StateWriter) { state.write(UInt64(0)) }
 
-  /// Reads what `record` wrote; subscribes the inputs after all of it has been validated.
+  /// Reads the output of `record`; subscribes the inputs after all of it has been validated.
   func restore(
     record: StateReader, version: Int, _ restoration: Restoration
   ) throws(StateFault) {

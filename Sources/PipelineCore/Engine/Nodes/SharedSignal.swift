@@ -94,7 +94,7 @@ final class SharedSignal: Downstream {
   private var errorsReference: String { "errors/\(execution.plan.named[index].name)" }
   private var reference: String { "share/\(execution.plan.named[index].name)" }
 
-  /// Reads what `record` wrote of the signal itself, before the first subscription.
+  /// Reads the part of the output of `record` that concerns the signal itself, before the first subscription.
   func restore(_ restoration: Restoration) {
     if restoration.record(reference: errorsReference) != nil { execution.errorsOutputs.named[index].restoreCompleted() }
     guard !sharing.isPlain, var state = restoration.record(reference: reference) else { return }

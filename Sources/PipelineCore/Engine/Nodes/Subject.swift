@@ -18,7 +18,7 @@ final class Subject: Downstream {
 
   private final class Subscriber: Subscription {
     let edge: Edge
-    /// Nil: cancelled, or the end was delivered.
+    /// The subject; nil: the subscription was cancelled, or the end was delivered.
     unowned(unsafe) var subject: Subject?
 
     init(_ edge: Edge, _ subject: Subject) {

@@ -1,4 +1,4 @@
-/// What an execution leaves to the next one in this process.
+/// The state and the events that an execution leaves to the next one in this process.
 package struct LeftState: Sendable {
   /// The saved state.
   package var bytes: [UInt8]

@@ -81,8 +81,8 @@ enum StateTable {
     /// Whether a record of this state has the entry, and whether a record of a page has it, which later states may
     /// keep.
     private var isUsed: [(now: Bool, inPage: Bool)] = []
-    /// The index of the first record of each step, by the step's number; -1: the step has none. Spares the dictionary,
-    /// which a million groups would ask a million times.
+    /// The index of the first record of each step, by the step's number; -1: the step has none. Spares a dictionary
+    /// lookup for each of a million groups.
     private var firsts: [Int]
     /// The number of bytes that each step wrote itself, by the step's number.
     var sizes: [Int]

@@ -8,7 +8,7 @@ final class TapObserver: EdgeObserver, @unchecked Sendable {
   /// The executor outlives the execution, which outlives the observer.
   private let executor: Unmanaged<Executor>
   private let condition: TapCondition?
-  /// `{"pipeline":"tail","from":"lines","to":"large/filter",`
+  /// The start of each line: `{"pipeline":"tail","from":"lines","to":"large/filter",`.
   private let head: [UInt8]
   /// Whether the signal is an inner one, which ends for each event.
   private let isInner: Bool

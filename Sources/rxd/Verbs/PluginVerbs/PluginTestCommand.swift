@@ -220,7 +220,7 @@ private struct ContractReport {
 }
 
 extension PluginFile {
-  /// The plugin as it is started from any working directory: arguments that name files have absolute paths.
+  /// The plugin for any working directory: arguments that name files have absolute paths.
   fileprivate var withAbsoluteArguments: PluginFile {
     guard case .program(let arguments, let isInterpreter) = form else { return self }
     var found = self
