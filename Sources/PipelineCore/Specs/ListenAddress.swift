@@ -8,7 +8,7 @@ public struct ListenAddress: Sendable, Equatable {
 
   /// An IP address without brackets, a name, or a path.
   package var host: String
-  /// 0: the system chooses a free port.
+  /// The port; 0: the system chooses a free one.
   package var port: Int
   /// The location in the file, if it is given there.
   package var location: SourceLocation?

@@ -24,8 +24,7 @@ public struct ServingRules: Sendable {
   package var access = PageAccess()
   /// The maximum size of a body in bytes, before and after decompression.
   package var maxBodyBytes = 1 << 20
-  /// The maximum number of bytes of all requests that are being received, wait for the pipeline or are being handled by
-  /// it.
+  /// The maximum number of bytes of all requests that are being received, wait for the pipeline, or are in it.
   package var maxBufferedBytes = 64 << 20
   /// The maximum number of connections at this server; each has at most one request that waits for its answer.
   package var maxConnections = 1024

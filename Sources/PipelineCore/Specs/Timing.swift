@@ -12,8 +12,7 @@ package enum Timing: Sendable {
   case ends
 }
 
-/// An operator that declares how it treats event time. Other fused steps preserve event time; all other operators end
-/// it.
+/// An operator that declares how it treats event time. Other fused steps preserve it; all other operators end it.
 package protocol TimedOperator: OperatorDeclaration {
   var timing: Timing { get }
   /// How the operator's parameters affect event time, in words; nil: not at all.

@@ -49,7 +49,7 @@ struct LiveStatistics {
     var lag: Int?
     /// The plugin behind the step, as in `GET /stats`.
     var plugin: JSONText?
-    /// The number of restarts of its program.
+    /// The number of restarts of the plugin's program.
     var restarts: Int
     /// How long the oldest byte of ``lag`` has been unread, in nanoseconds; nil: unknown.
     var lagAge: Int?

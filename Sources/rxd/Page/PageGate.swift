@@ -188,8 +188,7 @@ final class PageGate: Sendable {
 /// The cookie of a session. Browsers keep one set of cookies for all ports of a machine, so its name contains the port
 /// of the page.
 struct PageCookie {
-  /// The maximum number of cookies of free ports: each start gets another free port, and browsers keep cookies until
-  /// they exit.
+  /// The maximum number of cookies of free ports. Each start gets another free port, and browsers keep the cookies.
   static let mostOfFreePorts = 16
   private static let freePort = "rxd-free-"
   let name: String

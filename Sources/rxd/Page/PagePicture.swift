@@ -1,7 +1,6 @@
 import PipelineCore
 
-/// A pipeline as the live page draws it: the picture, and for each step its lines of the file and the lanes that show
-/// it.
+/// A pipeline as the live page draws it: the picture, and for each step its lines of the file and its lanes.
 struct PagePicture {
   let plan: Plan
   let revision: String

@@ -8,8 +8,7 @@ open class EdgeObserver: Downstream {
   open func began() {}
   /// An event passes. It is valid until the end of the turn.
   open override func receive(_ event: Event) {}
-  /// Receives the verdict on the newest undecided event. Events that an event causes are received and decided before it
-  /// is.
+  /// Receives the verdict on the newest undecided event. Events that an event causes are received and decided earlier.
   open func decided(_ verdict: Verdict) {}
   /// A newer event has replaced one that the downstream step had kept. Called at the edges into that step, before the
   /// verdict of the newer event; `event` is valid until the end of the call.

@@ -11,7 +11,7 @@ package struct StoppedEvent: Sendable {
   package let instant: Instant
   /// The event as the step received it; nil: it was too large to be kept.
   let event: OwnedEvent?
-  /// The first bytes of an event that was too large, as JSON without secrets, and how many it has.
+  /// The first bytes of an event that was too large, as JSON without secrets, and the size of the event in bytes.
   package let cut: (text: String, bytes: Int)?
   /// The values that the expressions of its step read, if the event was too large.
   let seen: [SeenExpression]
@@ -23,7 +23,7 @@ package struct StoppedEvent: Sendable {
   package let id: String?
   /// The reason, if the step reported one.
   package let problem: Problem?
-  /// How many events had had this verdict at this step, this one included.
+  /// The number of events with this verdict at this step so far, this one included.
   package let number: UInt64
 
   /// The reason that a step reported.

@@ -110,8 +110,7 @@ extension Execution {
     for callback in commits.takeCallbacks() { callback() }
   }
 
-  /// Whether sinks accepted events of this execution that they had not written when it ended: an older commit holds
-  /// them.
+  /// Whether sinks had not written all accepted events of this execution when it ended: an older commit holds the rest.
   package var hasLostEvents: Bool { committer != nil && tally.undelivered > 0 }
 
   /// Whether a later execution can continue from the state of this one.

@@ -144,8 +144,7 @@ extension Execution {
   package func freeze() {
     guard let keeping = life.suspension?.keeping, !isSuspended, !isStopping, outcome == nil else { return }
     saved.parts = draftState(keeping: keeping, paging: pagingOfEnd).map(finishState)
-    // Steps that wait for tables have changed nothing: the state of the launch is still valid, and a store still has
-    // it.
+    // Steps that wait for tables have changed nothing: the launch state is still valid, and a store still has it.
     if tables.areLoading, committer == nil { saved.parts = tables.state.map { SavedState($0) } }
     life.isSuspended = true
     stopsForGood()

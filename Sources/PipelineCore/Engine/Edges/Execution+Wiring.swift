@@ -5,7 +5,7 @@ extension Execution {
   /// round of a `repeat`. It is wired completely. Then the nodes that send their own events start, then the sources,
   /// both in the order of subscription.
   final class Wiring {
-    /// The scope of its subscription.
+    /// The scope of the subscription.
     var scope: Scope
     var nodes: [() -> Void] = []
     var sources: [(node: RunningSource, resuming: Bool)] = []

@@ -117,7 +117,7 @@ public final class Receipt: Sendable {
 package final class LeftReceipt: Sendable {
   private let hold: Mutex<Ack?>
   package let events: Int
-  /// The memory that the sink uses for them.
+  /// The memory that the sink uses for the events.
   package let bytes: Int
   /// Whether the sender is notified of a failure and sends the events again.
   package let notifiesSender: Bool
@@ -145,7 +145,7 @@ package final class LeftReceipt: Sendable {
   }
 }
 
-/// How many events a sink has taken on receipts, and how many of those are acknowledged.
+/// Counts the events that a sink has taken on receipts, and those of them that are acknowledged.
 final class ReceiptBook: Sendable {
   private let total = Atomic(0)
   private let done = Atomic(0)

@@ -1,5 +1,4 @@
-/// The state of the steps. Each step has its own record, so that it finds the record again when other steps surround
-/// it.
+/// The state of the steps. Each step has its own record, which it finds again even if other steps surround it.
 extension FusedRun {
   func recordSteps(_ own: OwnSteps?, _ state: inout StateWriter) {
     for (index, component) in components.enumerated() {

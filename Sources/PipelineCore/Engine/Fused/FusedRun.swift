@@ -2,7 +2,7 @@
 public enum StepVerdict {
   /// The event passes, perhaps with another value.
   case pass
-  /// The event ends here by the meaning of the step: a condition is false, a limit is reached.
+  /// The step drops the event as specified: a condition is false, a limit is reached.
   case drop
   /// The event stops here: the step keeps it, or has used it in an event that it emits.
   case keep

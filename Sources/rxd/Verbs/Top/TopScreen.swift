@@ -89,7 +89,7 @@ final class TopScreen {
     Console.draw("\u{1B}[H\(lines)\(Console.shown(hint))\u{1B}[K\u{1B}[J")
   }
 
-  /// How far the table is scrolled.
+  /// A movement of the table on the screen.
   private enum Move {
     case lines(Int)
     case pages(Int)
