@@ -107,8 +107,8 @@ public struct OwnedValue: @unchecked Sendable {
     value.is(.map) && value.length == count && value.entries.allSatisfy(\.value.isScalar)
   }
 
-  /// Overwrites the scalars of a map's members with `members`, which must be as many. False if the map is shared; it is
-  /// then unchanged.
+  /// Overwrites the scalars of a map's members with `members`, of which there must be the same number. False if the map
+  /// is shared; it is then unchanged.
   @inline(__always)
   mutating func overwriteMembers(with members: UnsafePointer<Value>) -> Bool {
     guard isKnownUniquelyReferenced(&block), let first = value.entries.baseAddress else { return false }

@@ -1,6 +1,6 @@
 /// The delivery guarantee for the events on the path from one source to one sink.
 package struct DeliveryPath: Sendable, Equatable {
-  /// From the weakest to the strongest.
+  /// The levels of the guarantee, from the weakest to the strongest.
   package enum Level: Int, Sendable, Comparable {
     /// A crash loses events under way.
     case bestEffort
