@@ -3,13 +3,13 @@
 /// The defaults describe most operators. If they apply, a test runs the steps of the examples over an empty and a
 /// failing input.
 public struct EdgeCases: Sendable {
-  /// The input ends without an event.
+  /// What happens if the input ends without an event.
   public var empty: String
-  /// The input fails.
+  /// What happens if the input fails.
   public var error: String
-  /// The input completes.
+  /// What happens when the input completes.
   public var completion: String
-  /// The subscriber cancels.
+  /// What happens when the subscriber cancels.
   public var disposal: String
 
   /// On empty input: completes.

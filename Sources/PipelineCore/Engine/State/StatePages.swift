@@ -73,9 +73,9 @@ final class StatePages {
     bytes.reduce(0) { $0 &+ (UInt64($1) &+ 0x9E37_79B9) &* (UInt64($1) &+ 0x85EB_CA6B) }
   }
 
-  /// Writes marked pages with `write` and clears their marks, as many as `paging` allows. They wait here for the commit
-  /// that has all of them. A page for which `write` returns nil cannot be written; it stays marked, so that no later
-  /// commit treats it as unchanged.
+  /// Writes as many marked pages with `write` as `paging` allows, and clears their marks. Written pages are kept here
+  /// until the commit that contains all of them. A page for which `write` returns nil cannot be written; it stays
+  /// marked, so that no later commit treats it as unchanged.
   func writeMarked(_ paging: StatePaging, _ write: (Int) -> [UInt8]?) {
     var faulty: [Int] = []
     defer { for page in faulty { markNew(page) } }

@@ -4,11 +4,13 @@ import CDigest
 ///
 /// ```
 /// "rxds" format              magic and format
-/// length:8, clock            with pages: the length of all before the pages; the executor's clock at the commit, since times in pages count from its start
+/// length:8, clock            with pages: the length of all before the pages; the executor's clock at the commit,
+///                            because times in pages count from its start
 /// wall time, last timer, last subscription
 /// table                      the steps of the records: name, state version, fingerprint, fits other parameters
 /// definitions                a hash for each named signal
-/// owners                     with pages: of each owner the entry of its outermost record in the table, and the bytes of its pages
+/// owners                     with pages: of each owner the entry of its outermost record in the table, and the bytes
+///                            of its pages
 /// origins                    the origins of kept events
 /// root section               records
 /// checksum:8                 of everything before

@@ -35,7 +35,7 @@ struct InputPause {
     if wasOn, !isOn { ended = ended + (now - since) }
   }
 
-  /// Begins or ends to ignore all causes of pauses.
+  /// Starts or stops ignoring all causes of pauses.
   mutating func ignore(_ isIgnored: Bool, at now: Instant) {
     if isOn { ended = ended + (now - since) }
     self.isIgnored = isIgnored
