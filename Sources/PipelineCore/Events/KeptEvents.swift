@@ -77,7 +77,8 @@ final class KeptEvents {
   private static let padding = 64
   private static let smallestChunk = 4 << 10
   private static let largestChunk = 2 << 20
-  /// Small enough that the memory is still in the processor's cache when events fill it.
+  /// The bytes of memory that are populated at once: so few that they are still in the processor's cache when events
+  /// fill them.
   private static let populatedAtOnce = 64 << 10
 
   /// The chunks, oldest first; new events go into the last.

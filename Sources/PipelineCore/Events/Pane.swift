@@ -18,7 +18,7 @@ package enum Pane: Int, CaseIterable {
 
 /// How a row changes the rows that were sent before it.
 package enum RowChange: Int, CaseIterable {
-  /// The row is added to them.
+  /// The row is added to the earlier rows.
   case adds
   /// The row replaces the one with the same key: `meta.replaces`.
   case replaces

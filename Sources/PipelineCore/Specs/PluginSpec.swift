@@ -11,7 +11,7 @@ package struct PluginSpec: Sendable {
   /// The document that the spec was read from.
   package var document: [UInt8]
 
-  /// The newest contract between rxd and plugins, and the only one so far.
+  /// The version of the newest contract between rxd and plugins.
   package static let contract = 1
 }
 

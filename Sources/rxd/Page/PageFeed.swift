@@ -112,7 +112,7 @@ final class PageFeed {
 
   // MARK: Differences
 
-  /// The members of a change that name its element, of the pipeline, its steps and its links.
+  /// The JSON members with which a change names its element: the pipeline, a step or a link.
   fileprivate final class ElementNames {
     let index: PlanIndex
     let texts: [String]

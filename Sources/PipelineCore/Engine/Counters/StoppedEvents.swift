@@ -58,7 +58,7 @@ package final class StoppedEvents: Sendable {
   package static let limitOfAll = 8 << 20
   /// The newest events of each step and verdict, which are forgotten last.
   package static let newest = 8
-  /// Larger events are stored only in part, in bytes.
+  /// The size in bytes above which only a part of an event is stored.
   static let mostEvent = 16 << 10
   static let shownOfCut = 2 << 10
   /// How many versions of the pipeline are kept, because their events refer to them.

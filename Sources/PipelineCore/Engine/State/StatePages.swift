@@ -154,7 +154,7 @@ package final class StatePaging {
     room = most
   }
 
-  /// Whether state of this many keys is written in pages, as it always is from the first time on.
+  /// Whether a state of `keys` keys is written in pages. Once it has been, it always is.
   func takes(_ pages: StatePages, keys: Int) -> Bool { pages.owner != 0 || keys >= least }
 
   func newOwner() -> Int64 {
