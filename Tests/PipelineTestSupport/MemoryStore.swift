@@ -178,6 +178,9 @@ package final class MemoryStore: PipelineStore {
     for read in reads { read() }
   }
 
+  /// The disk loses its rows.
+  package func loseRows() { state.withLock { $0.disk.rows = [:] } }
+
   package var backlogs: [String: OutboxBacklog] {
     state.withLock { state in
       var all: [String: OutboxBacklog] = [:]

@@ -199,6 +199,30 @@ import Testing
     #expect(run.execution.outcome == .completed && run.store.disk.rows.isEmpty)
   }
 
+  /// Rows that the disk has lost leave the count of those that are on their way to it, and of those that arrive during the read, as it is.
+  @Test(arguments: [false, true]) func lostRowsHoldNoOthers(_ arrives: Bool) throws {
+    let script = SignalHistory(
+      (0..<6).map { .init(at: .milliseconds(10 * (1 + $0)), .next(.int($0))) } + [.init(at: .seconds(1), .complete)])
+    let run = Run(try PipelineRun.compile(Self.plain), ["a": script], isDurable: true) { $0.memoryBytes = 0 }
+    run.turn { $0.execution.outbox(of: "out")?.hold() }
+    while run.store.disk.rows.count < 3 { run.advance(turns: 1) }
+    run.store.loseRows()
+    run.store.holdsReads = true
+    run.turn { $0.execution.outbox(of: "out")?.resume() }
+    // One more event comes during the read; its row is on the disk, or waits for a commit.
+    run.advance(turns: 10) { false }
+    #expect(run.store.waiting == 1)
+    if arrives {
+      run.store.takeOne()
+      while run.executor.runOne() {}
+    }
+    run.store.holdsReads = false
+    run.store.answerReads()
+    run.advance(turns: 2000)
+    #expect(run.written["out"] == ["3", "4", "5"])
+    #expect(run.execution.outcome == .completed && run.store.disk.rows.isEmpty && run.store.faults.isEmpty)
+  }
+
   /// A file was changed while its sink had lines to deliver: the sink of that name gets the events that the lines say.
   @Test func linesForAnotherSink() throws {
     let script = SignalHistory([.init(at: .seconds(1), .complete)])

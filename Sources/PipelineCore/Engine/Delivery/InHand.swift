@@ -103,14 +103,16 @@ package final class InHand: @unchecked Sendable {
 
   /// Whether events must be recorded. Called in turns.
   func isCareful(_ now: Instant) -> Bool {
-    guard ends > 0 else { return false }
-    let start = began ?? now
-    began = start
-    if now - start < Self.trial { return true }
-    ends = 0
-    words[Word.ends] = 0
-    words[Word.isHeld] = 0
-    record(0, 8 * Word.held)
+    if ends > 0 {
+      let start = began ?? now
+      began = start
+      if now - start < Self.trial { return true }
+      ends = 0
+      words[Word.ends] = 0
+      words[Word.isHeld] = 0
+      record(0, 8 * Word.held)
+    }
+    // What has been refused stays refused, whenever it is read again.
     return hasRefused
   }
 

@@ -25,8 +25,11 @@ final class OutboxSink: RunningSink, TimerTarget {
   private var share: MemoryShare
   /// Whether rows after those of `ready` are on the disk only.
   private var isSpilled = false
-  private var isReading = false
-  /// The number of the last row that has been given to the sink, or is in `ready`.
+  /// Set while rows are being read from the disk.
+  private var read: Read?
+  /// The rows that no commit has confirmed yet.
+  private var uncommitted = (rows: 0, bytes: 0)
+  /// The last row that has been given to the sink, or is in `ready`.
   private var lastKnown: Int64
   /// The number of the last row on the disk.
   private var lastCommitted: Int64
@@ -68,7 +71,16 @@ final class OutboxSink: RunningSink, TimerTarget {
     var ages = QueueAges()
   }
 
-  /// The stage of the outbox's end.
+  /// A read of rows that has begun.
+  private struct Read {
+    /// The last row on the disk when it began.
+    var end: Int64
+    /// The rows that came to the disk since then.
+    var rows = 0
+    var bytes = 0
+  }
+
+  /// The stage of its end.
   private struct Ending {
     var isFinishing = false
     var isEnding = false
@@ -162,6 +174,8 @@ final class OutboxSink: RunningSink, TimerTarget {
     pending.bytes += bytes.count
     pending.events += events
     pending.ages.add(events, at: executor.now)
+    uncommitted.rows += 1
+    uncommitted.bytes += bytes.count
     committer.add(events, bytes, of: name) { [weak self] row in self?.committed(row) }
     updatePressure()
   }
@@ -248,6 +262,10 @@ final class OutboxSink: RunningSink, TimerTarget {
 
   private func committed(_ row: OutboxRow) {
     lastCommitted = row.number
+    uncommitted.rows -= 1
+    uncommitted.bytes -= row.bytes.count
+    read?.rows += 1
+    read?.bytes += row.bytes.count
     guard !ending.isEnding else { return }
     if !isSpilled, readyBytes + row.bytes.count <= execution.services.memory.room(options.memoryBytes) {
       ready.append(row)
@@ -287,8 +305,8 @@ final class OutboxSink: RunningSink, TimerTarget {
   }
 
   private func readMore() {
-    guard isSpilled, !isReading else { return }
-    isReading = true
+    guard isSpilled, read == nil else { return }
+    read = Read(end: lastCommitted)
     let node = Weak(self)
     let executor = executor
     committer.read(rowsOf: name, after: lastKnown) { rows in executor.post { node.object?.have(rows) } }
@@ -296,7 +314,7 @@ final class OutboxSink: RunningSink, TimerTarget {
 
   private func have(_ rows: [OutboxRow]) {
     committer.turnIsOwn()
-    isReading = false
+    let read = read.take() ?? Read(end: lastCommitted)
     guard !ending.isEnding else { return }
     for row in rows {
       lastKnown = row.number
@@ -305,10 +323,11 @@ final class OutboxSink: RunningSink, TimerTarget {
       readyBytes += row.bytes.count
     }
     if rows.isEmpty {
-      // Rows that the store cannot read are damaged; the store reports them.
-      lastKnown = lastCommitted
-      pending.rows = underWay.count + ready.count
-      pending.bytes = underWay.values.reduce(0, +) + readyBytes
+      // Rows that the store cannot read are damaged; the store reports them. Those that no commit has confirmed, or that came to
+      // the disk during the read, are still to be delivered.
+      lastKnown = max(lastKnown, read.end)
+      pending.rows = underWay.count + ready.count + uncommitted.rows + read.rows
+      pending.bytes = underWay.values.reduce(0, +) + readyBytes + uncommitted.bytes + read.bytes
       if pending.rows == 0 { remove(pending.events) }
     }
     isSpilled = lastKnown < lastCommitted
