@@ -185,12 +185,14 @@ static int host_is_stopping(rxd_source *source) {
   return is_stopping;
 }
 
+static int host_loaded(rxd_source *source) { return host_flush(source); }
+
 static rxd_host the_host = {
     .size = sizeof(rxd_host), .contract = RXD_CONTRACT, .fail = host_fail, .log = host_log, .count_up = host_count_up,
     .send = host_send, .reject = host_reject, .timer = host_timer, .delivered = host_delivered, .refuse = host_refuse,
     .source_scope = host_source_scope, .add = host_add, .add_json = host_add_json, .flush = host_flush,
     .position = host_position, .acks = host_acks, .wake_descriptor = host_wake_descriptor, .is_stopping = host_is_stopping,
-    .reject_input = host_reject_input, .is_closing = host_is_closing, .finish = host_finish};
+    .reject_input = host_reject_input, .is_closing = host_is_closing, .finish = host_finish, .loaded = host_loaded};
 
 // ---- What Python calls. Texts that are returned are freed with `test_free`. ----
 

@@ -31,8 +31,8 @@ extension HTTPSink {
     var headers: [HTTPHeader] { request?.headers ?? [] }
 
     var mediaType: String {
-      if envelope != nil, "\(encoder.mediaType)" == "application/x-ndjson" { return "application/json" }
-      return form == .array ? "application/json" : "\(encoder.mediaType)"
+      if envelope != nil, encoder.mediaType == "application/x-ndjson" { return "application/json" }
+      return form == .array ? "application/json" : encoder.mediaType
     }
 
     /// The encoded form of an event until its request is sent, or why it cannot be sent.

@@ -87,7 +87,7 @@ package struct Reply: SinkComponent {
       }
       var headers: [(name: String, value: String)] = []
       if !parameters.headers.entries.contains(where: { $0.name.lowercased() == "content-type" }) {
-        headers.append((name: "Content-Type", value: "\(encoder.mediaType)"))
+        headers.append((name: "Content-Type", value: encoder.mediaType))
       }
       for header in parameters.headers.entries {
         buffer.clear()

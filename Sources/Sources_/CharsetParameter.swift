@@ -42,7 +42,7 @@ package struct CharsetParameter: ParameterValue {
   func reading(
     _ options: DecoderOptions, maxLine: ByteSize, type: String?, unknown: (String) -> Void
   ) -> DecoderOptions {
-    guard !isGiven, options.format.takesCharsetOfType, let name = Self.charset(ofType: type), !Charset.isUTF8(name)
+    guard !isGiven, options.takesCharsetOfType, let name = Self.charset(ofType: type), !Charset.isUTF8(name)
     else {
       return reading(options, maxLine: maxLine)
     }
@@ -75,26 +75,25 @@ package struct CharsetParameter: ParameterValue {
   /// Reports options that exclude a conversion. `joins`: whether lines are joined where a line may be read in parts.
   func check(_ options: DecoderOptions, joins: Bool, _ context: inout DecodingContext) {
     guard let charset else { return }
-    switch options.format {
-    case .bytes, .jsonDocuments, .prometheus:
+    if options.isBinary || [.bytes, .jsonDocuments, .prometheus].contains(options.format) {
       context.badValue(
-        at: context.location(of: "charset"), "'decode: \(options.format.rawValue)' takes no 'charset'",
+        at: context.location(of: "charset"), "'decode: \(options.name)' takes no 'charset'",
         .conflictingParameters,
         help: options.format == .bytes
           ? "Leave it out: bytes are not converted"
           : "Read lines ('json', 'ndjson', 'text' ...), or convert the input with iconv(1)")
-    default:
-      if options.invalidUTF8 == .bytes, !Charset.namesOfLatin1.contains(charset.name) {
-        context.badValue(
-          at: context.location(of: "decode"),
-          "'invalidUTF8: bytes' has no effect with 'charset: \(charset.name)': bytes that are invalid in it are rejected",
-          .conflictingParameters, help: "Write 'invalidUTF8: replace' or 'reject'")
-      }
-      if joins, charset.isUTF16 {
-        context.badValue(
-          at: context.location(of: "join"), "'join' cannot be used with 'charset: \(charset.name)' and 'follow'",
-          .conflictingParameters, help: "Convert the input with iconv(1), as the program of an 'exec' source")
-      }
+      return
+    }
+    if options.invalidUTF8 == .bytes, !Charset.namesOfLatin1.contains(charset.name) {
+      context.badValue(
+        at: context.location(of: "decode"),
+        "'invalidUTF8: bytes' has no effect with 'charset: \(charset.name)': bytes that are invalid in it are rejected",
+        .conflictingParameters, help: "Write 'invalidUTF8: replace' or 'reject'")
+    }
+    if joins, charset.isUTF16 {
+      context.badValue(
+        at: context.location(of: "join"), "'join' cannot be used with 'charset: \(charset.name)' and 'follow'",
+        .conflictingParameters, help: "Convert the input with iconv(1), as the program of an 'exec' source")
     }
   }
 }

@@ -209,7 +209,7 @@ package struct File: SourceComponent {
     if follow, !decode.options.framing.hasOpenEnd {
       context.badValue(
         at: context.location,
-        "a followed file has no end, which 'decode: \(decode.options.format.rawValue)' needs",
+        "a followed file has no end, which 'decode: \(decode.options.name)' needs",
         .conflictingParameters, help: "Decode lines, or leave 'follow' out")
     }
   }

@@ -118,7 +118,7 @@ package struct JoinParameter: RecordParameter {
     }
     let isCombined = options.format == .regex && options.regex.pattern == RegexDecoding.combined
     if LineJoining.formats.contains(options.format), !isCombined { return }
-    let name = isCombined ? "regex: combined" : options.format.rawValue
+    let name = isCombined ? "regex: combined" : options.name
     let help =
       switch options.format {
       case .csv: "Leave 'join' out: a quoted field of 'csv' may contain line breaks"

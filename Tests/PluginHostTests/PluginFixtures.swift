@@ -49,6 +49,22 @@ enum PluginFixtures {
     return path
   }
 
+  /// A build of another file of the fixtures, made once.
+  static func build(_ name: String, to path: String) throws {
+    let problem = made.withLock { made -> (any Error)? in
+      guard made.insert(path).inserted else { return nil }
+      do {
+        try run([
+          "clang", "-shared", "-fPIC", "-Wall", "-Wextra", "-Werror", "-I", "\(root)/Sources/CPlugin/include", "-o",
+          path,
+          "\(root)/Tests/PluginHostTests/Fixtures/\(name)",
+        ])
+        return nil
+      } catch { return error }
+    }
+    if let problem { throw problem }
+  }
+
   /// The components of the example in C.
   static let example: Result<String, any Error> = Result {
     let build = scratch("example")

@@ -52,7 +52,7 @@ import Testing
   @Test func theReferenceSaysBoth() throws {
     let path = try PluginFixtures.program("guarantee", components: Self.components, "elif False: pass")
     let plugin = try PluginFixtures.plugins.load(PluginFile(path: path, directory: "")).get()
-    let texts = plugin.components(at: nil).map { $0.entry.afterCrash ?? "" }
+    let texts = plugin.offers(at: nil).components.map { $0.entry.afterCrash ?? "" }
     #expect(
       try texts.item(0).hasPrefix(
         "Senders without an answer send their events again. With `qos: 0`: Events cannot be read again"))

@@ -38,6 +38,16 @@ import Testing
       #expect(pipeline.outcome == .completed)
     }
 
+    /// Header 1.2: functions and formats.
+    @Test func thePluginOfVersion1_2Works() throws {
+      let path = try Self.copy("reference-1.2-x86_64.so")
+      #expect(PluginFixtures.plugins.refusal(path) == "")
+      let pipeline = try PluginFixtures.pipeline(
+        path, values: "['Ada Lovelace']", chain: "[ { map: 'example.initials(event)' } ]")
+      pipeline.run()
+      #expect(pipeline.probe().events == [#""A.L.""#])
+    }
+
     /// Sizes of released versions never change: a plugin compares them with what it is offered.
     @Test func theTableOnlyGrows() throws {
       let source = PluginFixtures.scratch("sizes.c")
@@ -46,7 +56,8 @@ import Testing
         #include "rxd_plugin.h"
         _Static_assert(RXD_HOST_SIZE_1_0 == 344, "of version 1.0");
         _Static_assert(RXD_HOST_SIZE_1_1 == 352, "of version 1.1");
-        _Static_assert(sizeof(rxd_host) == RXD_HOST_SIZE_1_1, "the newest version has a size");
+        _Static_assert(RXD_HOST_SIZE_1_2 == 360, "of version 1.2");
+        _Static_assert(sizeof(rxd_host) == RXD_HOST_SIZE_1_2, "the newest version has a size");
 
         """.utf8
       ).write(to: URL(fileURLWithPath: source))

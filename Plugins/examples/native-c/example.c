@@ -1,4 +1,4 @@
-// Seven small components that show every part of the native plugin contract; see rxd_plugin.h.
+// Ten small components that show every part of the native plugin contract; see rxd_plugin.h.
 //
 // What holds in all of them: texts of rxd have no zero at the end and live only as long as the call, so `open` copies
 // what it keeps. A function that fails says why with `fail`, once, as a sentence without a full stop.
@@ -448,6 +448,93 @@ static int log_write(void *instance, rxd_scope *scope, const rxd_batch *batch, r
   return status;
 }
 
+// ---- initials: a function of expressions ----
+// Without `open` there is no instance: `row` gets NULL. The arguments of the call are its parameters, in the order of the spec.
+
+static size_t begin_of_word(rxd_text text, size_t index) {
+  while (index < text.count && text.bytes[index] == ' ') index++;
+  return index;
+}
+
+/// The length of the UTF-8 character that begins with this byte.
+static size_t character_length(unsigned char first) { return first < 0xC0 ? 1 : first < 0xE0 ? 2 : first < 0xF0 ? 3 : 4; }
+
+static int initials_row(void *instance, rxd_scope *scope, rxd_value *result, const rxd_value *arguments) {
+  (void)instance;
+  rxd_text text = host->text(scope, &arguments[0]);
+  // ABSENT: the call has only one argument.
+  rxd_text after = host->kind(&arguments[1]) == RXD_TEXT ? host->text(scope, &arguments[1]) : RXD_TEXT_OF(".");
+  char *found = NULL;
+  size_t length = 0;
+  FILE *stream = open_memstream(&found, &length);
+  if (stream == NULL) return out_of_memory(scope);
+  size_t index = begin_of_word(text, 0);
+  while (index < text.count) {
+    size_t count = character_length((unsigned char)text.bytes[index]);
+    if (count > text.count - index) count = text.count - index;
+    fwrite(text.bytes + index, 1, count, stream);
+    fwrite(after.bytes, 1, after.count, stream);
+    while (index < text.count && text.bytes[index] != ' ') index++;
+    index = begin_of_word(text, index);
+  }
+  if (fclose(stream) != 0) {
+    free(found);
+    return out_of_memory(scope);
+  }
+  *result = host->make_text(scope, (rxd_text){found, length});
+  free(found);
+  return RXD_OK;
+}
+
+// ---- exampleLengths: a decoder and an encoder ----
+// The decoder gets the whole input as bytes and returns a list of events. Nothing in it may be trusted.
+
+static int lengths_decode(void *instance, rxd_scope *scope, rxd_value *input, const rxd_value *arguments) {
+  (void)instance;
+  (void)arguments;
+  rxd_text bytes = host->text(scope, input);
+  size_t capacity = 16, count = 0;
+  rxd_value *events = malloc(capacity * sizeof *events);
+  if (events == NULL) return out_of_memory(scope);
+  size_t index = 0;
+  while (index < bytes.count) {
+    size_t length = (unsigned char)bytes.bytes[index++];
+    if (length > bytes.count - index) {
+      char message[100];
+      snprintf(message, sizeof message, "the text at byte %zu has %zu bytes, and %zu are left", index, length, bytes.count - index);
+      free(events);
+      return fail(scope, message, "");
+    }
+    if (count == capacity) {
+      capacity *= 2;
+      rxd_value *more = realloc(events, capacity * sizeof *events);
+      if (more == NULL) {
+        free(events);
+        return out_of_memory(scope);
+      }
+      events = more;
+    }
+    events[count++] = host->make_text(scope, (rxd_text){bytes.bytes + index, length});
+    index += length;
+  }
+  *input = host->make_list(scope, events, count);
+  free(events);
+  return RXD_OK;
+}
+
+static int lengths_encode(void *instance, rxd_scope *scope, rxd_value *event, const rxd_value *arguments) {
+  (void)instance;
+  (void)arguments;
+  if (host->kind(event) != RXD_TEXT) return fail(scope, "only texts have this form", "");
+  rxd_text text = host->text(scope, event);
+  if (text.count > 255) return fail(scope, "the text has more than 255 bytes", "");
+  char bytes[256];
+  bytes[0] = (char)(unsigned char)text.count;
+  if (text.count > 0) memcpy(bytes + 1, text.bytes, text.count);
+  *event = host->make_bytes(scope, (rxd_text){bytes, text.count + 1});
+  return RXD_OK;
+}
+
 // ---- The plugin ----
 
 static const rxd_component components[] = {
@@ -465,6 +552,9 @@ static const rxd_component components[] = {
      .open = counter_open, .close = free, .run = counter_run},
     {.size = sizeof(rxd_component), .name = {"exampleLog", 10}, .kind = {"sink", 4},
      .open = log_open, .close = log_close, .write = log_write},
+    {.size = sizeof(rxd_component), .name = {"initials", 8}, .kind = {"function", 8}, .row = initials_row},
+    {.size = sizeof(rxd_component), .name = {"exampleLengths", 14}, .kind = {"decoder", 7}, .row = lengths_decode},
+    {.size = sizeof(rxd_component), .name = {"exampleLengths", 14}, .kind = {"encoder", 7}, .row = lengths_encode},
 };
 
 static const rxd_plugin plugin = {

@@ -66,6 +66,7 @@ static void read_config(const jsConsumerInfo *info, consumer *consumer) {
       consumer->ack_wait = info->Config->BackOff[i] / 1000000;
   consumer->batch_most = info->Config->MaxRequestBatch;
   consumer->bytes_most = info->Config->MaxRequestMaxBytes;
+  consumer->pending = info->NumPending;
 }
 
 /* A server that is just deleting a consumer may answer without an error and without anything else. */

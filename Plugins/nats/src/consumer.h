@@ -16,6 +16,7 @@ typedef struct consumer {
   int64_t ack_wait;     /* milliseconds: the shortest wait for an acknowledgement */
   int64_t batch_most;   /* of a request; 0: no limit */
   int64_t bytes_most;   /* likewise */
+  uint64_t pending;     /* messages that it had not delivered when it was looked up or made */
 } consumer;
 
 /* Looks the consumer up, and makes it of `config` if there is none and `creates`. One that was looked up before must be

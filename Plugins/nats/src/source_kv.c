@@ -18,6 +18,8 @@ typedef struct source {
   decoding decode;
   char *bucket, *stream, *filter;
   bool only_changes;   /* without the current values */
+  bool is_complete;    /* all values that there were have been added */
+  bool is_loaded;      /* rxd knows that */
   size_t buffer;       /* bytes of a request */
   uint64_t revision;   /* the last one that was seen; 0: none */
   uint64_t newest;     /* the last one of the bucket when the consumer was made */
@@ -68,6 +70,7 @@ static found begin(source *self) {
   found = consumer_make(&self->client, self->stream, &config, &self->consumer);
   if (found != FOUND) return found;
   self->delivered = 0;
+  if (self->consumer.pending == 0) self->is_complete = true;
   self->is_too_large = false;
   if (pull_begin(&self->pull, &self->client, self->stream, self->consumer.name) == RXD_OK) return FOUND;
   client_trouble(&self->client, "the connection is lost");
@@ -170,7 +173,9 @@ static bool judge(source *self, const pull_answer *answer) {
 /* False: rxd wants the source to stop. */
 static bool hand_over(source *self, rxd_source *running) {
   int64_t begin = now_ms();
-  int status = host->flush(running);
+  bool loads = self->is_complete && !self->is_loaded && host->size >= RXD_HOST_SIZE_1_2;
+  if (loads) self->is_loaded = true;
+  int status = loads ? host->loaded(running) : host->flush(running);
   if (now_ms() - begin > SLOW_MS) self->most = (self->most + 1) / 2;
   else if (self->most < BATCH) self->most *= 2;
   return status != RXD_STOP;
@@ -195,6 +200,7 @@ static bool turn(source *self, rxd_source *running) {
     } else {
       self->delivered++;
       self->revision = answer.origin.sequence;
+      if (answer.origin.pending == 0) self->is_complete = true;
       bytes += message_size(answer.message);
       taken++;
       goes_on = add_change(self, running, answer.message, &answer.origin);

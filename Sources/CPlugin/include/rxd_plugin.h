@@ -1,4 +1,4 @@
-/* rxd_plugin.h: the contract between rxd and a plugin in a shared library. Contract 1, version 1.1 of this header.
+/* rxd_plugin.h: the contract between rxd and a plugin in a shared library. Contract 1, version 1.2 of this header.
  *
  * A plugin is a shared object with two exported names: the data `rxd_plugin_magic` (RXD_PLUGIN_MAGIC below) and the
  * function `rxd_plugin_init`. It provides its specs as one JSON document, the same that plugins of the line protocol
@@ -217,12 +217,18 @@ typedef struct rxd_host {
    * earlier ones, and rxd closes the instance. Later inputs, in this batch too, count as not taken: what is sent for
    * them is dropped. */
   void (*finish)(rxd_output *, size_t index);
+
+  /* Version 1.2. A source with "loads" in the spec: all that there was when `run` began has been added; sends it as
+   * `flush` does. A table of the pipeline file that reads the source waits for it; what is added later changes its rows.
+   * Further calls do nothing more. */
+  int (*loaded)(rxd_source *);
 } rxd_host;
 
 /* The size of the table by version of this header. A plugin must refuse an rxd whose table is too short for what it
  * uses. */
 #define RXD_HOST_SIZE_1_0 offsetof(rxd_host, finish)
 #define RXD_HOST_SIZE_1_1 (offsetof(rxd_host, finish) + sizeof(void (*)(void)))
+#define RXD_HOST_SIZE_1_2 (offsetof(rxd_host, loaded) + sizeof(int (*)(void)))
 
 /* ---- What a plugin offers ---- */
 
@@ -255,7 +261,7 @@ typedef struct rxd_opening {
 typedef struct rxd_component {
   uint32_t size;
   rxd_text name;               /* as in the spec */
-  rxd_text kind;               /* "source", "operator", "sink" */
+  rxd_text kind;               /* "source", "operator", "sink"; since 1.2 also "function", "decoder", "encoder" */
 
   /* Makes an instance, one for each use in a running graph. Must not block for long. */
   int (*open)(const rxd_opening *, void **instance);
@@ -265,7 +271,15 @@ typedef struct rxd_component {
    * the event; must not block. `arguments`: one for each parameter of type expression or template, ABSENT if it is not
    * given. Returns RXD_OK if `*event`, perhaps replaced, passes, otherwise RXD_DROP or RXD_FAILED. With "finishes" in
    * the spec also RXD_FINISH and RXD_LAST; the calls for one use in a graph then come in the order of the events, and
-   * no call follows these two. */
+   * no call follows these two.
+   *
+   * Version 1.2: the only function, besides `open` and `close`, of these kinds. They are opened once for all that use
+   * them with the same parameters, and called as above; without `open`, `instance` is NULL.
+   * - A function of expressions: `arguments` are those of the call, ABSENT if they are left out. `*event` is null and
+   *   receives the result. RXD_FAILED: the expression fails; RXD_DROP: likewise, without a reason of its own.
+   * - A decoder: `*event` is a line or the whole input, as RXD_BYTES; it receives the event or, with "list" in the spec,
+   *   the list of events. RXD_DROP: there is none. RXD_FAILED: the input goes to the errors output.
+   * - An encoder: `*event` receives the text or bytes to write. RXD_DROP: nothing is written. */
   int (*row)(void *instance, rxd_scope *, rxd_value *event, const rxd_value *arguments);
 
   /* An operator with state, timers or blocking calls; called on a thread of its own. Inputs come in order, each once.

@@ -4,6 +4,8 @@ import Synchronization
 public struct Catalogue: Sendable {
   /// The components, in the order in which they were given.
   public let components: [CatalogueEntry]
+  /// The functions of expressions, the decoders and the encoders of plugins.
+  package let called: [PluginFunction]
   private let index: [Key: Int]
 
   private struct Key: Hashable {
@@ -12,8 +14,11 @@ public struct Catalogue: Sendable {
   }
 
   /// A catalogue of these components. If two have the same kind and name, the later one is used.
-  public init(_ components: [CatalogueEntry]) {
+  public init(_ components: [CatalogueEntry]) { self.init(components, []) }
+
+  package init(_ components: [CatalogueEntry], _ called: [PluginFunction]) {
     self.components = components
+    self.called = called
     var index: [Key: Int] = [:]
     for (at, component) in components.enumerated() {
       index[Key(kind: component.kind, name: component.name)] = at
@@ -22,7 +27,9 @@ public struct Catalogue: Sendable {
   }
 
   /// The components of both; a component of `other` replaces one of the same kind and name.
-  public func adding(_ other: Catalogue) -> Catalogue { Catalogue(components + other.components) }
+  public func adding(_ other: Catalogue) -> Catalogue {
+    Catalogue(components + other.components, called + other.called)
+  }
 
   package func component(_ kind: ComponentKind, _ name: String) -> CatalogueEntry? {
     index[Key(kind: kind, name: name)].map { components[$0] }

@@ -42,7 +42,7 @@ final class CSVEncoder: EventEncoder {
     headerIsDue = options.header
   }
 
-  var mediaType: StaticString { "text/csv; charset=utf-8" }
+  var mediaType: String { "text/csv; charset=utf-8" }
 
   func reset() {
     headerIsDue = options.header

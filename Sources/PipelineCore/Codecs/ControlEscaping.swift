@@ -24,7 +24,7 @@ final class ControlEscapingEncoder: EventEncoder {
     self.terminated = terminated
   }
 
-  var mediaType: StaticString { encoder.mediaType }
+  var mediaType: String { encoder.mediaType }
 
   var now: Int64 {
     get { encoder.now }

@@ -184,11 +184,16 @@ package struct DecoderOptions: Sendable, Equatable {
   package var join: LineJoining?
   /// The encoding of characters; nil: UTF-8.
   package var charset: Charset?
+  /// The decoder of a plugin, which decodes the lines or the whole input that `format` then gives it; nil: `format` is all.
+  package var plugin: PluginFormat?
 
   package init(_ format: DecoderFormat = .text, unit: InputUnit = .stream) {
     self.format = format
     self.unit = unit
   }
+
+  /// The name of the format in the file.
+  package var name: String { plugin?.name ?? format.rawValue }
 
   /// How the input must be cut for the decoder.
   package var framing: Framing {
@@ -209,7 +214,13 @@ package struct DecoderOptions: Sendable, Equatable {
   }
 
   /// Whether the input must be text, which makes a compressed input an error.
-  package var readsText: Bool { format != .bytes && invalidUTF8 != .bytes }
+  package var readsText: Bool { format != .bytes && invalidUTF8 != .bytes && !isBinary }
+
+  /// Whether a plugin decodes whole inputs, which need not be text.
+  package var isBinary: Bool { plugin != nil && format != .lines }
+
+  /// Whether the charset of a media type counts.
+  package var takesCharsetOfType: Bool { format.takesCharsetOfType && !isBinary }
 
   /// Whether blocks can be decoded independently: several decoders with these options, each given some blocks of an
   /// input, find the same rows as one decoder given all of them.
@@ -245,6 +256,7 @@ package struct DecoderOptions: Sendable, Equatable {
       if join.key != nil || format == .container { return try KeyedJoiningDecoder(self, inner, join) }
       return try JoiningDecoder(inner, join)
     }
+    if let plugin { return PluginDecoder(plugin, self) }
     return switch format {
     case .text: unit == .stream ? LineDecoder(self) : WholeDecoder(self)
     case .lines: unit == .row ? WholeDecoder(self) : LineDecoder(self)

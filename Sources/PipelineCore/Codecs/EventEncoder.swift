@@ -1,7 +1,7 @@
 /// Encodes events as bytes. One encoder serves one output (a file, a connection, standard output).
 package protocol EventEncoder: AnyObject {
   /// The media type of the output.
-  var mediaType: StaticString { get }
+  var mediaType: String { get }
 
   /// Appends the text of one event with its terminator. On failure, appends nothing and returns the reason.
   func append(_ value: Value, to output: OutputBuffer) -> EncodingFailure?
@@ -78,6 +78,11 @@ package struct EncoderOptions: Sendable, Equatable {
   package var escapeControls = false
   /// Whether each event ends with a line feed, if the format has one. False for bodies with one event.
   package var terminated = true
+  /// The encoder of a plugin, in place of `format`.
+  package var plugin: PluginFormat?
+
+  /// The name of the format in the file.
+  package var name: String { plugin?.name ?? format.rawValue }
 
   package init(_ format: EncoderFormat = .json) { self.format = format }
 
@@ -85,6 +90,7 @@ package struct EncoderOptions: Sendable, Equatable {
   package func encoder() throws(CodecFailure) -> any EventEncoder {
     let encoder: any EventEncoder
     switch format {
+    case _ where plugin != nil: encoder = PluginEncoder(plugin.unsafelyUnwrapped, terminated: terminated)
     case .text: encoder = TextEncoder(terminated: terminated)
     case .lines: encoder = LinesEncoder()
     case .json, .ndjson:
@@ -113,7 +119,7 @@ final class JSONEventEncoder: EventEncoder {
     self.terminated = terminated
   }
 
-  var mediaType: StaticString { terminated && layout == .compact ? "application/x-ndjson" : "application/json" }
+  var mediaType: String { terminated && layout == .compact ? "application/x-ndjson" : "application/json" }
 
   func passes(_ lines: EncodedEvents.Lines) -> Bool { lines == .documents && terminated && layout == .compact }
   var lines: EncodedEvents.Lines? { terminated && layout == .compact ? .documents : nil }
@@ -134,7 +140,7 @@ final class TextEncoder: EventEncoder {
 
   init(terminated: Bool) { self.terminated = terminated }
 
-  var mediaType: StaticString { "text/plain; charset=utf-8" }
+  var mediaType: String { "text/plain; charset=utf-8" }
 
   func passes(_ lines: EncodedEvents.Lines) -> Bool { terminated }
 
@@ -147,7 +153,7 @@ final class TextEncoder: EventEncoder {
 
 /// `lines`: each event is exactly one line, so that no event can forge another.
 final class LinesEncoder: EventEncoder {
-  var mediaType: StaticString { "text/plain; charset=utf-8" }
+  var mediaType: String { "text/plain; charset=utf-8" }
 
   func passes(_ lines: EncodedEvents.Lines) -> Bool { true }
   var lines: EncodedEvents.Lines? { .strings }
@@ -176,7 +182,7 @@ final class LinesEncoder: EventEncoder {
 
 /// `bytes`.
 final class BytesEncoder: EventEncoder {
-  var mediaType: StaticString { "application/octet-stream" }
+  var mediaType: String { "application/octet-stream" }
 
   func append(_ value: Value, to output: OutputBuffer) -> EncodingFailure? { appendBare(value, to: output) }
 }

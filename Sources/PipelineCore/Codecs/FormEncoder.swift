@@ -8,7 +8,7 @@ final class FormEncoder: EventEncoder {
 
   init(terminated: Bool) { self.terminated = terminated }
 
-  var mediaType: StaticString { "application/x-www-form-urlencoded" }
+  var mediaType: String { "application/x-www-form-urlencoded" }
 
   func append(_ value: Value, to output: OutputBuffer) -> EncodingFailure? {
     defer { arena.reset() }

@@ -25,7 +25,7 @@ final class InfluxEncoder: EventEncoder {
 
   init(_ precision: InfluxPrecision) { self.precision = precision }
 
-  var mediaType: StaticString { "text/plain; charset=utf-8" }
+  var mediaType: String { "text/plain; charset=utf-8" }
 
   func append(_ value: Value, to output: OutputBuffer) -> EncodingFailure? {
     defer { arena.reset() }

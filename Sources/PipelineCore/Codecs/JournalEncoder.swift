@@ -30,7 +30,7 @@ package final class JournalEncoder: EventEncoder {
 
   package init(_ options: JournalEncoding) { self.options = options }
 
-  package var mediaType: StaticString { "application/vnd.fdo.journal" }
+  package var mediaType: String { "application/vnd.fdo.journal" }
 
   package func append(_ value: Value, to output: OutputBuffer) -> EncodingFailure? {
     defer { arena.reset() }

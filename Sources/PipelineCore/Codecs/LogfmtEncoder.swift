@@ -6,7 +6,7 @@ final class LogfmtEncoder: EventEncoder {
   private let arena = Arena()
   private let text = OutputBuffer()
 
-  var mediaType: StaticString { "text/plain; charset=utf-8" }
+  var mediaType: String { "text/plain; charset=utf-8" }
 
   func append(_ value: Value, to output: OutputBuffer) -> EncodingFailure? {
     defer { arena.reset() }

@@ -243,6 +243,8 @@ package enum RejectReason: Error, Sendable, Equatable {
   case type(FieldType, field: String)
   /// The value of a column does not have the column's declared type.
   case column(String, name: String)
+  /// The reason that a plugin's decoder gives.
+  case plugin(String)
 
   /// The kind of the fault, for metrics; must never change.
   package var code: String {
@@ -260,6 +262,7 @@ package enum RejectReason: Error, Sendable, Equatable {
     case .syslog: "malformed_syslog"
     case .malformed(let format, _, _): "malformed_\(format.rawValue)"
     case .type, .column: "wrong_type"
+    case .plugin: "refused_by_plugin"
     }
   }
 }
@@ -283,6 +286,7 @@ extension RejectReason: CustomStringConvertible {
       "not a metric of \(format.rawValue): expected \(expected) at byte \(at)"
     case .type(let type, let field): "field '\(field)' is no \(type.rawValue)"
     case .column(let type, let name): "the column '\(name)' is not of type \(type)"
+    case .plugin(let reason): reason
     }
   }
 }

@@ -28,7 +28,7 @@ package final class SyslogEncoder: EventEncoder {
 
   package init(_ options: SyslogEncoding) { self.options = options }
 
-  package var mediaType: StaticString { "text/plain; charset=utf-8" }
+  package var mediaType: String { "text/plain; charset=utf-8" }
 
   private struct Parts {
     var facility: Int

@@ -9,6 +9,8 @@ struct TableStep: OperatorComponent {
   var index = 0
   /// Whether the table loads its own source as a whole; otherwise the rows change as events come.
   var isLoaded = false
+  /// Its own source, if that reports when it has sent all that there was; the rows then change as further events come.
+  var source: StepID?
 
   static let spec = ComponentSpec<TableStep>(
     "table",
@@ -80,7 +82,9 @@ struct TableStep: OperatorComponent {
     /// Does nothing: the rows outlast the signal, and a restart after its end.
     override func complete() {}
 
-    override func receive(_ event: Event, from inlet: Inlet) { if let coming { take(event, coming) } }
+    override func receive(_ event: Event, from inlet: Inlet) {
+      if let rows = coming ?? (parameters.source == nil ? nil : table.rows) { take(event, rows) }
+    }
 
     private func take(_ event: Event, _ rows: TableRows) {
       guard isReadable(event, frame) else { return }
@@ -114,7 +118,8 @@ struct TableStep: OperatorComponent {
 
     private func changed(_ number: Int) {
       if coming != nil { return }
-      pages.mark(number)
+      // Rows that are loaded at each start are not saved.
+      if !parameters.isLoaded { pages.mark(number) }
       countKept()
     }
 
@@ -124,12 +129,18 @@ struct TableStep: OperatorComponent {
 
     private func load() {
       coming = TableRows()
+      if parameters.source != nil { table.sourceHasLoaded = { [unowned(unsafe) self] in hasAll() } }
       open(nodeContext.inputs[0])
     }
 
     override func completed(_ inlet: Inlet) {
       drop(inlet)
-      // If the pipeline stops, the source has ended early, so rows may be missing.
+      hasAll()
+    }
+
+    /// Puts the rows that have come in the place of all.
+    private func hasAll() {
+      // A source that has ended because the pipeline stops may lack rows.
       guard let rows = coming.take(), !execution.isStopping else { return }
       table.replace(by: rows, retiring: arena)
       countKept()
@@ -163,6 +174,7 @@ struct TableStep: OperatorComponent {
 
     override func stop() {
       cancelWake(&timer)
+      table.sourceHasLoaded = nil
       super.stop()
     }
 

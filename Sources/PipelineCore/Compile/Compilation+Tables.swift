@@ -18,11 +18,13 @@ extension Compilation {
     table.index = file.tables.firstIndex { $0.name.value == name.value } ?? 0
     table.isLoaded = origin?.isLoaded ?? false
     table.every = table.every ?? origin?.repeats
+    table.source = origin?.source
     let segment = makeSegment()
     isWhole = bind(&table, [type], segment, context, step, node.node.location) && isWhole
     tableTypes[name.value] = (table.key.type, table.row.isGiven ? table.row.type : type.type)
     guard isWhole, let origin, let chained else { return nil }
-    if origin.isLoaded { refuseOthers(in: chained, name) } else { refuseEvery(node.node) }
+    if origin.isLoaded { refuseOthers(in: chained, name) }
+    if !origin.isLoaded || origin.source != nil { refuseEvery(node.node) }
     return SignalPlan(OperatorWork(table, segment), inputs: [chained], step: step, type: .dyn)
   }
 
@@ -31,24 +33,29 @@ extension Compilation {
     guard case .done(let plan?) = entries[at].state, let table = plan.steps.first?.component as? TableStep,
       let types = tableTypes[entries[at].name.value]
     else { return nil }
-    return TablePlan(named: at, isLoaded: table.isLoaded, every: table.every, key: types.key, row: types.row)
+    return TablePlan(
+      named: at, isLoaded: table.isLoaded, source: table.source, every: table.every, key: types.key, row: types.row)
   }
 
-  /// The signal that gives the rows. `isLoaded`: it is the table's own source, which is read as a whole, perhaps
-  /// repeatedly.
+  /// Where the rows come from. `isLoaded`: its own source, which is read once, again and again, or which reports when it has sent all that there was, and then
+  /// changes the rows: `source`.
   private func tableOrigin(
     _ node: TableNode, _ context: SignalContext
-  ) -> (signal: SignalPlan, isLoaded: Bool, repeats: TimeSpan?)? {
+  ) -> (signal: SignalPlan, isLoaded: Bool, repeats: TimeSpan?, source: StepID?)? {
     var own = node.signal
     own.chain = []
     guard let signal = signal(own, context) else { return nil }
-    guard case .inline = node.signal.origin, let source = signal.sourceComponent, let once = source.once else {
-      return (signal, false, nil)
+    guard case .inline = node.signal.origin, let source = signal.sourceComponent, source.once != nil || source.loads
+    else {
+      return (signal, false, nil, nil)
     }
     // A source that is read again at each start needs no position.
     steps[signal.step.number].delivery = Located(.bestEffort, at: node.location)
+    guard let once = source.once else { return (signal, true, nil, signal.step) }
     let work = SourceWork(once, signal.work?.segment ?? .empty)
-    return (SignalPlan(work, step: signal.step, type: signal.type), true, (source as? any RepeatingSource)?.repeats)
+    return (
+      SignalPlan(work, step: signal.step, type: signal.type), true, (source as? any RepeatingSource)?.repeats, nil
+    )
   }
 
   /// Reports signals in the source of a table: loading a table must not wait for signals, which wait for the table.

@@ -49,6 +49,8 @@ package struct FrontEnd: Sendable {
     /// The files of the plugins that the text may use.
     package var pluginFiles: [String] = []
     fileprivate var catalogue: Catalogue?
+    /// The catalogue with what plugins offer.
+    fileprivate var whole: Catalogue?
     /// One pipeline for each template that nothing uses, for checking the template.
     fileprivate var unused: [YAMLNode] = []
     /// The digests of the plugins that the plan uses.
@@ -73,7 +75,7 @@ package struct FrontEnd: Sendable {
 
     /// Reports errors in functions and their examples.
     fileprivate func checkFunctions(into diagnostics: inout Diagnostics) -> UserFunctions {
-      guard let file, let catalogue else { return .none }
+      guard let file, let catalogue = whole ?? catalogue else { return .none }
       var part = PipelineFile(source: file.source, name: file.name)
       (part.functions, part.brokenFunctions, part.patterns) = (file.functions, file.brokenFunctions, file.patterns)
       let compilation = Compilation(catalogue, [:], .none, .none, part)
@@ -162,29 +164,35 @@ package struct FrontEnd: Sendable {
     var result = parse(source)
     guard let file = result.file else { return result }
     var diagnostics = Diagnostics()
+    var compiler = compiler
+    let offered = plugins.offers(for: file, into: &diagnostics)
+    if !offered.isEmpty {
+      compiler.add(offered, into: &diagnostics)
+      result.whole = compiler.catalogue
+    }
     if result.library != nil {
       _ = result.checkFunctions(into: &diagnostics)
       check(result.unused, compiler, into: &diagnostics)
-      result.diagnostics += diagnostics.withOrigins().all
+      result.diagnostics += Self.relevant(diagnostics.withOrigins().all)
       return result
     }
-    var compiler = compiler
-    let offered = plugins.components(of: file, into: &diagnostics)
-    if !offered.isEmpty { compiler.add(offered, into: &diagnostics) }
     let isWhole = !diagnostics.hasErrors
     // If a plugin's components are missing, further messages would mislead.
     let plan = isWhole ? compiler.compile(file, into: &diagnostics) : nil
     if isWhole { check(result.unused, compiler, into: &diagnostics) }
-    var found = diagnostics.withOrigins().all
-    // An unusable plugin in the plugin directory matters only if a component of the file is unknown.
-    if isWhole, !found.contains(where: { $0.code == .unknownComponent }) {
-      found.removeAll { $0.code == .unusablePlugin }
-    }
-    result.diagnostics += found
+    let found = diagnostics.withOrigins().all
+    result.diagnostics += isWhole ? Self.relevant(found) : found
     result.pluginFiles = plugins.files(of: file)
     if let plan, !offered.isEmpty { result.digests = Self.digests(of: plan, offered) }
     if !result.hasErrors { result.plan = plan }
     return result
+  }
+
+  /// An unusable plugin in the plugin directory matters only if the file names something that is unknown.
+  private static func relevant(_ found: [Diagnostic]) -> [Diagnostic] {
+    let unknown: [Diagnostic.Code] = [.unknownComponent, .unknownChoice, .expressionUnknownFunction]
+    if found.contains(where: { unknown.contains($0.code) }) { return found }
+    return found.filter { $0.code != .unusablePlugin }
   }
 
   private func check(_ unused: [YAMLNode], _ compiler: PipelineCompiler, into diagnostics: inout Diagnostics) {
@@ -197,12 +205,13 @@ package struct FrontEnd: Sendable {
   }
 
   /// The digests of the plugins that a plan uses.
-  private static func digests(of plan: Plan, _ offered: [OfferedComponent]) -> [String] {
+  private static func digests(of plan: Plan, _ offers: PluginOffers) -> [String] {
     let used = Set(
       plan.components.values.compactMap {
         ($0 as? any PluginComponent).map { "\($0.offered.kind.rawValue) \($0.offered.name)" }
       })
-    return offered.filter { used.contains("\($0.entry.kind.rawValue) \($0.entry.name)") }.map(\.digest)
+    return offers.components.filter { used.contains("\($0.entry.kind.rawValue) \($0.entry.name)") }.map(\.digest)
+      + Set(plan.pluginFunctions.map(\.digest)).sorted()
   }
 
   /// Compiles a text in memory; diagnostics call it `name`.

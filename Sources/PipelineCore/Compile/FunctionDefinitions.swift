@@ -3,8 +3,10 @@
 extension Compilation {
   /// Checks the definitions. Definitions with errors are reported, and count as broken.
   func defineFunctions() -> UserFunctions {
-    guard !file.functions.isEmpty || !file.brokenFunctions.isEmpty else { return .none }
-    var definitions = FunctionDefinitions(patterns, broken: file.brokenFunctions)
+    var offered: [String: CallableFunction] = [:]
+    for callable in catalogue.called.compactMap(\.callable) { offered[callable.name] = callable }
+    guard !file.functions.isEmpty || !file.brokenFunctions.isEmpty || !offered.isEmpty else { return .none }
+    var definitions = FunctionDefinitions(patterns, broken: file.brokenFunctions, offered: offered)
     for node in file.functions { definitions.read(node) }
     for node in file.functions { definitions.resolve(node.name.value, by: nil) }
     definitions.result.sort(
@@ -99,9 +101,10 @@ private struct FunctionDefinitions {
   var result = UserFunctions()
   var diagnostics = Diagnostics()
 
-  init(_ patterns: GrokDefinitions, broken: Set<String>) {
+  init(_ patterns: GrokDefinitions, broken: Set<String>, offered: [String: CallableFunction]) {
     self.patterns = patterns
     result.broken = broken
+    result.offered = offered
   }
 
   /// Why a function cannot have a name; nil if it can.

@@ -67,6 +67,9 @@ final class Compilation: SignalCompiler {
     Dictionary(file.patterns.map { ($0.name.value, $0.node.value) }) { first, _ in first })
   /// The functions that the file defines.
   private(set) lazy var functions = defineFunctions()
+  private lazy var codecs = catalogue.called.filter { $0.offered.kind != .function }
+  /// The decoders and encoders of plugins that components use.
+  private var usedCodecs: [PluginFunction] = []
   private lazy var functionMeanings = file.functions.isEmpty ? [:] : Meaning.functions(file.functionSection)
   /// The maximum nesting of inner signals.
   private static let depthLimit = 16
@@ -143,7 +146,7 @@ final class Compilation: SignalCompiler {
       readOnlyForErrors: readOnlyForErrors, tables: tables, steps: steps, expressions: expressions,
       functions: functions, standardInput: standardInputs.first, delivery: file.delivery, require: file.require,
       whenLate: file.whenLate, outsideWays: outsideWays,
-      formerNames: formerNames)
+      formerNames: formerNames, codecs: usedCodecs)
     var listeners: [Plan.Listener] = []
     plan.reportSharedAddresses(beside: &listeners, into: &diagnostics)
     plan.reportUnansweredRequests(into: &diagnostics)
@@ -555,8 +558,10 @@ final class Compilation: SignalCompiler {
     var context = DecodingContext(at: node.keyword.location)
     context.sources = sourceNames
     context.files = files
+    context.codecs = codecs
     context.beside = node.options.filter { ReservedKeys.stepParameters.contains($0.key.value) }
     let component = entry.decode(node.arguments, &context)
+    usedCodecs += context.usedCodecs.compactMap { $0 as? PluginFunction }
     diagnostics.report(contentsOf: context.diagnostics.all)
     return (component, !context.diagnostics.hasErrors)
   }

@@ -49,7 +49,14 @@ package struct PluginSpecReader {
     }
     let uses = uses(root)
     guard let name, let version, let summary, components.count == items.count else { return nil }
-    for index in components.indices { components[index].plugin = "\(name) \(version)" }
+    for index in components.indices {
+      components[index].plugin = "\(name) \(version)"
+      guard components[index].kind == .function, !Self.isName(name, dashes: false) else { continue }
+      report(
+        "expressions call '\(components[index].name)' by the name of its plugin, and '\(Printable.cut(name))' cannot be a name in them",
+        root["plugin"]?.location ?? root.location,
+        "A plugin with functions has a name of letters and digits that begins with a small letter")
+    }
     return PluginSpec(
       name: name, version: version, summary: summary, components: components, uses: uses, document: source.bytes)
   }
@@ -78,7 +85,10 @@ package struct PluginSpecReader {
       return nil
     }
     let what = "a component"
-    let kinds = ["source": ComponentKind.source, "operator": .operator, "sink": .sink]
+    let kinds = [
+      "source": ComponentKind.source, "operator": .operator, "sink": .sink, "function": .function, "decoder": .decoder,
+      "encoder": .encoder,
+    ]
     let kind = choice(node, "kind", of: what, kinds, required: true)
     guard let name = text(node, "name", of: what), let kind, let summary = sentence(node, of: what) else { return nil }
     guard Self.isName(name, dashes: false) else {
@@ -97,6 +107,10 @@ package struct PluginSpecReader {
     spec.setsTimers = flag(node, "timers", of: what)
     spec.hasClock = flag(node, "clock", of: what)
     spec.finishes = flag(node, "finishes", of: what)
+    spec.loads = flag(node, "loads", of: what)
+    if spec.loads, kind != .source {
+      report("'loads' is for sources", node["loads"]?.location ?? node.location, "Leave it out")
+    }
     if let state = node["state"] {
       spec.stateVersion = number(state, "version", of: "'state'", 1...1_000_000).map(Int.init) ?? 1
     }
@@ -107,12 +121,18 @@ package struct PluginSpecReader {
     for example in node["examples"]?.items ?? [] {
       guard let title = text(example, "title", of: "an example"), let yaml = text(example, "yaml", of: "an example")
       else { continue }
-      spec.examples.append(PluginExample(title: title, yaml: yaml, marbles: marbles(example, spec)))
+      var read = PluginExample(title: title, yaml: yaml)
+      if kind.isCalled { call(example, spec, &read) } else { read.marbles = marbles(example, spec) }
+      spec.examples.append(read)
     }
     spec.edges = edges(node)
     spec.useCases = useCases(node)
     spec.parameters = parameters(node, name)
     spec.cases = cases(node, spec)
+    if kind.isCalled {
+      called(node, &spec)
+      return spec
+    }
     if spec.form == .row, spec.stateVersion > 0 || spec.setsTimers {
       report("a component with 'form: row' has neither state nor timers", node.location, "Leave 'form' out")
     }
@@ -122,6 +142,65 @@ package struct PluginSpecReader {
         "Leave it out: any other operator may complete its output")
     }
     return spec
+  }
+
+  // MARK: Functions and formats
+
+  /// Reads and checks what is particular to functions, decoders and encoders.
+  private mutating func called(_ node: YAMLNode, _ spec: inout PluginComponentSpec) {
+    spec.form = .row
+    let what = "the \(spec.kind.rawValue) '\(spec.name)'"
+    let foreign = ["state", "timers", "clock", "finishes", "recovery", "confirmation", "when", "credit", "edges"]
+    for key in foreign where node[key] != nil {
+      report(
+        "\(what) cannot have '\(key)'", node[key]?.location ?? node.location, "It is a pure function: leave it out")
+    }
+    if spec.kind == .function {
+      var isOptional = false
+      for (index, parameter) in spec.parameters.enumerated() {
+        let location = node["parameters"]?.items?.dropFirst(index).first?.location ?? node.location
+        guard case .expression = parameter.type else {
+          report(
+            "the parameter '\(parameter.name)' of \(what) must have the type 'expression'", location,
+            "The parameters of a function are the arguments of a call; 'result' is the type of an argument")
+          continue
+        }
+        if parameter.isRequired, isOptional {
+          report(
+            "\(what) requires '\(parameter.name)', but not the parameter before it", location,
+            "Only the last arguments of a call can be left out")
+        }
+        isOptional = isOptional || !parameter.isRequired
+      }
+      if spec.parameters.count > UserFunction.parameterLimit {
+        report("\(what) has more than \(UserFunction.parameterLimit) parameters", node.location, nil)
+      }
+      return
+    }
+    for parameter in spec.parameters where parameter.type.isPerEvent {
+      report(
+        "\(what) cannot evaluate '\(parameter.name)' for each event", node["parameters"]?.location ?? node.location,
+        "Use 'text' or another type whose value the file gives")
+    }
+    spec.framing = choice(node, "framing", of: what, ["lines": .lines, "whole": .whole]) ?? .whole
+    switch spec.kind {
+    case .decoder: spec.makesList = flag(node, "list", of: what)
+    default: spec.mediaType = text(node, "mediaType", of: what, required: false) ?? spec.mediaType
+    }
+  }
+
+  /// Reads the input and the result of an example of a function, a decoder or an encoder.
+  private mutating func call(_ example: YAMLNode, _ spec: PluginComponentSpec, _ read: inout PluginExample) {
+    let what = "an example of '\(spec.name)'"
+    read.result = text(example, "out", of: what)
+    guard spec.kind != .function, let input = text(example, "in", of: what) else { return }
+    read.input = Array(input.utf8)
+    guard spec.kind == .decoder, input.hasPrefix("base64:") else { return }
+    guard let bytes = (Array(input.utf8.dropFirst(7)).withUnsafeBytes { Base64.decode($0) }) else {
+      report("'in' of \(what) is not base64", example["in"]?.location ?? example.location, nil)
+      return
+    }
+    read.input = bytes
   }
 
   // MARK: The reference

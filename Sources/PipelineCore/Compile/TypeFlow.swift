@@ -68,6 +68,7 @@ extension DecoderOptions {
   /// The type that the options guarantee for every event, with the field names if the options list them. Dyn if the
   /// fields depend on the input.
   package var eventType: EventType {
+    if let plugin { return EventType(plugin.output) }
     switch format {
     case .csv:
       guard case .names(let names) = csv.header, Set(names).count == names.count else { return .dyn }

@@ -452,6 +452,8 @@ package enum EncodingFailure: Error, Sendable, Equatable {
   case tooManyFields(limit: Int)
   /// The event is not a valid InfluxDB point.
   case influx(InfluxFault)
+  /// A plugin's encoder refuses the event.
+  case plugin(PluginEncodingFault)
 }
 
 extension EncodingFailure: CustomStringConvertible {
@@ -468,6 +470,7 @@ extension EncodingFailure: CustomStringConvertible {
     case .invalidUTF8: "the value contains bytes that are not UTF-8"
     case .tooManyFields(let limit): "the event has more than \(limit) fields"
     case .influx(let fault): "\(fault)"
+    case .plugin(let fault): fault.message
     }
   }
 }

@@ -41,6 +41,14 @@ package struct CheckedExpression: Sendable {
   /// Whether the expression, or a function that it calls, contains a secret: its result may be that secret.
   package var isSecret: Bool { text.isSecret || syntax.inserted.contains(where: \.isSecret) }
 
+  /// The functions of plugins that it calls.
+  package var foreignFunctions: [any ForeignFunction] {
+    resolutions.compactMap { resolution in
+      if case .function(let spec, _, _) = resolution { return spec.plugin }
+      return nil
+    }
+  }
+
   /// The indexes of the tables that it reads, each once.
   package var tables: [Int] {
     resolutions.reduce(into: []) { found, resolution in

@@ -174,10 +174,13 @@ extension Checker {
 
   /// Whether a name before the dot is only the start of function names.
   private func isLibrary(_ target: SyntaxTree.ID) -> Bool {
-    guard let path = dottedName(target), path.names.count == 1, Self.libraries.contains(path.names[0]) else {
-      return false
-    }
+    guard let path = dottedName(target), path.names.count == 1, beginsFunctions(path.names[0]) else { return false }
     return !visibleLocals.contains { $0.name == path.names[0] } && scope.index(of: path.names[0]) == nil
+  }
+
+  /// Whether functions have names that begin with `name` and a dot.
+  private func beginsFunctions(_ name: String) -> Bool {
+    Self.libraries.contains(name) || scope.functions.offered.keys.contains { $0.hasPrefix("\(name).") }
   }
 
   private mutating func unknownFunction(
@@ -185,7 +188,7 @@ extension Checker {
     _ arguments: [SyntaxTree.ID]
   ) {
     var name = function
-    if let target, let path = dottedName(target), Self.libraries.contains(path.names[0]) {
+    if let target, let path = dottedName(target), beginsFunctions(path.names[0]) {
       name = (path.names + [function]).joined(separator: ".")
     }
     let known = scope.functions.names.sorted() + FunctionRegistry.all.map(\.name)
@@ -229,7 +232,7 @@ extension Checker {
     _ arguments: [SyntaxTree.ID]
   ) -> ExpressionType? {
     let declared = scope.declarations.filter { $0.name == name && $0.isMember == (target != nil) }
-    let spec = FunctionRegistry.function(named: name)
+    let spec = scope.functions.offered[name].map(FunctionSpec.init) ?? FunctionRegistry.function(named: name)
     let all = spec?.overloads.filter { $0.isMember == (target != nil) } ?? []
     if declared.isEmpty, all.isEmpty {
       guard let spec, scope.checksTypes else { return nil }

@@ -426,7 +426,8 @@ struct Compiler {
     }
     let at = emit(
       Operation(code: .call, a: run(parts), b: Int32(parts.count), c: Int32(sites.count - 1)), id)
-    return folded(at, parts)
+    // Compiling runs no code of plugins.
+    return spec.plugin == nil ? folded(at, parts) : at
   }
 
   // MARK: Selection

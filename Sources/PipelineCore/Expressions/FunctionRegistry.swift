@@ -15,10 +15,13 @@ package struct FunctionSpec: Sendable {
   private let makeDetails: @Sendable () -> String
   /// The forms of a macro; nil for functions, which have overloads.
   let forms: [String]?
+  /// The function of a plugin that is called; nil: the function is built in.
+  package let plugin: (any ForeignFunction)?
 
   init(
     _ name: String, _ summary: String, _ overloads: [FunctionOverload],
-    examples: [(call: String, result: String)], details: @autoclosure @escaping @Sendable () -> String = ""
+    examples: [(call: String, result: String)], details: @autoclosure @escaping @Sendable () -> String = "",
+    plugin: (any ForeignFunction)? = nil
   ) {
     self.name = name
     self.summary = summary
@@ -26,6 +29,7 @@ package struct FunctionSpec: Sendable {
     self.examples = examples
     makeDetails = details
     forms = nil
+    self.plugin = plugin
   }
 
   /// A macro: the parser expands it, so the checker never sees it as a function.
@@ -39,6 +43,7 @@ package struct FunctionSpec: Sendable {
     self.examples = examples
     makeDetails = details
     self.forms = forms
+    plugin = nil
   }
 
   package var isMacro: Bool { forms != nil }

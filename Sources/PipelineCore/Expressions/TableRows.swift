@@ -3,6 +3,8 @@ final class RunningTable {
   private(set) var rows = TableRows()
   /// The key of ``row``; empty: none, which no row has.
   let key = OutputBuffer(capacity: 64)
+  /// Called when the table's own source has sent all that there was when it started, and the table has taken it.
+  var sourceHasLoaded: (() -> Void)?
   /// Where searches are counted; nil: nowhere.
   var counts: UnsafeMutablePointer<LookupCounts>?
   /// Called once, if a key is searched for of a kind that no key of the table has: the type of the key and those of the table's.

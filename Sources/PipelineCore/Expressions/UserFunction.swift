@@ -63,7 +63,7 @@ package final class UserFunction: Sendable {
   static let parameterLimit = 16
 }
 
-/// The functions of a pipeline file and of the files that it includes.
+/// The functions of a pipeline file and of the files that it includes, and those of plugins.
 package struct UserFunctions: Sendable {
   package static let none = UserFunctions()
 
@@ -72,9 +72,12 @@ package struct UserFunctions: Sendable {
   private var table: [String: UserFunction] = [:]
   /// Functions whose definition has an error, which is reported there: calling one is not another error.
   var broken: Set<String> = []
+  /// The functions of plugins, by the names by which they are called: `geo.lookup`.
+  package var offered: [String: CallableFunction] = [:]
 
+  /// Whether the file defines none.
   package var isEmpty: Bool { table.isEmpty && broken.isEmpty }
-  var names: [String] { Array(table.keys) + broken }
+  var names: [String] { Array(table.keys) + broken + offered.keys }
 
   subscript(name: String) -> UserFunction? { table[name] }
 

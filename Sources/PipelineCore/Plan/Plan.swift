@@ -19,6 +19,8 @@ package final class Plan: Sendable {
   package let expressions: [ExpressionReport]
   /// The functions that expressions of the file can call.
   package let functions: UserFunctions
+  /// The functions, decoders and encoders of plugins that the plan uses; some may be there several times.
+  package let pluginFunctions: [PluginFunction]
   /// How many threads may decode one input at the same time; 1: the pipeline thread decodes. Nil: as many as there are
   /// processors.
   package let threads: Int?
@@ -60,8 +62,9 @@ package final class Plan: Sendable {
     expressions: [ExpressionReport],
     functions: UserFunctions = .none, standardInput: SourceLocation? = nil, delivery: Located<Delivery>? = nil,
     require: Located<DeliveryRequirement>? = nil, whenLate: Located<WhenLate>? = nil, outsideWays: [OutsideWay] = [],
-    formerNames: [FormerName] = []
+    formerNames: [FormerName] = [], codecs: [PluginFunction] = []
   ) {
+    pluginFunctions = codecs + expressions.flatMap(\.checked.foreignFunctions).compactMap { $0 as? PluginFunction }
     self.formerNames = formerNames
     self.outsideWays = outsideWays
     self.whenLate = whenLate
@@ -134,7 +137,9 @@ package struct TablePlan: Sendable {
   /// Whether the table's own source is read at the start, before the first event passes. Otherwise the rows change as
   /// events of a signal come.
   package var isLoaded: Bool
-  /// The time after which the table's source is read again; nil: never.
+  /// Its own source, if that reports when it has sent all that there was; the rows then change as further events come.
+  package var source: StepID?
+  /// How often its source is read again; nil: never.
   package var every: TimeSpan?
   package var key: ExpressionType
   package var row: ExpressionType

@@ -50,7 +50,9 @@ public protocol SourceDeclaration: Component {
   /// The values, a list or one value, that the source sends as soon as it starts, if it then completes at once and does
   /// nothing else; nil otherwise.
   var immediateValues: OwnedValue? { get }
-  /// The rules by which the source answers waiting clients, as an HTTP server does; nil: it has no clients.
+  /// Whether it reports when it has sent all that there was at its start (``RunningSource/hasLoaded()``), and then goes on.
+  var loads: Bool { get }
+  /// The rules by which it answers waiting clients, as an HTTP server does; nil: it has no clients.
   var serving: ServingRules? { get }
   /// The address on which the source listens; only HTTP servers of one process can share an address. Nil: it does not
   /// listen.
@@ -95,6 +97,7 @@ extension SourceDeclaration {
   public var outputType: EventType { .dyn }
   public var runsOnVirtualTime: Bool { false }
   public var stub: String? { nil }
+  public var loads: Bool { false }
   public var immediateValues: OwnedValue? { nil }
 }
 
@@ -237,4 +240,9 @@ public struct ShownEncoder {
 /// The kinds of components, by where they may occur.
 public enum ComponentKind: String, Sendable, CaseIterable {
   case source, `operator`, combination, command, sink
+  /// Of plugins only: a function that expressions call, a format for `decode`, a format for `encode`.
+  case function, decoder, encoder
+
+  /// Whether the component is a pure function without an instance in the graph.
+  package var isCalled: Bool { self == .function || self == .decoder || self == .encoder }
 }

@@ -7,7 +7,13 @@ package struct DecodeParameter: ParameterValue {
     if format == .container { options.join = LineJoining(nil) }
   }
 
-  package var defaultText: String? { options.format.rawValue }
+  private init(_ plugin: any OfferedFormat, _ context: inout DecodingContext) {
+    self.init(plugin.format.framing == .lines ? .lines : .whole)
+    options.plugin = plugin.format
+    context.usedCodecs.append(plugin)
+  }
+
+  package var defaultText: String? { options.name }
 
   package static func shape(range: ClosedRange<Int64>?) -> ParameterShape {
     .oneOf([
@@ -38,6 +44,9 @@ package struct DecodeParameter: ParameterValue {
 
   package static func decode(_ node: YAMLNode, _ context: inout DecodingContext) -> DecodeParameter? {
     guard let entries = node.entries else {
+      if let plugin = context.codec(.decoder, node.string) {
+        return DecodeParameter(plugin.with(nil, &context), &context)
+      }
       return Format.decode(node, &context).map { DecodeParameter($0.format) }
     }
     guard entries.count == 1, let entry = entries.first else {
@@ -45,6 +54,11 @@ package struct DecodeParameter: ParameterValue {
         node, "'\(context.parameter)' takes exactly one format", .notOneComponent,
         help: "Write e.g. 'decode: { csv: { header: true } }'")
       return nil
+    }
+    if let plugin = context.codec(.decoder, entry.name) {
+      var decoder = plugin
+      context.enter(entry.name, at: entry.value) { decoder = plugin.with(entry.value, &$0) }
+      return DecodeParameter(decoder, &context)
     }
     let name = YAMLNode(.scalar(entry.key), at: entry.key.location)
     guard let format = Format.decode(name, &context)?.format else { return nil }
@@ -154,7 +168,7 @@ package struct DecodeParameter: ParameterValue {
     var format: DecoderFormat
     static func shape(range: ClosedRange<Int64>?) -> ParameterShape { .text }
     static func decode(_ node: YAMLNode, _ context: inout DecodingContext) -> Format? {
-      let known = DecoderFormat.allCases.map(\.rawValue)
+      let known = DecoderFormat.allCases.map(\.rawValue) + context.codecs(.decoder)
       if let text = node.string, let format = DecoderFormat(rawValue: text) {
         return Format(format: format)
       }
@@ -345,6 +359,16 @@ private struct RegexFields: RecordParameter {
 }
 
 extension DecodingContext {
+  /// The format of a plugin; nil: no plugin offers it.
+  fileprivate func codec(_ kind: ComponentKind, _ name: String?) -> (any OfferedFormat)? {
+    codecs.first { $0.kind == kind && $0.name == name }
+  }
+
+  /// The names of the formats of plugins.
+  fileprivate func codecs(_ kind: ComponentKind) -> [String] {
+    codecs.filter { $0.kind == kind }.map { $0.name }
+  }
+
   /// Reports an unknown format.
   fileprivate mutating func unknownFormat(
     _ kind: String, _ name: String, _ location: SourceLocation, among known: [String]
@@ -365,7 +389,7 @@ public struct EncodeParameter: ParameterValue {
 
   package init(_ format: EncoderFormat = .json) { options = EncoderOptions(format) }
 
-  public var defaultText: String? { options.format.rawValue }
+  public var defaultText: String? { options.name }
 
   public static func shape(range: ClosedRange<Int64>?) -> ParameterShape {
     .oneOf([
@@ -386,7 +410,7 @@ public struct EncodeParameter: ParameterValue {
   }
 
   public static func decode(_ node: YAMLNode, _ context: inout DecodingContext) -> EncodeParameter? {
-    let known = EncoderFormat.allCases.map(\.rawValue)
+    let known = EncoderFormat.allCases.map(\.rawValue) + context.codecs(.encoder)
     let name: String
     if let entries = node.entries, entries.count == 1, let entry = entries.first {
       name = entry.name
@@ -397,6 +421,19 @@ public struct EncodeParameter: ParameterValue {
         node, "'\(context.parameter)' takes exactly one format", .notOneComponent,
         help: "Write e.g. 'encode: { csv: { columns: [a, b] } }'")
       return nil
+    }
+    if let plugin = context.codec(.encoder, name) {
+      var encoder = plugin
+      if let value = node.entries?.first?.value {
+        context.enter(name, at: value) { encoder = plugin.with(value, &$0) }
+      } else {
+        encoder = plugin.with(nil, &context)
+      }
+      context.usedCodecs.append(encoder)
+      var parameter = EncodeParameter(.bytes)
+      parameter.options.plugin = encoder.format
+      parameter.isGiven = true
+      return parameter
     }
     guard let format = EncoderFormat(rawValue: name) else {
       let key = node.entries?.first?.key

@@ -18,6 +18,17 @@ extension ParameterValue {
   public var innerPlans: [SignalPlan] { [] }
 }
 
+/// A format of a plugin that `decode` or `encode` can name.
+package protocol OfferedFormat: AnyObject, Sendable {
+  /// A decoder or an encoder.
+  var kind: ComponentKind { get }
+  var name: String { get }
+  /// What decodes or encodes.
+  var format: PluginFormat { get }
+  /// The format with the parameters of a file; nil: with the defaults. Reports errors.
+  func with(_ node: YAMLNode?, _ context: inout DecodingContext) -> any OfferedFormat
+}
+
 /// The context in which a YAML node is decoded.
 public struct DecodingContext {
   package var diagnostics = Diagnostics()
@@ -32,6 +43,10 @@ public struct DecodingContext {
   var beside: [OptionNode] = []
   /// Checks files that parameters name.
   var files = FileProbe.none
+  /// The decoders and encoders of plugins.
+  var codecs: [any OfferedFormat] = []
+  /// Those that the parameters name, each time with its own parameters.
+  var usedCodecs: [any OfferedFormat] = []
   /// The parameters' values in the file, by path: `retry.delay`.
   private var nodes: [String: YAMLNode] = [:]
   private var path = ""

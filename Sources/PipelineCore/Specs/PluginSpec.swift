@@ -31,7 +31,13 @@ package struct PluginComponentSpec: Sendable {
   package var details = ""
   package var parameters: [PluginParameter] = []
   package var form = Form.stream
-  /// Whether a pure function may end its output before the input ends; other operators may always do so.
+  /// Of a decoder: how its input is cut into the units that it decodes. Of an encoder: whether a line feed ends each event.
+  package var framing = PluginFraming.whole
+  /// Of a decoder: whether it makes a list of events of each unit.
+  package var makesList = false
+  /// Of an encoder: the media type of its output.
+  package var mediaType = "application/octet-stream"
+  /// Whether a pure function may end its output before the input ends; any other operator may.
   package var finishes = false
   /// The type of its input events.
   package var input = ExpressionType.dyn
@@ -44,6 +50,8 @@ package struct PluginComponentSpec: Sendable {
   /// Whether each input carries the time.
   package var hasClock = false
   package var recovery = SourceRecovery.never
+  /// Of a source: whether it reports when it has sent all that there was when it was opened.
+  package var loads = false
   package var confirmation = SinkConfirmation.nothing
   /// The cases in which ``recovery`` or ``confirmation`` depends on a parameter; the first case that applies counts.
   package var cases: [Case] = []
@@ -120,6 +128,11 @@ package struct PluginExample: Sendable {
   package var yaml: String
   /// The input and output of an operator; nil: the example is only checked.
   package var marbles: Marbles?
+  /// Of a function: an expression with the same value as the call in ``yaml``. Of a decoder: the events, as a list in JSON. Of an encoder: the
+  /// text.
+  package var result: String?
+  /// Of a decoder: the input. Of an encoder: the event in JSON.
+  package var input: [UInt8] = []
 
   /// Input and output as marble diagrams.
   package struct Marbles: Sendable {

@@ -8,6 +8,7 @@ struct PluginSource: SourceComponent, BoundComponent {
   init(_ plugin: BoundPlugin) { self.plugin = plugin }
 
   var outputType: EventType { EventType(offered.output) }
+  var loads: Bool { offered.loads }
   var recovery: SourceRecovery { offered.resolved(arguments).recovery }
   func threads(_ limit: Int?) -> String? { "a thread of the plugin reads" }
 
@@ -24,13 +25,17 @@ struct PluginSource: SourceComponent, BoundComponent {
     /// The position after the last event that a turn has taken.
     private var position: [UInt8]?
     private let taken = PositionLedger<[UInt8]?>(nil)
+    /// While a table waits for it: the batches that the table has not taken, and whether the last of them has come.
+    private var loading = (open: 0, isMarked: false)
     private var isDraining = false
     private var isSuspended = false
     private var share: PluginShare
 
     init(_ parameters: PluginSource, _ nodeContext: NodeContext, _ downstream: Downstream) {
       self.parameters = parameters
-      hasPositions = parameters.recovery == .position
+      // A table needs all rows at each start.
+      isOfTable = nodeContext.execution.plan.tables.contains { $0.source == nodeContext.step }
+      hasPositions = parameters.recovery == .position && !isOfTable
       share = PluginShare(nodeContext)
       restarts = nodeContext.pluginMeter?.kept { RestartPause() } ?? RestartPause()
       super.init(nodeContext, downstream: downstream)
@@ -38,6 +43,8 @@ struct PluginSource: SourceComponent, BoundComponent {
 
     private var label: String { nodeContext.label }
     private let hasPositions: Bool
+    /// Whether a table is loaded from it.
+    private let isOfTable: Bool
 
     override func begin() { open() }
     override func resume() { open() }
@@ -76,6 +83,12 @@ struct PluginSource: SourceComponent, BoundComponent {
             }
           })
       }
+      if isOfTable, isAwaitedByTable {
+        loading.open += 1
+        loading.isMarked = loading.isMarked || batch.isLoaded
+        let (executor, node) = (executor, Weak(self))
+        executor.track(Ack { _ in executor.post { node.object?.tableHasTakenOne() } })
+      }
       let origin = Origin(source: origin.source, receivedAt: executor.wallTime, reply: origin.reply)
       arena.keep(origin)
       if let owner = batch.owner { arena.keep(owner) }
@@ -89,6 +102,11 @@ struct PluginSource: SourceComponent, BoundComponent {
         produce(batch.events[index], origin: origin)
       }
       if let reached = batch.position { position = reached }
+    }
+
+    private func tableHasTakenOne() {
+      loading.open -= 1
+      if loading.isMarked, loading.open == 0, !isClosed { hasLoaded() }
     }
 
     func ended(_ end: PluginSourceEnd, of instance: any PluginSourceInstance) {
@@ -150,7 +168,8 @@ struct PluginSource: SourceComponent, BoundComponent {
     }
 
     override func restore(_ state: inout StateReader) throws(StateFault) {
-      position = try state.read()
+      let restored: [UInt8]? = try state.read()
+      position = hasPositions ? restored : nil
       taken.reset(to: position)
     }
   }

@@ -118,6 +118,7 @@ final class BridgedSource: SourceDelivery, PluginSourceReceiver, @unchecked Send
     if batch.events.isEmpty || batch.rejections.last?.index == batch.events.count, batch.position != nil {
       output.write("{\"from\":\(number)\(position(batch))}\n")
     }
+    if batch.isLoaded { output.write("{\"from\":\(number),\"loaded\":true}\n") }
     if !isPaired { for token in tokens { output.write("{\"from\":\(number),\"events\":[],\"token\":\(token)}\n") } }
     output.flush()
   }

@@ -146,6 +146,20 @@ extension Check {
           expected: "one event or none, because of \"form\": \"row\"", came: many.shown, help: "Leave 'form' out")
       }
       sent = outcomes.flatMap(\.events)
+      // Each answer of such a decoder is a list of events.
+      if trial.spec.makesList {
+        var events: [TestValue] = []
+        for answer in sent {
+          guard case .list(let some) = answer else {
+            throw ContractBreach(
+              expected: "a list of events, because of \"list\": true",
+              came: Printable.cut(answer.description, limit: 160),
+              help: "Return a list, even of one event, or leave 'list' out")
+          }
+          events += some
+        }
+        sent = events
+      }
     }
     for event in sent {
       guard let problem = trial.spec.output.problem(with: event) else { continue }
@@ -348,13 +362,13 @@ extension Check {
         environment: ["GLIBC_TUNABLES": "glibc.malloc.perturb=\(byte):glibc.malloc.tcache_count=0"])
       defer { program.kill() }
       let instance = try trial.open(program)
-      if trial.spec.kind == .operator {
+      if trial.spec.kind != .sink {
         found.append(try trial.ask(program, instance, try trial.reference().steps))
       } else {
         found.append(try sinkOutcomes(trial, program, instance))
       }
     }
-    let expected = try trial.spec.kind == .operator ? trial.reference().outcomes : found[0]
+    let expected = try trial.spec.kind != .sink ? trial.reference().outcomes : found[0]
     for outcomes in found {
       try trial.compare(
         expected, outcomes, "where the allocator overwrites freed and new memory",

@@ -115,9 +115,12 @@ extension LoadedPlugin {
   package func exampleProblems(_ catalogue: Catalogue) -> [String] {
     spec.components.flatMap { component in
       component.examples.flatMap { example -> [String] in
-        let made = ContractCase.make(
-          component, "example '\(example.title)'", example.yaml, events: [], catalogue: catalogue,
-          beside: spec.components)
+        let made =
+          component.kind.isCalled
+          ? ContractCase.called(component, "example '\(example.title)'", example)
+          : ContractCase.make(
+            component, "example '\(example.title)'", example.yaml, events: [], catalogue: catalogue,
+            beside: spec.components)
         var problems = example.marbles.map(mistakes) ?? []
         if case .failure(let fault) = made { problems += fault.diagnostics.map(\.message) }
         return problems.map { "the example '\(example.title)' of '\(component.name)': \($0)" }

@@ -98,7 +98,7 @@ package struct ContractSuite {
         report(
           Finding(
             check: check.id, title: check.title, subject: "\(component.kind.rawValue) \(component.name)",
-            verdict: examples(component, problems)))
+            verdict: examples(component, cases, problems)))
       }
       for (index, one) in cases.enumerated() { run(one, isFirst: index == 0, report) }
     }
@@ -123,7 +123,9 @@ package struct ContractSuite {
       }
       return report(Finding(check: open.id, title: open.title, subject: subject, verdict: verdict))
     }
-    for check in Check.all where check.kinds.contains(one.spec.kind) && wants(check.id) {
+    // Functions and formats are called as pure operators are.
+    let kind = one.spec.kind.isCalled ? ComponentKind.operator : one.spec.kind
+    for check in Check.all where check.kinds.contains(kind) && wants(check.id) {
       if check.isOfComponent, !isFirst { continue }
       let verdict = Self.verdict { () throws(ContractBreach) in
         trial.directory = try ScratchDirectory(copying: files)
@@ -175,7 +177,7 @@ package struct ContractSuite {
         help: found.first?.help ?? "See docs/plugin-contract.md, 'The spec'")
     }
     for component in spec.components {
-      if catalogue.component(component.kind, component.name) != nil {
+      if catalogue.component(component.kind, component.name) != nil || component.isBuiltInFormat {
         throw ContractBreach(
           expected: "names of its own", came: "the \(component.kind.rawValue) '\(component.name)', which is built in",
           help: "Give it another name")
@@ -223,6 +225,18 @@ package struct ContractSuite {
   ) -> (cases: [ContractCase], problems: [(String, ContractCase.Fault)]) {
     var found: [ContractCase] = []
     var problems: [(String, ContractCase.Fault)] = []
+    if spec.kind.isCalled {
+      let shown = spec.kind == .function ? [nil] : spec.examples.isEmpty ? [nil] : spec.examples.map(Optional.some)
+      for example in shown {
+        if example == nil, spec.kind != .function, spec.parameters.contains(where: \.isRequired) { continue }
+        let label = example.map { "example '\($0.title)'" } ?? "with many arguments"
+        switch ContractCase.called(spec, label, example) {
+        case .success(let one): found.append(one)
+        case .failure(let fault): problems.append((label, fault))
+        }
+      }
+      return (found, problems)
+    }
     func add(_ label: String, _ yaml: String) {
       let texts = (events ?? TestEvents.fitting(spec, yaml)) + TestEvents.odd
       let values = texts.compactMap { JSON.owned(Array($0.utf8)) }
@@ -242,7 +256,7 @@ package struct ContractSuite {
   }
 
   private func examples(
-    _ spec: PluginComponentSpec, _ problems: [(String, ContractCase.Fault)]
+    _ spec: PluginComponentSpec, _ cases: [ContractCase], _ problems: [(String, ContractCase.Fault)]
   ) -> Finding.Verdict {
     if let (label, fault) = problems.first {
       let first = fault.diagnostics.first
@@ -258,6 +272,12 @@ package struct ContractSuite {
           : "it has none; it is tested with its defaults")
     }
     return Self.verdict { () throws(ContractBreach) in
+      if spec.kind.isCalled, let first = cases.first {
+        let trial = ContractTrial(self, first)
+        trial.directory = try ScratchDirectory(copying: files)
+        defer { trial.directory = nil }
+        return .ok("\(Printable.count(try trial.runExamples(), "example")), all with their results")
+      }
       let run = try MarbleTrial(self, spec).run()
       return .ok(Printable.count(spec.examples.count, "example") + (run > 0 ? ", \(run) of them with marbles" : ""))
     }

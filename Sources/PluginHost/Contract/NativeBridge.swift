@@ -276,9 +276,12 @@ final class BridgedInstance {
     let arena = Arena()
     func value(_ value: Value) -> Value { options.isTyped ? TypedJSON.read(value, in: arena) : value }
     let with = frame["with"]
+    // JSON has no bytes, which decoders read.
+    let bytes = spec.kind == .decoder ? Base64.decode(frame["bytes"].text) ?? [] : []
+    let event = spec.kind == .decoder ? bytes.withUnsafeBytes { Value.bytes(arena.copy($0)) } : value(frame["event"])
     waiting.append(
       PluginInput(
-        number: id, kind: kind, event: OwnedEvent(Event(kind.isEvent ? value(frame["event"]) : .null)),
+        number: id, kind: kind, event: OwnedEvent(Event(kind.isEvent ? event : .null)),
         arguments: spec.perEvent.map { parameter in
           guard with.is(.jsonMap) else { return OwnedValue(.absent) }
           var name = parameter.name

@@ -41,6 +41,26 @@ enum TestEvents {
     return events
   }
 
+  /// Values of the type as JSON, unusual ones among them.
+  static func values(_ type: ExpressionType) -> [String] {
+    switch type {
+    case .null: ["null"]
+    case .bool: ["true", "false"]
+    case .int: ["3", "0", "-1", "9223372036854775807", "-9223372036854775808"]
+    case .uint: ["3", "0", "9223372036854775807"]
+    case .double: ["0.5", "0.0", "-2.5", "1e300", "-1e-300"]
+    case .string, .bytes:
+      [
+        "\"a sample\"", "\"\"", "\"7\"", "\"ä\u{2028}\u{1F600}\\\"\\\\\\n\\t\\u0000\"", "\"%s%n{}${HOME}\"",
+        "\"" + String(repeating: "x", count: 40_000) + "\"",
+      ]
+    case .list(let element): ["[]", "[\(values(element).joined(separator: ","))]"]
+    case .optional(let inner), .wrapper(let inner): values(inner) + ["null"]
+    case .map, .object: (sample(type).map { [$0] } ?? []) + odd.filter { $0.hasPrefix("{") }
+    default: odd
+    }
+  }
+
   /// A value of the type as JSON; nil: any value is valid.
   private static func sample(_ type: ExpressionType) -> String? {
     switch type {

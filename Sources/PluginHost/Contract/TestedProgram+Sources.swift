@@ -31,6 +31,11 @@ extension TestedProgram {
       instance.end = .complete
       return
     }
+    if !frame["loaded"].isAbsent, !instance.spec.loads {
+      throw ContractBreach(
+        expected: "no 'loaded': the spec of '\(instance.spec.name)' has no \"loads\": true", came: shown,
+        help: "Write \"loads\": true into the spec of the component")
+    }
     var events: [TestValue] = []
     if frame["events"].is(.jsonList) {
       events = Self.elements(frame["events"])
@@ -38,7 +43,9 @@ extension TestedProgram {
       throw Self.wrong(shown, "'events' as a list")
     } else if !frame["event"].isAbsent {
       events = [TestValue(frame["event"])]
-    } else if frame["rejected"].isAbsent, frame["position"].isAbsent, frame["token"].isAbsent {
+    } else if frame["rejected"].isAbsent, frame["position"].isAbsent, frame["token"].isAbsent,
+      frame["loaded"].isAbsent
+    {
       throw Self.wrong(shown, "event, events, rejected, position, complete or error in a frame of a source")
     }
     instance.credit -= events.count

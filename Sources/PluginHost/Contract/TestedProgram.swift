@@ -465,7 +465,7 @@ final class TestedProgram {
     guard events.isAbsent || events.is(.jsonList) else { throw Self.wrong(shown, "'events' as a list") }
     if events.is(.jsonList) { answer.events = Self.elements(events) }
     let isSave = if case .save = answer.step { true } else { false }
-    if !answer.events.isEmpty, instance.spec.kind != .operator || answer.error != nil || isSave {
+    if !answer.events.isEmpty, instance.spec.kind == .sink || answer.error != nil || isSave {
       throw Self.wrong(shown, "no events in the answer of a sink, to 'save', or beside an error")
     }
     if isSave, answer.error == nil {

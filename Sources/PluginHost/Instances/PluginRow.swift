@@ -186,23 +186,3 @@ struct RowCall {
     return .failed(message)
   }
 }
-
-/// An opened pure function. May be called on several threads at once.
-protocol PluginRowFunction: AnyObject, Sendable {
-  /// Whether it ended its output when it was opened.
-  var endsAtOnce: Bool { get }
-  func call(_ value: inout Value, _ arguments: UnsafePointer<Value>?, _ arena: Arena) -> RowVerdict
-}
-
-extension PluginRowFunction {
-  var endsAtOnce: Bool { false }
-}
-
-enum RowVerdict {
-  case pass, drop
-  /// The event passes, and the output completes after it.
-  case last
-  /// The output completes without the event.
-  case finish
-  case failed(String)
-}

@@ -30,7 +30,10 @@ struct PluginSourceBatch: @unchecked Sendable {
   /// Input that is not an event, with the reason; each precedes the event with its index.
   var rejections: [(index: Int, input: [UInt8], message: String)] = []
 
-  var isEmpty: Bool { events.isEmpty && rejections.isEmpty && position == nil }
+  /// With them, the source has sent all that there was when it was opened.
+  var isLoaded = false
+
+  var isEmpty: Bool { events.isEmpty && rejections.isEmpty && position == nil && !isLoaded }
 }
 
 enum PluginSourceEnd: Sendable {

@@ -18,11 +18,11 @@ package struct LocalPlugins: PluginProvider {
     self.log = log
   }
 
-  package func components(of file: PipelineFile, into diagnostics: inout Diagnostics) -> [OfferedComponent] {
-    var offered: [OfferedComponent] = []
+  package func offers(for file: PipelineFile, into diagnostics: inout Diagnostics) -> PluginOffers {
+    var offered = PluginOffers()
     for found in installed() {
       switch load(found) {
-      case .success(let plugin): offered += plugin.components(at: nil)
+      case .success(let plugin): offered.add(plugin.offers(at: nil))
       case .failure(let fault):
         diagnostics.report(
           Diagnostic(
@@ -36,7 +36,7 @@ package struct LocalPlugins: PluginProvider {
     for entry in file.plugins {
       guard let declaration = PluginDeclaration.read(entry, in: directory, into: &diagnostics) else { continue }
       switch load(declaration.file) {
-      case .success(let plugin): offered += plugin.components(at: declaration.location)
+      case .success(let plugin): offered.add(plugin.offers(at: declaration.location))
       case .failure(let fault):
         var fault = fault
         if access(declaration.file.ownFile, F_OK) != 0 {
@@ -179,10 +179,21 @@ package struct LoadedPlugin: Sendable {
   }
 
   /// `location`: where the pipeline file names it.
-  package func components(at location: SourceLocation?) -> [OfferedComponent] {
+  package func offers(at location: SourceLocation?) -> PluginOffers {
     let maker: any PluginMaker =
       file.form == .native ? NativePlugin(file, digest) : ProcessPlugin(file, spec.document)
-    return spec.components.map { component in
+    var offers = PluginOffers()
+    for component in spec.components {
+      if component.kind.isCalled {
+        let function = PluginFunction(component, of: spec.name, at: location, digest: digest) { component, arguments in
+          do throws(PluginFault) {
+            let opening = PluginOpening(step: component.name, parameters: arguments)
+            return .success(try maker.openRow(of: component, opening, PluginMeter()))
+          } catch { return .failure(.init(error.message, at: error.path)) }
+        }
+        offers.called.append(function)
+        continue
+      }
       let entry: CatalogueEntry =
         switch component.kind {
         case .source: CatalogueEntry(plugin: { PluginSource(BoundPlugin(component, maker)) })
@@ -195,8 +206,9 @@ package struct LoadedPlugin: Sendable {
           case .stream: CatalogueEntry(plugin: { PluginOperator(BoundPlugin(component, maker)) })
           }
         }
-      return OfferedComponent(entry, plugin: spec.name, location: location, digest: digest)
+      offers.components.append(OfferedComponent(entry, plugin: spec.name, location: location, digest: digest))
     }
+    return offers
   }
 
   /// Mismatches between the plugin's functions and its spec, one sentence each; for native plugins.

@@ -293,6 +293,7 @@ enum HostTable {
     host.reject_input = { source, input, message, token in
       if let source { NativeSource.of(source).reject(input, message, token) }
     }
+    host.loaded = { source in source.map { NativeSource.of($0).loaded() } ?? Int32(RXD_STOP.rawValue) }
     host.is_closing = { instance in
       guard let target = instance?.pointee.target else { return 1 }
       let context = Unmanaged<NativeContext>.fromOpaque(target).takeUnretainedValue()

@@ -156,6 +156,7 @@ final class NativeLibrary: @unchecked Sendable {
         switch spec.kind {
         case .source: component.run == nil ? "run" : nil
         case .sink: component.write == nil ? "write" : nil
+        case .function, .decoder, .encoder: component.row == nil ? "row" : nil
         default: spec.form == .row ? component.row == nil ? "row" : nil : component.process == nil ? "process" : nil
         }
       if let missing { return "the \(spec.kind.rawValue) '\(spec.name)' has no function '\(missing)'" }

@@ -160,6 +160,12 @@ final class NativeSource: PluginSourceInstance, @unchecked Sendable {
     if token != 0 { batch.tokens.append(token) }
   }
 
+  /// All that there was at the start has been added.
+  func loaded() -> Int32 {
+    batch.isLoaded = true
+    return flush()
+  }
+
   func set(position: [UInt8]) { batch.position = position }
 
   func flush() -> Int32 {

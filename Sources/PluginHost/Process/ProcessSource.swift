@@ -165,6 +165,7 @@ final class ProcessSource: PluginSourceInstance, FrameHandler, @unchecked Sendab
       _ = JSONWriter.append(position, to: text)
       batch.position = Array(text.bytes)
     }
+    if frame["loaded"].isTrue { batch.isLoaded = true }
     let sent = batch.events.count - before
     let isOver = shared.withLock { shared in
       shared.credit -= sent

@@ -7,11 +7,14 @@ extension Catalogue {
   static func installed(_ directories: [String] = []) -> Catalogue {
     let plugins = LocalPlugins(asks: false, directories: PluginDirectories.directories(directories))
     var entries: [CatalogueEntry] = []
+    var called: [PluginFunction] = []
     for file in plugins.installed() {
       guard case .success(let plugin) = plugins.load(file) else { continue }
-      for offered in plugin.components(at: nil)
+      let offers = plugin.offers(at: nil)
+      for offered in offers.components
       where Catalogue.builtIn.component(offered.entry.kind, offered.entry.name) == nil { entries.append(offered.entry) }
+      called += offers.called
     }
-    return Catalogue.builtIn.adding(Catalogue(entries))
+    return Catalogue.builtIn.adding(Catalogue(entries, called))
   }
 }

@@ -33,7 +33,8 @@ struct Describe: ParsableCommand {
   static func known(_ catalogue: Catalogue) -> [String] {
     var seen: Set<String> = []
     let all =
-      catalogue.components.map(\.name) + FunctionRegistry.callable.map(\.name) + DescribedWord.all.map(\.name)
+      catalogue.components.map(\.name) + catalogue.called.map(\.nameInFiles) + FunctionRegistry.callable.map(\.name)
+      + DescribedWord.all.map(\.name)
     return all.filter { seen.insert($0).inserted }
   }
 
@@ -46,7 +47,8 @@ struct Describe: ParsableCommand {
     }
     let function = FunctionRegistry.described(name)
     let words = DescribedWord.named(name)
-    if entries.isEmpty, function == nil, words.isEmpty {
+    let called = catalogue.called.filter { $0.nameInFiles == name }
+    if entries.isEmpty, function == nil, words.isEmpty, called.isEmpty {
       // A foreign name is a better hint than a similar spelling.
       let help =
         Suggestion.otherName(name).map { "\($0.help); see 'rxd describe \($0.name)'" } ?? Suggestion.nothing(for: name)
@@ -58,7 +60,7 @@ struct Describe: ParsableCommand {
       Console.printError("\(Printable.quote(name)) is not a component: --format markdown is for components")
       throw ExitStatus.usage
     }
-    var pages = entries.map(Self.page) + words.map(Self.page)
+    var pages = entries.map(Self.page) + words.map(Self.page) + called.map(Self.page)
     if let function { pages.append(Self.page(function)) }
     Console.print(pages.joined(separator: "\n"), terminator: "")
   }
@@ -127,6 +129,24 @@ struct Describe: ParsableCommand {
       for line in word.example.split(separator: "\n") { page += "  \(line)\n" }
     }
     if !word.seeAlso.isEmpty { page += "\nSee also:\n" + Layout.wrap(word.seeAlso.joined(separator: ", "), indent: 2) }
+    return page
+  }
+
+  /// A function or a format of a plugin.
+  private static func page(_ called: PluginFunction) -> String {
+    if let callable = called.callable { return page(FunctionSpec(callable)) }
+    let spec = called.offered
+    var page = "\(spec.name) (\(spec.kind.rawValue))\n\n" + Layout.wrap(spec.summary, indent: 2)
+    page += "\n" + Layout.wrap("A format of the plugin \(spec.plugin).", indent: 2)
+    for paragraph in spec.details.split(separator: "\n\n", omittingEmptySubsequences: true) {
+      page += "\n" + Layout.wrap(String(paragraph), indent: 2)
+    }
+    if !spec.parameters.isEmpty { page += "\nParameters:\n" + Layout.table(rows(called.parameters)) }
+    if !spec.examples.isEmpty { page += "\nExamples:\n" }
+    for example in spec.examples {
+      page += Layout.wrap("# " + example.title, indent: 2)
+      page += "  \(spec.kind == .decoder ? "decode" : "encode"): \(example.yaml)\n"
+    }
     return page
   }
 

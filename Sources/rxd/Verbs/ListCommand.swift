@@ -83,6 +83,9 @@ struct List: ParsableCommand {
     func components(_ kind: ComponentKind) -> [(name: String, summary: String)] {
       installed.components.filter { $0.kind == kind }.map { ($0.name, $0.summary) }
     }
+    func called(_ kind: ComponentKind) -> [(name: String, summary: String)] {
+      installed.called.filter { $0.offered.kind == kind }.map { ($0.nameInFiles, $0.offered.summary) }
+    }
     let unsorted: [(name: String, summary: String)] =
       switch subject {
       case .sources: components(.source)
@@ -90,9 +93,9 @@ struct List: ParsableCommand {
       case .combinations: components(.combination)
       case .commands: components(.command)
       case .sinks: components(.sink)
-      case .decoders: DecoderFormat.allCases.map { ($0.rawValue, $0.summary) }
-      case .encoders: EncoderFormat.allCases.map { ($0.rawValue, $0.summary) }
-      case .functions: FunctionRegistry.callable.map { ($0.name, $0.summary) }
+      case .decoders: DecoderFormat.allCases.map { ($0.rawValue, $0.summary) } + called(.decoder)
+      case .encoders: EncoderFormat.allCases.map { ($0.rawValue, $0.summary) } + called(.encoder)
+      case .functions: FunctionRegistry.callable.map { ($0.name, $0.summary) } + called(.function)
       }
     return unsorted.sorted { $0.name.utf8.lexicographicallyPrecedes($1.name.utf8) }
   }

@@ -69,6 +69,7 @@ import Testing
         commands: { c: \(arguments) }
         sinks: { o: { from: s, chain: [ { execute: c } ], discard: {} } }
         """ + tests
+    case .function, .decoder, .encoder: return ""
     case .sink:
       return "sources: { \(plain) }\nsinks: { o: { from: s, \(entry.name): \(arguments) } }" + tests
     }

@@ -108,6 +108,7 @@ extension CatalogueEntry: CustomTestStringConvertible {
         case .operator:
           head + "commands: { reindex: { run: { from: a } } }\nsinks:\n  out:\n    from: a\n    chain:\n    -\n"
             + lines.split(separator: "\n").map { "  \($0)\n" }.joined() + "    discard: {}\n"
+        case .function, .decoder, .encoder: ""
         case .command:
           head + "commands:\n  x:\n\(lines)sinks:\n  out: { from: a, chain: [ { execute: x } ], discard: {} }\n"
         case .combination, .sink: head + "sinks:\n  out:\n    from: a\n\(lines)"

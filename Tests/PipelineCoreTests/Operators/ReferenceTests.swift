@@ -45,6 +45,7 @@ import Testing
         case .source: "sources:\n  x: { \(useCase.yaml) }\nsinks: { out: { from: x, discard: {} } }\n"
         case .sink:
           "sources:\n  a: { httpServer: 47808 }\n  b: { values: [1] }\nsinks: { out: { from: a, \(useCase.yaml) } }\n"
+        case .function, .decoder, .encoder: ""
         case .command:
           "sources:\n\(sources)commands:\n  x: \(useCase.yaml)\n"
             + "sinks: { out: { from: a, chain: [ { execute: x } ], discard: {} } }\n"

@@ -1,6 +1,5 @@
 extension Execution {
-  /// The reason why a plugin's component cannot start, for the first such component in the file; nil: no reason is
-  /// known before the start.
+  /// The reason why a component or function of a plugin cannot start, for the first in the file; nil: none is known before the start.
   var pluginFailure: SignalFailure? {
     for (number, component) in plan.components.sorted(by: { $0.key < $1.key }) {
       guard let plugin = component as? any PluginComponent,
@@ -12,6 +11,20 @@ extension Execution {
       failure.location = failure.location ?? plan.steps[number].location
       return failure
     }
+    for function in plan.pluginFunctions { if let failure = function.startFailure { return failure } }
     return nil
+  }
+}
+
+extension PluginFunction {
+  /// Why the pipeline cannot start with the function; nil if it can.
+  fileprivate var startFailure: SignalFailure? {
+    guard case .failure(let refusal) = open() else { return nil }
+    let name = refusal.path.prefix { $0 != "." && $0 != "[" }
+    let index = offered.parameters.firstIndex { $0.name == name }
+    return SignalFailure(
+      .plugin,
+      "the \(offered.kind.rawValue) '\(offered.name)' of the plugin '\(plugin)' cannot be used: \(refusal.message)",
+      at: index.flatMap { arguments.locations[$0] } ?? location)
   }
 }

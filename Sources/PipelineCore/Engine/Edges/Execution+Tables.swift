@@ -25,7 +25,12 @@ extension Execution {
     if tables.left == 0 || isDryRun { goOnLaunching() }
   }
 
-  /// Counts a table as loaded: it has all rows of its source.
+  /// A source has sent all that there was when it started, and its table has taken it.
+  func sourceHasLoaded(_ step: StepID) {
+    for (index, table) in plan.tables.enumerated() where table.source == step { tables[index].sourceHasLoaded?() }
+  }
+
+  /// A table has all rows of its source.
   func tableIsLoaded() {
     tables.left -= 1
     guard tables.left == 0, tables.areLoading else { return }

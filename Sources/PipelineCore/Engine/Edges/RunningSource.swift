@@ -275,7 +275,7 @@ open class RunningSource: OperatorNode {
   /// Rejects an event that ends the process: whatever the error policy says, it is not sent.
   final func rejectPoison(_ event: Event) {
     let failure = SignalFailure(
-      .source, "the process ended twice while it had this event in hand", at: nodeContext.location)
+      .source, "the process ended three times while it had this event in hand", at: nodeContext.location)
     let problem = EventProblem(
       code: .eventEndsProcess, message: failure.message, location: failure.location, kind: failure.kind,
       dropped: "an event")
@@ -293,6 +293,12 @@ open class RunningSource: OperatorNode {
     case .fail: finish(failing: failure)
     }
   }
+
+  /// Whether tables are being loaded, and everything else waits.
+  package final var isAwaitedByTable: Bool { execution.tables.areLoading }
+
+  /// Reports that it has sent all that there was when it started, and that its table has taken it.
+  package final func hasLoaded() { execution.sourceHasLoaded(nodeContext.step) }
 
   /// Ends the whole pipeline, for failures that `retry` and `catch` must not handle, such as a missing library.
   package final func endPipeline(because failure: SignalFailure) { execution.unhandled(failure) }

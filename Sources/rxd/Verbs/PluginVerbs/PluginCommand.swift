@@ -9,7 +9,7 @@ struct PluginVerb: ParsableCommand {
   static let configuration = CommandConfiguration(
     commandName: "plugin", abstract: "Lists, describes, checks, tests and creates plugins.",
     discussion: """
-      A plugin is a shared library or a program that adds sources, operators and sinks. Pipeline files name it under \
+      A plugin is a shared library or a program that adds sources, operators, sinks, functions and formats. Pipeline files name it under \
       'plugins:', or it is in the plugin directory. Its spec is kept by the digest of its file, so that 'rxd check' \
       starts nothing.
       """,
@@ -110,10 +110,20 @@ struct PluginInfo: ParsableCommand {
     Console.print("\(spec.name) \(spec.version): \(spec.summary)")
     Console.print("file    \(plugin.file.ownFile)")
     Console.print("digest  \(plugin.digest)")
-    for offered in plugin.components(at: nil) {
+    let offers = plugin.offers(at: nil)
+    for offered in offers.components {
       let entry = offered.entry
       Console.print("\n\(entry.kind.rawValue) \(entry.name): \(entry.summary)")
       for parameter in entry.parameters {
+        let fallback = parameter.isRequired ? "required" : parameter.defaultText.map { "default \($0)" } ?? "optional"
+        Console.print("  \(parameter.name)  \(parameter.shape.description), \(fallback). \(parameter.help)")
+      }
+    }
+    for function in offers.called {
+      let spec = function.offered
+      Console.print("\n\(spec.kind.rawValue) \(spec.name): \(spec.summary)")
+      for signature in function.callable.map(FunctionSpec.init)?.signatures ?? [] { Console.print("  \(signature)") }
+      for parameter in function.parameters where spec.kind != .function {
         let fallback = parameter.isRequired ? "required" : parameter.defaultText.map { "default \($0)" } ?? "optional"
         Console.print("  \(parameter.name)  \(parameter.shape.description), \(fallback). \(parameter.help)")
       }
@@ -157,7 +167,7 @@ struct PluginCheck: ParsableCommand {
     let plugin = try LoadedPlugin.asked(file, anew: true)
     var problems = plugin.problems()
     for component in plugin.spec.components {
-      if Catalogue.builtIn.component(component.kind, component.name) != nil {
+      if Catalogue.builtIn.component(component.kind, component.name) != nil || component.isBuiltInFormat {
         problems.append("the \(component.kind.rawValue) '\(component.name)' is built in: it needs another name")
       }
     }

@@ -1,0 +1,35 @@
+/// How a decoder of a plugin wants its input, and what an encoder's output consists of.
+package enum PluginFraming: String, Sendable {
+  case lines, whole
+}
+
+/// A format for `decode` or `encode` that a plugin offers, with its parameters.
+package struct PluginFormat: Sendable {
+  let function: any ForeignFunction
+  package let name: String
+  let framing: PluginFraming
+  /// Of a decoder: whether it makes a list of events of each unit.
+  let makesList: Bool
+  /// Of a decoder: the type of its events.
+  package let output: ExpressionType
+  /// Of an encoder: the media type of its output.
+  let mediaType: String
+
+  init(
+    _ function: any ForeignFunction, name: String, framing: PluginFraming, makesList: Bool, output: ExpressionType,
+    mediaType: String
+  ) {
+    self.function = function
+    self.name = name
+    self.framing = framing
+    self.makesList = makesList
+    self.output = output
+    self.mediaType = mediaType
+  }
+}
+
+extension PluginFormat: Equatable {
+  package static func == (one: PluginFormat, two: PluginFormat) -> Bool {
+    one.function === two.function || one.function.identity == two.function.identity
+  }
+}

@@ -1,0 +1,160 @@
+// A plugin with functions, decoders and an encoder; some misbehave as their names say.
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "rxd_plugin.h"
+
+RXD_PLUGIN_MAGIC;
+
+static const rxd_host *host;
+
+#define ARGUMENT(name, type) "{\"name\":\"" name "\",\"type\":\"expression\",\"result\":\"" type "\",\"required\":true,\"help\":\"It.\"}"
+static const char spec[] =
+  "{\"plugin\":\"formats\",\"version\":\"1\",\"summary\":\"Formats.\",\"components\":["
+  "{\"kind\":\"function\",\"name\":\"refuse\",\"summary\":\"Refuses.\",\"parameters\":[" ARGUMENT("text", "string") "],\"output\":{\"type\":\"string\"}},"
+  "{\"kind\":\"function\",\"name\":\"lie\",\"summary\":\"Lies.\",\"parameters\":[" ARGUMENT("number", "int") "],\"output\":{\"type\":\"integer\"}},"
+  "{\"kind\":\"function\",\"name\":\"touch\",\"summary\":\"Makes a file.\",\"parameters\":[" ARGUMENT("path", "string") "],\"output\":{\"type\":\"boolean\"}},"
+  "{\"kind\":\"function\",\"name\":\"closed\",\"summary\":\"Cannot be opened.\",\"parameters\":[" ARGUMENT("number", "int") "]},"
+  "{\"kind\":\"decoder\",\"name\":\"closed\",\"summary\":\"Cannot be opened.\",\"parameters\":["
+  "{\"name\":\"key\",\"type\":\"text\",\"help\":\"The key.\"}]},"
+  "{\"kind\":\"decoder\",\"name\":\"between\",\"summary\":\"Splits lines.\",\"framing\":\"lines\",\"parameters\":["
+  "{\"name\":\"separator\",\"type\":\"text\",\"default\":\",\",\"help\":\"What separates.\"}],"
+  "\"output\":{\"type\":\"array\",\"items\":{\"type\":\"string\"}}},"
+  "{\"kind\":\"source\",\"name\":\"feed\",\"summary\":\"Sends rows, then changes the first.\",\"loads\":true,\"recovery\":\"position\","
+  "\"parameters\":[{\"name\":\"count\",\"type\":\"integer\",\"required\":true,\"help\":\"How many.\"}]},"
+  "{\"kind\":\"encoder\",\"name\":\"bracketed\",\"summary\":\"Writes texts in brackets.\",\"framing\":\"lines\",\"mediaType\":\"text/plain\"}]}";
+
+static int fail(rxd_scope *scope, const char *message, const char *at) {
+  host->fail(scope, (rxd_text){message, strlen(message)}, (rxd_text){at, strlen(at)});
+  return RXD_FAILED;
+}
+
+static int refuse(void *instance, rxd_scope *scope, rxd_value *result, const rxd_value *arguments) {
+  (void)instance, (void)result;
+  rxd_text text = host->text(scope, &arguments[0]);
+  char message[100];
+  snprintf(message, sizeof message, "it refuses '%.*s'", (int)text.count, text.bytes);
+  return fail(scope, message, "");
+}
+
+static int lie(void *instance, rxd_scope *scope, rxd_value *result, const rxd_value *arguments) {
+  (void)instance, (void)arguments;
+  *result = host->make_text(scope, RXD_TEXT_OF("seven"));
+  return RXD_OK;
+}
+
+static int touch(void *instance, rxd_scope *scope, rxd_value *result, const rxd_value *arguments) {
+  (void)instance;
+  rxd_text text = host->text(scope, &arguments[0]);
+  char path[1000];
+  snprintf(path, sizeof path, "%.*s", (int)text.count, text.bytes);
+  int file = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+  if (file >= 0) close(file);
+  *result = host->make_bool(file >= 0);
+  return RXD_OK;
+}
+
+static int closed_open(const rxd_opening *opening, void **instance) {
+  (void)instance;
+  return fail(opening->scope, "the key is wrong", "key");
+}
+
+static int closed_row(void *instance, rxd_scope *scope, rxd_value *result, const rxd_value *arguments) {
+  (void)instance, (void)scope, (void)result, (void)arguments;
+  return RXD_OK;
+}
+
+static int between_open(const rxd_opening *opening, void **instance) {
+  rxd_value separator = host->member(opening->scope, &opening->parameters, RXD_TEXT_OF("separator"));
+  char *byte = malloc(1);
+  *byte = host->text(opening->scope, &separator).bytes[0];
+  *instance = byte;
+  return RXD_OK;
+}
+
+static int between_row(void *instance, rxd_scope *scope, rxd_value *input, const rxd_value *arguments) {
+  (void)arguments;
+  const char *separator = instance;
+  rxd_text line = host->text(scope, input);
+  if (line.count == 4 && memcmp(line.bytes, "skip", 4) == 0) return RXD_DROP;
+  if (line.count > 0 && line.bytes[0] == '!') return fail(scope, "it begins with '!'", "");
+  rxd_value parts[100];
+  size_t count = 0, begin = 0;
+  for (size_t index = 0; index <= line.count && count < 100; index++) {
+    if (index < line.count && line.bytes[index] != *separator) continue;
+    parts[count++] = host->make_text(scope, (rxd_text){line.bytes + begin, index - begin});
+    begin = index + 1;
+  }
+  *input = host->make_list(scope, parts, count);
+  return RXD_OK;
+}
+
+static int bracketed_row(void *instance, rxd_scope *scope, rxd_value *event, const rxd_value *arguments) {
+  (void)instance, (void)arguments;
+  // What is no text passes as it is, which is a mistake.
+  if (host->kind(event) != RXD_TEXT) return RXD_OK;
+  rxd_text text = host->text(scope, event);
+  char bytes[1000];
+  int count = snprintf(bytes, sizeof bytes, "[%.*s]", (int)text.count, text.bytes);
+  *event = host->make_text(scope, (rxd_text){bytes, (size_t)count});
+  return RXD_OK;
+}
+
+static int rows_open(const rxd_opening *opening, void **instance) {
+  rxd_value count = host->member(opening->scope, &opening->parameters, RXD_TEXT_OF("count"));
+  int64_t *self = malloc(sizeof *self);
+  // Behind a position nothing comes, as behind that of a log.
+  *self = opening->position.bytes != NULL ? 0 : host->integer(&count);
+  *instance = self;
+  return RXD_OK;
+}
+
+static void add_row(rxd_source *source, int64_t id, const char *before) {
+  char name[40];
+  int length = snprintf(name, sizeof name, "%s%lld", before, (long long)id);
+  rxd_scope *scope = host->source_scope(source);
+  const rxd_text names[] = {RXD_TEXT_OF("id"), RXD_TEXT_OF("name")};
+  const rxd_value values[] = {host->make_int(id), host->make_text(scope, (rxd_text){name, (size_t)length})};
+  rxd_value row = host->make_object(scope, names, values, 2);
+  host->add(source, &row, 0);
+  host->position(source, RXD_TEXT_OF("behind"));
+}
+
+static int rows_run(void *instance, rxd_scope *scope, rxd_source *source) {
+  (void)scope;
+  int64_t count = *(int64_t *)instance;
+  for (int64_t id = 1; id <= count; id++) add_row(source, id, "n");
+  host->loaded(source);
+  host->loaded(source);
+  add_row(source, 1, "changed");
+  host->flush(source);
+  rxd_ack ack;
+  while (host->is_stopping(source) == 0) host->acks(source, &ack, 1, -1);
+  return RXD_OK;
+}
+
+#define COMPONENT(NAME, KIND, ...) {.size = sizeof(rxd_component), .name = {NAME, sizeof NAME - 1}, .kind = {KIND, sizeof KIND - 1}, __VA_ARGS__}
+static const rxd_component components[] = {
+  COMPONENT("refuse", "function", .row = refuse),
+  COMPONENT("lie", "function", .row = lie),
+  COMPONENT("touch", "function", .row = touch),
+  COMPONENT("closed", "function", .open = closed_open, .row = closed_row),
+  COMPONENT("closed", "decoder", .open = closed_open, .row = closed_row),
+  COMPONENT("between", "decoder", .open = between_open, .close = free, .row = between_row),
+  COMPONENT("feed", "source", .open = rows_open, .close = free, .run = rows_run),
+  COMPONENT("bracketed", "encoder", .row = bracketed_row),
+};
+
+static const rxd_plugin plugin = {
+  .size = sizeof(rxd_plugin), .component_count = sizeof components / sizeof components[0], .components = components,
+  .component_size = sizeof(rxd_component), .spec = {spec, sizeof spec - 1}};
+
+int rxd_plugin_init(uint32_t contract, const rxd_host *offered, const rxd_plugin **result, rxd_text *problem) {
+  (void)contract, (void)problem;
+  host = offered;
+  *result = &plugin;
+  return RXD_OK;
+}
