@@ -789,6 +789,35 @@ class KeyTests(NatsTest):
                           ("a", "put", 6, None)])
         self.assertEqual([lines[0]["revision"], lines[-1]["revision"], lines[0]["bucket"]], [2, 9, "b"])
 
+    def test_a_table_has_all_values_before_the_first_event_and_follows_the_changes(self):
+        client = self.start_bucket()
+        for number in range(700):
+            self.put(client, f"k{number}", b"%d" % number)
+        self.delete(client, "k3")
+        text = f"""
+            plugins: ['PLUGIN']
+            tables:
+              rooms:
+                natsKV: {{ servers: {json.dumps(self.servers)}, bucket: BUCKET, decode: json }}
+                key: event.key
+                row: event.value
+                delete: event.operation != 'put'
+            sources: {{ ticks: {{ interval: 10ms }} }}
+            sinks:
+              out: {{ from: ticks, chain: [ {{ map: "['k0', 'k3', 'k699', 'k700'].map(key, rooms[key].orValue(-1))" }} ], stdout: {{ encode: json }} }}
+            """.replace("\n            ", "\n")
+        # The second start reads all of it again, although the source has positions; an empty bucket holds up nothing.
+        client.add_bucket("empty")
+        for name, bucket, expected in [("one", "b", [0, -1, 699, -1]), ("two", "b", [7, -1, 699, -1]), ("three", "empty", [-1] * 4)]:
+            run = self.pipeline("name: rooms\n" + text.replace("BUCKET", bucket), name, state="one")
+            wait_for(lambda: run.count() > 0 or run.process.poll() is not None, "the lookups", PATIENCE)
+            self.assertIsNone(run.process.poll(), run.errors())
+            self.assertEqual(run.lines()[0], expected)
+            if name == "one":
+                self.put(client, "k0", b"7")
+                wait_for(lambda: run.lines()[-1][0] == 7, "the change", PATIENCE)
+            self.assertEqual(run.end(), 0, run.errors())
+
     def test_keys_and_changes_only(self):
         client = self.start_bucket()
         self.put(client, "x.1", b"1")
