@@ -1,0 +1,685 @@
+/* The sink `amqp`: publishes a batch with a window of messages that are not confirmed, and reports what the server says
+ * of each. Between two batches a thread of its own keeps the connection alive. */
+#include "client.h"
+#include "table.h"
+
+enum {
+  WINDOW_MOST = 4096,          /* messages without a confirmation, */
+  WINDOW_BYTES_MOST = 16 << 20, /* likewise */
+  PUSH_BYTES = 64 << 10,       /* that are put before they are sent */
+  SLICE_MS = 100,              /* of a wait, between checks for a stop */
+  KEEP_MS = 1000,              /* between looks at a connection without work */
+  LEAVE_MS = 1000,             /* for the farewell at the end */
+  PROPERTIES_MOST = 128 << 10, /* bytes */
+  PROBLEM_MOST = 300,
+  POOL_PAGE = 16384,
+};
+
+/* The parameters that are templates or expressions, in the order of the spec. */
+enum { ROUTING_KEY, VALUE, HEADERS, MESSAGE_ID, CORRELATION_ID, REPLY_TO, TYPE, PRIORITY, TIMESTAMP };
+
+/* What has become of a message. */
+typedef struct verdict {
+  enum { TO_SEND, SENT, DELIVERED, REFUSED_ALONE, NACKED } kind;
+  char *problem;      /* REFUSED_ALONE: the reason */
+  size_t bytes;       /* SENT */
+  uint64_t hash;      /* of its routing key and properties, by which a message that comes back is known, */
+  uint64_t body_hash; /* and of its routing key and body: a server may change the properties */
+} verdict;
+
+/* An event that comes again after a batch that has failed. */
+typedef struct known {
+  uint64_t hash;
+  bool is_delivered;
+} known;
+
+/* A message that comes back, of which not all frames have come. */
+typedef struct returned {
+  bool is_open;
+  int code;
+  char reason[100];
+  uint64_t hash, body_hash;
+  uint64_t left; /* bytes of its body */
+} returned;
+
+typedef struct sink {
+  client client;
+  char *exchange, *content_type, *app_id;
+  const char *declared_type; /* of an exchange that is declared; NULL: it must exist */
+  char expiration[24];       /* empty: none */
+  bool is_mandatory, is_persistent;
+  int64_t timeout; /* milliseconds for a batch */
+  uint8_t *properties; /* of the message that is made */
+  /* The thread that keeps the connection. The mutex is held by whoever uses the sink. */
+  pthread_t keeper;
+  pthread_mutex_t mutex;
+  pthread_cond_t ending;
+  bool has_keeper, is_ending;
+  /* Of the channel. */
+  uint64_t last_tag;  /* of what was published */
+  returned returned;
+  /* Of the batch under way. */
+  const rxd_batch *batch;
+  rxd_scope *scope;
+  verdict *verdicts;
+  uint32_t *sent;     /* the index of each message that was sent, from the tag `first_tag` on */
+  uint64_t first_tag;
+  size_t sent_count, settled; /* before `settled`, all have a verdict */
+  size_t missing, missing_bytes;
+  int64_t end;        /* now_ms */
+  bool has_failed;    /* something that may pass; the client's `problem` says what */
+  /* Of the last batch, if it has failed: what comes again, in order. */
+  known *known;
+  size_t known_count;
+} sink;
+
+static const rxd_input *input_at(const sink *self, size_t index) {
+  return (const rxd_input *)((const char *)self->batch->inputs + index * self->batch->input_size);
+}
+
+/* ---- Hashes (FNV-1a) ---- */
+
+static const uint64_t hash_start = 0xcbf29ce484222325;
+
+static uint64_t hash_bytes(uint64_t hash, const void *bytes, size_t count) {
+  const uint8_t *at = bytes;
+  for (size_t i = 0; i < count; i++) hash = (hash ^ at[i]) * 0x100000001b3;
+  return hash;
+}
+
+static uint64_t hash_text(uint64_t hash, rxd_text text) {
+  uint64_t count = text.count;
+  return hash_bytes(hash_bytes(hash, &count, sizeof count), text.bytes, text.count);
+}
+
+/* ---- Verdicts ---- */
+
+static void settle(sink *self, size_t index) {
+  if (self->verdicts[index].kind != SENT) return;
+  self->missing--;
+  self->missing_bytes -= self->verdicts[index].bytes;
+}
+
+static void mark(sink *self, size_t index, int kind) {
+  settle(self, index);
+  self->verdicts[index].kind = kind;
+}
+
+static void refuse(sink *self, size_t index, const char *problem) {
+  mark(self, index, REFUSED_ALONE);
+  free(self->verdicts[index].problem);
+  self->verdicts[index].problem = need(strdup(problem));
+}
+
+static void fail(sink *self) {
+  self->has_failed = true;
+  client_disconnect(&self->client);
+}
+
+/* ---- Messages ---- */
+
+__attribute__((format(printf, 2, 3))) static bool wrong(char *problem, const char *format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(problem, PROBLEM_MOST, format, arguments);
+  va_end(arguments);
+  return false;
+}
+
+static bool set_text(amqp_basic_properties_t *properties, amqp_flags_t flag, amqp_bytes_t *to, rxd_text text,
+                     const char *name, char *problem) {
+  if (text.count == 0) return true;
+  if (text.count > 255) return wrong(problem, "'%s' has %zu bytes; AMQP allows 255", name, text.count);
+  properties->_flags |= flag;
+  *to = (amqp_bytes_t){text.count, (void *)(uintptr_t)text.bytes};
+  return true;
+}
+
+static bool set_texts(const sink *self, const rxd_input *input, amqp_basic_properties_t *to, char *problem) {
+  const struct {
+    uint32_t index;
+    const char *name;
+    amqp_flags_t flag;
+    amqp_bytes_t *bytes;
+  } templates[] = {
+    {MESSAGE_ID, "messageId", AMQP_BASIC_MESSAGE_ID_FLAG, &to->message_id},
+    {CORRELATION_ID, "correlationId", AMQP_BASIC_CORRELATION_ID_FLAG, &to->correlation_id},
+    {REPLY_TO, "replyTo", AMQP_BASIC_REPLY_TO_FLAG, &to->reply_to},
+    {TYPE, "type", AMQP_BASIC_TYPE_FLAG, &to->type},
+  };
+  for (size_t i = 0; i < sizeof templates / sizeof templates[0]; i++) {
+    rxd_text text;
+    if (argument(self->scope, input, templates[i].index, &text)
+        && !set_text(to, templates[i].flag, templates[i].bytes, text, templates[i].name, problem))
+      return false;
+  }
+  return set_text(to, AMQP_BASIC_EXPIRATION_FLAG, &to->expiration, text_of(self->expiration), "expiration", problem)
+         && (self->app_id == NULL
+             || set_text(to, AMQP_BASIC_APP_ID_FLAG, &to->app_id, text_of(self->app_id), "appId", problem));
+}
+
+/* Absent and null: not given. */
+static int kind_of_argument(const rxd_input *input, uint32_t index) {
+  int kind = index < input->argument_count ? host->kind(&input->arguments[index]) : RXD_ABSENT;
+  return kind == RXD_NULL ? RXD_ABSENT : kind;
+}
+
+static bool set_numbers(const rxd_input *input, amqp_basic_properties_t *to, char *problem) {
+  int kind = kind_of_argument(input, PRIORITY);
+  if (kind != RXD_ABSENT) {
+    int64_t priority = host->integer(&input->arguments[PRIORITY]);
+    if (kind != RXD_INT || priority < 0 || priority > 255)
+      return wrong(problem, "'priority' must be a whole number from 0 to 255 or null, and is something else for this event");
+    to->_flags |= AMQP_BASIC_PRIORITY_FLAG;
+    to->priority = (uint8_t)priority;
+  }
+  kind = kind_of_argument(input, TIMESTAMP);
+  if (kind == RXD_ABSENT) return true;
+  int64_t time = host->integer(&input->arguments[TIMESTAMP]);
+  if (kind != RXD_TIMESTAMP || time < 0)
+    return wrong(problem, "'timestamp' must be a time since 1970 or null, and is something else for this event");
+  to->_flags |= AMQP_BASIC_TIMESTAMP_FLAG;
+  to->timestamp = (uint64_t)time / 1000000000;
+  return true;
+}
+
+static bool set_headers(const sink *self, const rxd_input *input, amqp_pool_t *pool, amqp_basic_properties_t *to,
+                        char *problem) {
+  int kind = kind_of_argument(input, HEADERS);
+  if (kind == RXD_ABSENT) return true;
+  if (kind != RXD_OBJECT)
+    return wrong(problem, "'headers' must be an object or null, and is something else for this event");
+  const char *reason = make_table(self->scope, pool, &input->arguments[HEADERS], &to->headers);
+  if (reason != NULL) return wrong(problem, "'headers' has %s", reason);
+  to->_flags |= AMQP_BASIC_HEADERS_FLAG;
+  return true;
+}
+
+/* The encoded properties in `properties`; how many bytes, or 0: refused, with the reason in `problem`. */
+static size_t make_properties(sink *self, const rxd_input *input, bool is_json, amqp_pool_t *pool, char *problem) {
+  amqp_basic_properties_t made = {._flags = AMQP_BASIC_DELIVERY_MODE_FLAG};
+  made.delivery_mode = self->is_persistent ? AMQP_DELIVERY_PERSISTENT : AMQP_DELIVERY_NONPERSISTENT;
+  const char *type = self->content_type != NULL ? self->content_type : is_json ? "application/json" : "";
+  if (!set_text(&made, AMQP_BASIC_CONTENT_TYPE_FLAG, &made.content_type, text_of(type), "contentType", problem)
+      || !set_texts(self, input, &made, problem) || !set_numbers(input, &made, problem)
+      || !set_headers(self, input, pool, &made, problem))
+    return 0;
+  enum { AROUND = 20 }; /* of a frame of properties */
+  size_t most = self->client.wire.frame_max - AROUND;
+  int count = amqp_encode_properties(AMQP_BASIC_CLASS, &made,
+                                     (amqp_bytes_t){most < PROPERTIES_MOST ? most : PROPERTIES_MOST, self->properties});
+  if (count > 0) return (size_t)count;
+  wrong(problem, "the headers and other properties have more bytes than the server takes: %zu", most);
+  return 0;
+}
+
+static void record(sink *self, size_t index, rxd_text key, size_t properties, rxd_text body) {
+  verdict *verdict = &self->verdicts[index];
+  verdict->bytes = body.count + key.count + properties;
+  if (self->is_mandatory) {
+    verdict->hash = hash_bytes(hash_text(hash_start, key), self->properties, properties);
+    verdict->body_hash = hash_bytes(hash_text(hash_start, key), body.bytes, body.count);
+  }
+  self->last_tag++;
+  self->sent[self->sent_count++] = (uint32_t)index;
+  self->missing++;
+  self->missing_bytes += verdict->bytes;
+  verdict->kind = SENT;
+}
+
+static void publish(sink *self, size_t index) {
+  const rxd_input *input = input_at(self, index);
+  char problem[PROBLEM_MOST];
+  rxd_text key = {"", 0}, body;
+  bool has_value = argument(self->scope, input, VALUE, &body);
+  int kind = host->kind(&input->event);
+  bool is_json = !has_value && kind != RXD_TEXT && kind != RXD_BYTES;
+  if (!has_value) body = bytes_of_value(self->scope, &input->event);
+  argument(self->scope, input, ROUTING_KEY, &key);
+  if (key.count > 255) {
+    snprintf(problem, sizeof problem, "the routing key has %zu bytes; AMQP allows 255", key.count);
+    refuse(self, index, problem);
+    return;
+  }
+  amqp_pool_t pool;
+  init_amqp_pool(&pool, POOL_PAGE);
+  size_t count = make_properties(self, input, is_json, &pool, problem);
+  empty_amqp_pool(&pool);
+  if (count == 0) {
+    refuse(self, index, problem);
+    return;
+  }
+  amqp_basic_publish_t method = {
+    .exchange = bytes_of(self->exchange),
+    .routing_key = {key.count, (void *)(uintptr_t)key.bytes},
+    .mandatory = self->is_mandatory,
+  };
+  wire_put_method(&self->client.wire, CHANNEL, AMQP_BASIC_PUBLISH_METHOD, &method);
+  wire_put_content(&self->client.wire, self->properties, count, body);
+  record(self, index, key, count, body);
+}
+
+/* ---- Answers ---- */
+
+/* All with the tag, or up to it. */
+static void take_confirmation(sink *self, uint64_t tag, bool is_multiple, int kind) {
+  if (tag < self->first_tag || tag > self->last_tag) return;
+  size_t last = (size_t)(tag - self->first_tag), first = is_multiple ? self->settled : last;
+  int64_t nacked = 0;
+  for (size_t i = first; i <= last; i++) {
+    size_t index = self->sent[i];
+    if (self->verdicts[index].kind != SENT) continue;
+    mark(self, index, kind);
+    if (kind == NACKED) nacked++;
+  }
+  while (self->settled < self->sent_count && self->verdicts[self->sent[self->settled]].kind != SENT) self->settled++;
+  if (nacked > 0) host->count_up(self->client.instance, RXD_TEXT_OF("nacked"), nacked);
+}
+
+static void begin_return(sink *self, const frame *frame) {
+  amqp_basic_return_t *method = wire_decode(&self->client.wire, frame);
+  if (method == NULL) return;
+  returned *returned = &self->returned;
+  rxd_text key = {method->routing_key.len > 0 ? method->routing_key.bytes : "", method->routing_key.len};
+  *returned = (struct returned){.is_open = true, .code = method->reply_code};
+  returned->hash = returned->body_hash = hash_text(hash_start, key);
+  size_t count = method->reply_text.len < sizeof returned->reason - 1 ? method->reply_text.len : sizeof returned->reason - 1;
+  for (size_t i = 0; i < count; i++) {
+    char c = ((const char *)method->reply_text.bytes)[i];
+    returned->reason[i] = c >= ' ' && c < 127 ? c : '?';
+  }
+}
+
+/* The server returns messages in the order in which they were published, each before its confirmation: so it is the
+ * first one without an answer that has the same content. */
+static void end_return(sink *self) {
+  char problem[PROBLEM_MOST];
+  returned *returned = &self->returned;
+  size_t found = self->sent_count;
+  for (int loosely = 0; loosely < 2 && found == self->sent_count; loosely++) {
+    for (size_t i = self->settled; i < self->sent_count && found == self->sent_count; i++) {
+      const verdict *verdict = &self->verdicts[self->sent[i]];
+      if (verdict->kind == SENT
+          && verdict->body_hash == returned->body_hash && (loosely || verdict->hash == returned->hash))
+        found = i;
+    }
+  }
+  returned->is_open = false;
+  host->count_up(self->client.instance, RXD_TEXT_OF("returned"), 1);
+  if (found == self->sent_count) {
+    wire_fail(&self->client.wire, "the server has returned a message that was not sent");
+    return;
+  }
+  snprintf(problem, sizeof problem,
+           "the server has returned the message: %d %.60s; bind a queue to the exchange '%.100s' for its routing key",
+           returned->code, returned->reason, self->exchange);
+  if (*self->exchange == 0)
+    snprintf(problem, sizeof problem,
+             "the server has returned the message: %d %.60s; its routing key names no queue", returned->code,
+             returned->reason);
+  refuse(self, self->sent[found], problem);
+}
+
+static void handle_content(sink *self, const frame *frame) {
+  enum { CONTENT_HEAD = 12 };
+  returned *returned = &self->returned;
+  bool is_header = frame->type == AMQP_FRAME_HEADER;
+  if (!returned->is_open || (is_header && frame->count < CONTENT_HEAD)
+      || (!is_header && frame->count > returned->left)) {
+    wire_fail(&self->client.wire, "the server has sent frames out of order");
+    return;
+  }
+  if (is_header) {
+    for (size_t i = 4; i < CONTENT_HEAD; i++) returned->left = returned->left << 8 | frame->bytes[i];
+    returned->hash = hash_bytes(returned->hash, frame->bytes + CONTENT_HEAD, frame->count - CONTENT_HEAD);
+  } else {
+    returned->left -= frame->count;
+    returned->body_hash = hash_bytes(returned->body_hash, frame->bytes, frame->count);
+  }
+  if (returned->left == 0) end_return(self);
+}
+
+static void handle(sink *self, const frame *frame) {
+  if (client_handle(&self->client, frame)) return;
+  if (frame->type != AMQP_FRAME_METHOD) {
+    handle_content(self, frame);
+    return;
+  }
+  amqp_method_number_t method = frame_method(frame);
+  if (method == AMQP_BASIC_RETURN_METHOD) begin_return(self, frame);
+  if (method != AMQP_BASIC_ACK_METHOD && method != AMQP_BASIC_NACK_METHOD) return;
+  /* An ack has the first two members of a nack. */
+  if (method == AMQP_BASIC_ACK_METHOD) {
+    amqp_basic_ack_t *ack = wire_decode(&self->client.wire, frame);
+    if (ack != NULL && self->batch != NULL) take_confirmation(self, ack->delivery_tag, ack->multiple, DELIVERED);
+  } else {
+    amqp_basic_nack_t *nack = wire_decode(&self->client.wire, frame);
+    if (nack != NULL && self->batch != NULL) take_confirmation(self, nack->delivery_tag, nack->multiple, NACKED);
+  }
+}
+
+/* ---- The connection ---- */
+
+static outcome look_for_exchange(sink *self) {
+  if (*self->exchange == 0) return DONE;
+  amqp_exchange_declare_t declare = {
+    .exchange = bytes_of(self->exchange),
+    .type = bytes_of(self->declared_type != NULL ? self->declared_type : "direct"),
+    .passive = self->declared_type == NULL,
+    .durable = true,
+    .arguments = amqp_empty_table,
+  };
+  outcome outcome =
+    client_call(&self->client, AMQP_EXCHANGE_DECLARE_METHOD, &declare, AMQP_EXCHANGE_DECLARE_OK_METHOD, NULL);
+  if (outcome != REFUSED) return outcome;
+  client_trouble(&self->client, self->declared_type != NULL ? "declare" : "exchange", "%s; %s", self->client.reason,
+                 self->client.code == AMQP_NOT_FOUND ? "create it, set 'declare', or correct 'exchange'"
+                                                     : "correct 'declare', or allow it to the user");
+  return self->client.was_connected ? UNREACHABLE : REFUSED;
+}
+
+/* Makes the channel one with confirmations. */
+static outcome begin_channel(sink *self) {
+  amqp_confirm_select_t select = {0};
+  self->last_tag = 0;
+  self->returned.is_open = false;
+  outcome outcome = client_call(&self->client, AMQP_CONFIRM_SELECT_METHOD, &select, AMQP_CONFIRM_SELECT_OK_METHOD, NULL);
+  if (outcome == REFUSED) client_trouble(&self->client, "", "%s", self->client.reason);
+  return outcome == DONE ? DONE : UNREACHABLE;
+}
+
+static outcome connect_sink(sink *self) {
+  outcome outcome = UNREACHABLE;
+  if (self->client.is_open && !self->client.wire.is_lost) return DONE;
+  for (size_t tried = 0; tried < self->client.server_count && outcome == UNREACHABLE; tried++) {
+    if (tried > 0 && host->is_closing(self->client.instance)) break;
+    outcome = client_connect(&self->client);
+    if (outcome == DONE) outcome = look_for_exchange(self);
+    if (outcome == DONE) outcome = begin_channel(self);
+  }
+  if (outcome == DONE) client_works(&self->client);
+  else client_disconnect(&self->client);
+  return outcome;
+}
+
+/* What the server says while nothing is published. */
+static void keep_alive(sink *self) {
+  frame frame;
+  wire_pump(&self->client.wire, -1, 0);
+  while (self->client.is_open && wire_next(&self->client.wire, &frame)) handle(self, &frame);
+  if (self->client.is_open && !self->client.wire.is_lost) return;
+  if (self->client.wire.is_lost) client_lost(&self->client);
+  else client_trouble(&self->client, "", "the server has closed the channel: %s", self->client.reason);
+  report(self->client.instance, "info", "%s; the next events connect again", self->client.problem);
+  client_disconnect(&self->client);
+}
+
+static void *keep(void *opaque) {
+  sink *self = opaque;
+  int64_t pause = self->client.heartbeat / 4 < KEEP_MS ? self->client.heartbeat / 4 : KEEP_MS;
+  pthread_mutex_lock(&self->mutex);
+  while (!self->is_ending) {
+    wait_at_most(&self->ending, &self->mutex, pause);
+    if (!self->is_ending && self->client.is_open) keep_alive(self);
+  }
+  pthread_mutex_unlock(&self->mutex);
+  return NULL;
+}
+
+/* ---- Sending ---- */
+
+/* Sends and takes answers; waits for one if asked to. False: the batch cannot go on over this channel. */
+static bool pump(sink *self, int64_t wait_ms) {
+  frame frame;
+  wire_pump(&self->client.wire, -1, wait_ms);
+  while (self->client.is_open && wire_next(&self->client.wire, &frame)) handle(self, &frame);
+  if (!self->client.wire.is_lost) return self->client.is_open;
+  client_lost(&self->client);
+  fail(self);
+  return false;
+}
+
+/* Until at most so many are missing and little waits to be sent. A server that takes no messages for now gets all the
+ * time that it needs, as long as it shows that it is alive. */
+static bool wait_for_answers(sink *self, size_t most, size_t most_bytes, size_t most_waiting) {
+  while (self->client.is_blocked || self->missing > most || self->missing_bytes > most_bytes
+         || wire_waiting(&self->client.wire) > most_waiting) {
+    if (self->missing == 0 && most == 0 && wire_waiting(&self->client.wire) == 0) break;
+    if (!pump(self, SLICE_MS)) return false;
+    if (self->client.is_blocked) self->end = now_ms() + self->timeout;
+    if (now_ms() < self->end && !host->is_closing(self->client.instance)) continue;
+    client_trouble(&self->client, "", "%zu messages were not confirmed within %lld ms", self->missing,
+                   (long long)self->timeout);
+    fail(self);
+    return false;
+  }
+  return true;
+}
+
+/* All messages, with a window of those that are not confirmed. False: not all have a verdict. */
+static bool send_all(sink *self) {
+  for (size_t i = 0; i < self->batch->count; i++) {
+    if (self->verdicts[i].kind != TO_SEND) continue;
+    if (input_at(self, i)->kind != RXD_EVENT) {
+      mark(self, i, DELIVERED);
+      continue;
+    }
+    if ((self->client.is_blocked || self->missing >= WINDOW_MOST || self->missing_bytes >= WINDOW_BYTES_MOST
+         || wire_waiting(&self->client.wire) >= OUT_MOST)
+        && !wait_for_answers(self, WINDOW_MOST / 2, WINDOW_BYTES_MOST / 2, OUT_MOST / 2))
+      return false;
+    publish(self, i);
+    if (wire_waiting(&self->client.wire) >= PUSH_BYTES && !pump(self, 0)) return false;
+  }
+  return wait_for_answers(self, 0, 0, SIZE_MAX);
+}
+
+/* The server has closed the channel, and says why, but not by which message. */
+static bool reopen(sink *self) {
+  if (client_reopen(&self->client) == DONE && begin_channel(self) == DONE) return true;
+  fail(self);
+  return false;
+}
+
+static bool fail_without_exchange(sink *self) {
+  if (self->client.code != AMQP_NOT_FOUND) return false;
+  client_trouble(&self->client, "exchange", "%s; create it, set 'declare', or correct 'exchange'", self->client.reason);
+  fail(self);
+  return true;
+}
+
+/* A message by itself: when the server closes the channel, it was by this one. */
+static void send_alone(sink *self, size_t index) {
+  char problem[PROBLEM_MOST];
+  self->end = now_ms() + self->timeout;
+  self->first_tag = self->last_tag + 1;
+  self->sent_count = self->settled = 0;
+  publish(self, index);
+  if (self->verdicts[index].kind != SENT || wait_for_answers(self, 0, 0, SIZE_MAX) || self->has_failed) return;
+  if (fail_without_exchange(self)) return;
+  snprintf(problem, sizeof problem, "the server refuses the message: %s", self->client.reason);
+  refuse(self, index, problem);
+  reopen(self);
+}
+
+/* What is not confirmed is sent again, each by itself. */
+static void send_singly(sink *self) {
+  for (size_t i = 0; i < self->batch->count; i++)
+    if (self->verdicts[i].kind == SENT) mark(self, i, TO_SEND);
+  if (fail_without_exchange(self) || !reopen(self)) return;
+  for (size_t i = 0; i < self->batch->count && !self->has_failed; i++) {
+    if (host->is_closing(self->client.instance)) {
+      client_trouble(&self->client, "", "the pipeline has stopped");
+      fail(self);
+    } else if (self->verdicts[i].kind == TO_SEND) send_alone(self, i);
+  }
+}
+
+/* ---- A batch ---- */
+
+/* Equal events are interchangeable, so their content names them. */
+static uint64_t hash_event(sink *self, size_t index) {
+  const rxd_input *input = input_at(self, index);
+  uint64_t hash = hash_text(hash_start, host->json(self->scope, &input->event));
+  for (uint32_t i = 0; i < input->argument_count; i++) {
+    rxd_text text = {"", 0};
+    argument(self->scope, input, i, &text);
+    hash = hash_text(hash, text);
+  }
+  return hash;
+}
+
+static void forget_known(sink *self) {
+  free(self->known);
+  self->known = NULL;
+  self->known_count = 0;
+}
+
+/* Events that come again, and that the server has confirmed behind one that has failed. */
+static void recognize(sink *self) {
+  for (size_t i = 0; i < self->known_count && i < self->batch->count; i++) {
+    if (hash_event(self, i) != self->known[i].hash) break;
+    if (self->known[i].is_delivered) self->verdicts[i].kind = DELIVERED;
+  }
+  forget_known(self);
+}
+
+static void remember(sink *self, size_t through) {
+  self->known = need(calloc(self->batch->count - through + 1, sizeof *self->known));
+  for (size_t i = through; i < self->batch->count; i++)
+    if (self->verdicts[i].kind != REFUSED_ALONE)
+      self->known[self->known_count++] = (known){hash_event(self, i), self->verdicts[i].kind == DELIVERED};
+}
+
+static void begin(sink *self, rxd_scope *scope, const rxd_batch *batch) {
+  self->scope = scope;
+  self->batch = batch;
+  self->verdicts = need(calloc(batch->count + 1, sizeof *self->verdicts));
+  self->sent = need(calloc(batch->count + 1, sizeof *self->sent));
+  self->first_tag = self->last_tag + 1;
+  self->sent_count = self->settled = self->missing = self->missing_bytes = 0;
+  self->end = now_ms() + self->timeout;
+  self->has_failed = false;
+  recognize(self);
+}
+
+/* Reports what is certain; true: that is everything. */
+static bool judge(sink *self, rxd_verdicts *verdicts) {
+  size_t through = self->batch->count;
+  bool has_nacked = false;
+  for (size_t i = self->batch->count; i-- > 0;) {
+    const verdict *one = &self->verdicts[i];
+    if (one->kind == REFUSED_ALONE) host->refuse(verdicts, i, text_of(one->problem));
+    else if (one->kind != DELIVERED) through = i;
+    has_nacked = has_nacked || one->kind == NACKED;
+  }
+  if (through == self->batch->count) return true;
+  host->delivered(verdicts, through);
+  remember(self, through);
+  if (has_nacked && !self->has_failed)
+    client_trouble(&self->client, "", "the server cannot take messages (nack): a queue is full, or has no leader");
+  return false;
+}
+
+static void end(sink *self) {
+  for (size_t i = 0; i < self->batch->count; i++) free(self->verdicts[i].problem);
+  free(self->verdicts);
+  free(self->sent);
+  self->verdicts = NULL;
+  self->sent = NULL;
+  self->batch = NULL;
+}
+
+static int write_batch(sink *self, rxd_scope *scope, const rxd_batch *batch, rxd_verdicts *verdicts) {
+  outcome outcome = connect_sink(self);
+  if (outcome != DONE) {
+    host->count_up(self->client.instance, RXD_TEXT_OF("connectionErrors"), 1);
+    fail_at(scope, self->client.at, "%s", self->client.problem);
+    return outcome == REFUSED ? RXD_FAILED : RXD_RETRY;
+  }
+  begin(self, scope, batch);
+  if (!send_all(self) && !self->has_failed) send_singly(self);
+  bool is_done = judge(self, verdicts);
+  if (self->has_failed) host->count_up(self->client.instance, RXD_TEXT_OF("connectionErrors"), 1);
+  end(self);
+  if (is_done) return RXD_OK;
+  fail_at(scope, self->client.at, "%s", self->client.problem);
+  return RXD_RETRY;
+}
+
+static int sink_write(void *opaque, rxd_scope *scope, const rxd_batch *batch, rxd_verdicts *verdicts) {
+  sink *self = opaque;
+  pthread_mutex_lock(&self->mutex);
+  if (!self->has_keeper) self->has_keeper = pthread_create(&self->keeper, NULL, keep, self) == 0;
+  int status = self->has_keeper ? write_batch(self, scope, batch, verdicts) : RXD_RETRY;
+  if (!self->has_keeper) fail_at(scope, "", "no thread can be started");
+  pthread_mutex_unlock(&self->mutex);
+  return status;
+}
+
+/* ---- Opening ---- */
+
+static void sink_close(void *opaque) {
+  sink *self = opaque;
+  pthread_mutex_lock(&self->mutex);
+  self->is_ending = true;
+  pthread_cond_signal(&self->ending);
+  pthread_mutex_unlock(&self->mutex);
+  if (self->has_keeper) pthread_join(self->keeper, NULL);
+  if (self->client.is_open) client_leave(&self->client, now_ms() + LEAVE_MS);
+  client_close(&self->client);
+  forget_known(self);
+  pthread_mutex_destroy(&self->mutex);
+  pthread_cond_destroy(&self->ending);
+  free(self->exchange);
+  free(self->content_type);
+  free(self->app_id);
+  free(self->properties);
+  free(self);
+}
+
+static int message_parameters(const rxd_opening *opening, sink *self) {
+  static const char *const types[] = {"direct", "fanout", "topic", "headers"};
+  int status = short_parameter(opening, "exchange", &self->exchange);
+  if (status == RXD_OK) status = short_parameter(opening, "contentType", &self->content_type);
+  if (status == RXD_OK) status = short_parameter(opening, "appId", &self->app_id);
+  if (status != RXD_OK) return status;
+  if (self->exchange == NULL) self->exchange = need(strdup(""));
+  for (size_t i = 0; i < 4; i++)
+    if (choice_is(opening, "declare", types[i])) self->declared_type = types[i];
+  if (*self->exchange == 0 && self->declared_type != NULL)
+    return fail_at(opening->scope, "declare", "has no effect without 'exchange'");
+  if (*self->exchange == 0 && opening->given != NULL && opening->given_count > ROUTING_KEY && !opening->given[ROUTING_KEY])
+    return fail_at(opening->scope, "routingKey", "without 'exchange', it must be the name of a queue");
+  self->is_mandatory = boolean_parameter(opening, "mandatory");
+  self->is_persistent = boolean_parameter(opening, "persistent");
+  if (is_given(opening, "expiration"))
+    snprintf(self->expiration, sizeof self->expiration, "%lld",
+             (long long)milliseconds_parameter(opening, "expiration", 0));
+  return RXD_OK;
+}
+
+static int sink_open(const rxd_opening *opening, void **instance) {
+  sink *self = need(calloc(1, sizeof *self));
+  pthread_mutex_init(&self->mutex, NULL);
+  init_condition(&self->ending);
+  self->properties = need(malloc(PROPERTIES_MOST));
+  self->timeout = milliseconds_parameter(opening, "timeout", 30000);
+  int status = client_open(opening, &self->client);
+  if (status == RXD_OK) status = message_parameters(opening, self);
+  if (status != RXD_OK) {
+    sink_close(self);
+    return RXD_FAILED;
+  }
+  *instance = self;
+  return RXD_OK;
+}
+
+const rxd_component amqp_sink = {
+  .size = sizeof(rxd_component),
+  .name = {"amqp", 4},
+  .kind = {"sink", 4},
+  .open = sink_open,
+  .close = sink_close,
+  .write = sink_write,
+};
