@@ -142,17 +142,6 @@ static void lost(source *self) {
   forget(self);
 }
 
-static void connect_now(source *self) {
-  outcome outcome = client_connect(&self->client);
-  pthread_mutex_lock(&self->mutex);
-  int64_t resume = self->resume;
-  pthread_mutex_unlock(&self->mutex);
-  if (outcome == DONE) outcome = queue_consume(&self->queue, &self->client, resume);
-  if (outcome == DONE) client_works(&self->client);
-  else if (outcome == UNREACHABLE) lost(self);
-  else give_up(self, self->client.at, self->client.problem);
-}
-
 /* ---- Deliveries, on the thread ---- */
 
 static size_t keep_short(char *kept, amqp_bytes_t bytes) {
@@ -267,6 +256,19 @@ static void receive(source *self) {
   frame frame;
   while (self->client.is_open && wire_next(&self->client.wire, &frame)) handle(self, &frame);
   hand_over(self);
+}
+
+static void connect_now(source *self) {
+  outcome outcome = client_connect(&self->client);
+  pthread_mutex_lock(&self->mutex);
+  int64_t resume = self->resume;
+  pthread_mutex_unlock(&self->mutex);
+  if (outcome == DONE) outcome = queue_consume(&self->queue, &self->client, resume);
+  if (outcome == DONE) {
+    client_works(&self->client);
+    receive(self); /* deliveries may have come with the last answer */
+  } else if (outcome == UNREACHABLE) lost(self);
+  else give_up(self, self->client.at, self->client.problem);
 }
 
 /* ---- Acknowledgements ---- */

@@ -1,6 +1,7 @@
 """A small client of AMQP 0-9-1 for the tests: it publishes, reads and looks at queues."""
 import socket
 import struct
+import sys
 
 FRAME_MOST = 131072
 
@@ -266,7 +267,7 @@ class Client:
         messages = []
         while len(messages) < count:
             method, reader = self.next()
-            if method == (60, 72):
+            if method in ((60, 72), (60, 31)):
                 break
             if method not in ((60, 60), (60, 71)):
                 continue
@@ -291,18 +292,18 @@ class Client:
         if prefetch:
             self.method(60, 10, struct.pack(">IHB", 0, prefetch, 0))
             self.wait((60, 11))
-        self.method(60, 20, b"\0\0" + short(queue) + short("") + bytes([no_ack << 1 | exclusive << 2]) +
+        self.method(60, 20, b"\0\0" + short(queue) + short("reader") + bytes([no_ack << 1 | exclusive << 2]) +
                     table({k.replace("_", "-"): v for k, v in arguments.items()}))
 
     def drain(self, queue):
-        """All messages of a queue whose sender has ended."""
+        """All messages that a queue has."""
         count = self.count(queue)
         if count == 0:
             return []
         self.consume(queue)
         messages = self.read(count, True)
-        self.method(60, 30, short("") + b"\0")
-        return messages
+        self.method(60, 30, short("reader") + b"\0")
+        return messages + self.read(sys.maxsize, True)  # what has come meanwhile
 
     def ack(self, tag):
         self.method(60, 80, struct.pack(">QB", tag, 1))

@@ -5,6 +5,7 @@
 starts one for the command, which finds it by the environment variable SERVER."""
 import json
 import os
+import random
 import shutil
 import signal
 import socket
@@ -21,8 +22,13 @@ PATIENCE = 120  # s for a start, beside other work
 
 
 def free_ports(count):
-    """Different ones: each is held until all are known."""
-    listeners = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    """Different ones, below those that the system gives to others while the server starts."""
+    listeners = []
+    while len(listeners) < count:
+        try:
+            listeners.append(socket.create_server(("127.0.0.1", random.randrange(10000, 32000))))
+        except OSError:
+            continue
     ports = [listener.getsockname()[1] for listener in listeners]
     for listener in listeners:
         listener.close()
@@ -113,12 +119,21 @@ log.console.level = warning
         with open(self.path("out"), "ab") as out:
             self.process = subprocess.Popen([PROGRAM], stdin=subprocess.DEVNULL, stdout=out, stderr=out, env=self.environment,
                                             cwd=self.directory)
-        self.wait_for(lambda: self.answers(self.port), "a start")
+        self.wait_for(self.greets, "a start")
 
-    def answers(self, port):
+    @staticmethod
+    def answers(port):
         try:
             socket.create_connection(("127.0.0.1", port), 1).close()
             return True
+        except OSError:
+            return False
+
+    def greets(self):
+        try:
+            with socket.create_connection(("127.0.0.1", self.port), 5) as connection:
+                connection.sendall(b"AMQP\0\0\x09\x01")
+                return connection.recv(1) == b"\x01"
         except OSError:
             return False
 
