@@ -120,7 +120,7 @@ struct InstallTests {
   @Test func pluginsNameTheirPackages() throws {
     let packages = [
       "libmosquitto": "libmosquitto-dev", "openssl": "libssl-dev", "hiredis": "libhiredis-dev", "libpq": "libpq-dev",
-      "rdkafka": "librdkafka-dev", "libnats": "libnats-dev",
+      "rdkafka": "librdkafka-dev", "libnats": "libnats-dev", "librabbitmq": "librabbitmq-dev",
     ]
     let plugins = "\(Rxd.root)/Plugins"
     var seen = 0

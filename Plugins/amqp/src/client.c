@@ -258,7 +258,7 @@ static amqp_method_number_t wait_for_method(client *client, amqp_method_number_t
       wire_fail(&client->wire, "the server does not answer");
       break;
     }
-    if (host->is_closing(client->instance)) {
+    if (client->is_ending || host->is_closing(client->instance)) {
       wire_fail(&client->wire, "the pipeline has stopped");
       break;
     }

@@ -4,6 +4,8 @@
 #define CLIENT_H
 #include "wire.h"
 
+#include <stdatomic.h>
+
 extern const rxd_component amqp_source, amqp_sink;
 
 typedef enum outcome {
@@ -26,6 +28,7 @@ typedef struct client {
   bool was_connected;  /* the parameters have worked once */
   bool is_failing;     /* and that is in the log */
   bool is_blocked;     /* the server takes no messages for now */
+  atomic_bool is_ending; /* no answer is waited for any more; may be set by another thread */
   unsigned failures;   /* in a row */
   char problem[400];   /* why the last attempt failed, with the server */
   char at[24];         /* the parameter that is to blame, or empty */

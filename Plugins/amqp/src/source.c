@@ -448,6 +448,7 @@ static void stop(source *self) {
   self->is_ending = true;
   self->close_by = now_ms() + CLOSE_MS;
   pthread_mutex_unlock(&self->mutex);
+  self->client.is_ending = true;
   signal_event(self->wake);
   pthread_join(self->thread, NULL);
   forget(self);

@@ -146,9 +146,13 @@ static bool begin_tls(wire *wire, const address *address, SSL_CTX *context, bool
   }
   struct in6_addr number;
   bool is_number = inet_pton(AF_INET, address->name, &number) == 1 || inet_pton(AF_INET6, address->name, &number) == 1;
-  if (!is_number) SSL_set_tlsext_host_name(wire->tls, address->name);
-  if (verifies && is_number) X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(wire->tls), address->name);
-  else if (verifies) SSL_set1_host(wire->tls, address->name);
+  bool is_set = is_number || SSL_set_tlsext_host_name(wire->tls, address->name) == 1;
+  if (verifies && is_number) is_set = X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(wire->tls), address->name) == 1;
+  else if (verifies) is_set = is_set && SSL_set1_host(wire->tls, address->name) == 1;
+  if (!is_set) {
+    wire_fail(wire, "the name of the server cannot be verified by TLS");
+    return false;
+  }
   for (;;) {
     ERR_clear_error();
     int status = SSL_connect(wire->tls);
