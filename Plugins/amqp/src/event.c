@@ -1,7 +1,7 @@
 #include "event.h"
 #include "table.h"
 
-enum { POOL_PAGE = 16384, MEMBERS_MOST = 20 };
+enum { MEMBERS_MOST = 20 };
 
 decoding decode_parameter(const rxd_opening *opening) {
   return choice_is(opening, "decode", "json")    ? DECODE_JSON
@@ -13,16 +13,15 @@ decoding decode_parameter(const rxd_opening *opening) {
 static const amqp_basic_properties_t *read_properties(amqp_pool_t *pool, rxd_text encoded) {
   void *decoded = NULL;
   amqp_bytes_t bytes = {encoded.count, (void *)(uintptr_t)encoded.bytes};
+  recycle_amqp_pool(pool);
   if (!is_sound((const uint8_t *)encoded.bytes, encoded.count)) return NULL;
   return amqp_decode_properties(AMQP_BASIC_CLASS, pool, bytes, &decoded) >= 0 ? decoded : NULL;
 }
 
-int64_t stream_offset(rxd_text properties) {
+int64_t stream_offset(amqp_pool_t *pool, rxd_text properties) {
   static const char name[] = "x-stream-offset";
-  amqp_pool_t pool;
   int64_t offset = -1;
-  init_amqp_pool(&pool, POOL_PAGE);
-  const amqp_basic_properties_t *read = read_properties(&pool, properties);
+  const amqp_basic_properties_t *read = read_properties(pool, properties);
   if (read != NULL && (read->_flags & AMQP_BASIC_HEADERS_FLAG) != 0) {
     for (int i = 0; i < read->headers.num_entries && offset < 0; i++) {
       const amqp_table_entry_t *entry = &read->headers.entries[i];
@@ -31,7 +30,6 @@ int64_t stream_offset(rxd_text properties) {
         offset = entry->value.value.i64;
     }
   }
-  empty_amqp_pool(&pool);
   return offset;
 }
 
@@ -102,17 +100,13 @@ static bool add_event(rxd_source *running, const message *message, rxd_value val
   return host->add(running, &event, message->token) != RXD_STOP;
 }
 
-bool add_message(decoding decode, rxd_source *running, const message *message) {
-  amqp_pool_t pool;
+bool add_message(decoding decode, rxd_source *running, const message *message, amqp_pool_t *pool) {
   rxd_value value;
-  bool goes_on = true;
-  init_amqp_pool(&pool, POOL_PAGE);
-  const amqp_basic_properties_t *properties = read_properties(&pool, message->properties);
+  const amqp_basic_properties_t *properties = read_properties(pool, message->properties);
   if (properties == NULL)
     reject(running, message, "the properties of the message are damaged, or its headers are nested too deeply");
   else if (!content_value(host->source_scope(running), decode, message->body, &value))
     reject(running, message, "the message is no JSON document");
-  else goes_on = add_event(running, message, value, properties);
-  empty_amqp_pool(&pool);
-  return goes_on;
+  else return add_event(running, message, value, properties);
+  return true;
 }

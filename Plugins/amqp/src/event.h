@@ -17,9 +17,10 @@ typedef struct message {
 } message;
 
 decoding decode_parameter(const rxd_opening *opening);
+/* Both decode the properties into memory of the pool, which they recycle first. */
 /* The member x-stream-offset of the headers; -1: there is none. */
-int64_t stream_offset(rxd_text properties);
+int64_t stream_offset(amqp_pool_t *pool, rxd_text properties);
 /* Adds the message as an event, or hands it over as no event. False: it is the last one that rxd takes. */
-bool add_message(decoding decode, rxd_source *running, const message *message);
+bool add_message(decoding decode, rxd_source *running, const message *message, amqp_pool_t *pool);
 
 #endif

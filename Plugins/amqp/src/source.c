@@ -15,6 +15,8 @@
 enum {
   TAKEN_MOST = 500,    /* messages before rxd gets them, */
   TAKEN_BYTES_MOST = 1 << 20, /* likewise */
+  SLOW_MS = 20,        /* of a stream: a pipeline that needs longer for what it got gets less at once, so that more of it
+                          has a position of its own */
   BODY_MOST = 512 << 20, /* bytes of a message; servers take no more */
   WAIT_MS = 1000,      /* for something to do, on the thread */
   POLL_MS = 100,       /* likewise, on the thread of `run` */
@@ -22,6 +24,7 @@ enum {
   CLOSE_MS = 5000,     /* and for sending them */
   TAG_BITS = 48,       /* of a token; above is the number of the channel */
   NUMBER_MOST = 65535,
+  POOL_PAGE = 16384,
 };
 
 /* A message whose frames have not all come. */
@@ -55,9 +58,13 @@ typedef struct source {
   bool is_ending;
   int64_t close_by;  /* now_ms: then the source does not wait any more */
   char fatal[400], fatal_at[24]; /* not empty: the thread has given up */
+  /* Of the thread of `run`. */
+  size_t most; /* messages before rxd gets them */
+  amqp_pool_t pool; /* of properties */
   /* Of the thread. */
   assembly assembly;
   message *received, **received_tail; /* and not in the queue yet */
+  amqp_pool_t offsets_pool; /* of properties, for offsets of a stream */
   int64_t connect_at;
 } source;
 
@@ -170,7 +177,7 @@ static void begin_message(source *self, const frame *frame) {
 static void end_message(source *self) {
   message *made = self->assembly.message;
   if (self->queue.is_stream) {
-    made->offset = stream_offset(made->properties);
+    made->offset = stream_offset(&self->offsets_pool, made->properties);
     if (made->offset < 0) {
       char problem[400];
       snprintf(problem, sizeof problem, "the queue '%.200s' is no stream; correct 'type'", self->queue.name);
@@ -355,12 +362,12 @@ static void *serve(void *opaque) {
 
 /* ---- Events, on the thread of `run` ---- */
 
-/* Messages from the queue, at most TAKEN_MOST. */
+/* Messages from the queue, at most `most`. */
 static size_t take(source *self, message **messages) {
   size_t count = 0, bytes = 0;
   clear_event(self->ready);
   pthread_mutex_lock(&self->mutex);
-  while (self->head != NULL && count < TAKEN_MOST && bytes < TAKEN_BYTES_MOST) {
+  while (self->head != NULL && count < self->most && bytes < TAKEN_BYTES_MOST) {
     message *one = messages[count++] = self->head;
     self->head = one->next;
     bytes += one->body.count + one->properties.count;
@@ -409,7 +416,7 @@ static bool add_all(source *self, rxd_source *running, message **messages, size_
   bool goes_on = true;
   int64_t last = -1;
   for (size_t i = 0; i < count && goes_on; i++) {
-    goes_on = add_message(self->decode, running, messages[i]);
+    goes_on = add_message(self->decode, running, messages[i], &self->pool);
     if (messages[i]->token != 0) ++*under_way;
     if (messages[i]->offset >= 0) last = messages[i]->offset;
   }
@@ -421,12 +428,22 @@ static bool add_all(source *self, rxd_source *running, message **messages, size_
   return goes_on;
 }
 
+/* Hands over what was added. False: rxd takes no more. */
+static bool flush(source *self, rxd_source *running) {
+  int64_t begin = now_ms();
+  bool goes_on = host->flush(running) != RXD_STOP;
+  if (!self->queue.is_stream) return goes_on;
+  bool is_slow = now_ms() - begin > SLOW_MS;
+  self->most = is_slow ? (self->most + 1) / 2 : self->most * 2 < TAKEN_MOST ? self->most * 2 : TAKEN_MOST;
+  return goes_on;
+}
+
 /* Hands messages to rxd and takes its acknowledgements. False: rxd wants the source to stop. */
 static bool turn(source *self, rxd_source *running, size_t *under_way) {
   message *messages[TAKEN_MOST];
   size_t count = take(self, messages);
   bool goes_on = add_all(self, running, messages, count, under_way);
-  if (count > 0 && host->flush(running) == RXD_STOP) goes_on = false;
+  if (count > 0 && !flush(self, running)) goes_on = false;
   if (self->queue.is_stream && count > 0) ask_for_more(self, messages, count);
   for (size_t i = 0; i < count; i++) free(messages[i]);
   size_t answered = take_acks(self, running, 0);
@@ -472,6 +489,8 @@ static void source_close(void *opaque) {
   client_close(&self->client);
   queue_close(&self->queue);
   tags_free(&self->tags);
+  empty_amqp_pool(&self->pool);
+  empty_amqp_pool(&self->offsets_pool);
   if (self->wake >= 0) close(self->wake);
   if (self->ready >= 0) close(self->ready);
   pthread_mutex_destroy(&self->mutex);
@@ -503,10 +522,13 @@ static int source_open(const rxd_opening *opening, void **instance) {
   self->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   self->ready = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   tags_clear(&self->tags);
+  init_amqp_pool(&self->pool, POOL_PAGE);
+  init_amqp_pool(&self->offsets_pool, POOL_PAGE);
   int status = self->wake < 0 || self->ready < 0 ? fail_at(opening->scope, "", "no more descriptors") : RXD_OK;
   if (status == RXD_OK) status = client_open(opening, &self->client);
   if (status == RXD_OK) status = queue_open(opening, &self->queue);
   if (status == RXD_OK) status = position_parameter(opening, self);
+  self->most = self->queue.is_stream ? 1 : TAKEN_MOST;
   if (status != RXD_OK) {
     source_close(self);
     return RXD_FAILED;

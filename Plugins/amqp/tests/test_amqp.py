@@ -1025,6 +1025,10 @@ sinks: {{ out: {{ from: in, amqp: {{ routingKey: q, servers: {json.dumps(self.se
         print(f"\n    a stop with a silent server: {took:.1f} s")
         self.assertLess(took, 12, run.errors())
 
+    def lines_of(self, name):
+        with open(self.path(name)) as file:
+            return file.read().count("\n")
+
     def test_the_example_works(self):
         if not RXD:
             self.skipTest("set RXD to the program")
@@ -1045,6 +1049,7 @@ sinks: {{ out: {{ from: in, amqp: {{ routingKey: q, servers: {json.dumps(self.se
         self.assertEqual([json.loads(message["body"])["id"] for message in messages], [n for n in range(10, 20) if n % 3])
         self.assertEqual({message["key"] for message in messages}, {"large.c1", "large.c2"})
         self.assertEqual(messages[0]["properties"]["headers"], {"source": "rxd"})
+        wait_for(lambda: os.path.exists(self.path("unrouted.ndjson")) and self.lines_of("unrouted.ndjson") == 3, "the others", PATIENCE)
         self.assertEqual(rxd.end(), 0, rxd.errors())
         with open(self.path("refused.ndjson")) as file:
             self.assertIn("the message is no JSON document", file.read())
