@@ -1,0 +1,45 @@
+/* Lists a bucket, and knows what was read. */
+#ifndef LISTING_H
+#define LISTING_H
+#include "reader.h"
+
+/* ---- A page of a listing ---- */
+
+enum { PAGE_MOST = 1000 };
+
+typedef struct page {
+  object *objects;
+  size_t count;
+  bool is_last;
+  int64_t date; /* of the server, milliseconds since 1970 */
+} page;
+
+/* The objects behind the key, in the order of keys. */
+outcome page_get(client *client, const char *prefix, const char *after, page *page);
+void page_free(page *page);
+void object_free(object *object);
+
+/* ---- What was read ---- */
+
+/* Objects that were modified at most at `settled` count as read. Of newer ones those in the table do. */
+typedef struct seen_entry {
+  uint64_t name; /* a hash of the key and the ETag */
+  int64_t modified;
+} seen_entry;
+
+typedef struct seen {
+  seen_entry *entries;
+  uint32_t *slots; /* indexes + 1, by hash */
+  size_t count, slot_count, most;
+  int64_t settled; /* milliseconds since 1970; INT64_MIN: none */
+} seen;
+
+bool seen_has(const seen *seen, const object *object);
+/* True: it was full, and `settled` had to move. */
+bool seen_add(seen *seen, const object *object);
+/* Forgets single objects up to this time. */
+void seen_settle(seen *seen, int64_t settled);
+void seen_free(seen *seen);
+void seen_restore(seen *seen, uint64_t name, int64_t modified);
+
+#endif

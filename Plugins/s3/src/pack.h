@@ -1,0 +1,28 @@
+/* gzip and Zstandard: content that comes in pieces is unpacked, content as a whole is packed. */
+#ifndef PACK_H
+#define PACK_H
+#include "buffer.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef enum packing { PACKED_NONE, PACKED_GZIP, PACKED_ZSTD } packing;
+
+typedef struct unpacker unpacker;
+
+/* Gets a piece of the content. False: no more. */
+typedef bool take_content(void *closure, const char *bytes, size_t count);
+
+unpacker *unpacker_make(packing packing);
+void unpacker_free(unpacker *unpacker);
+/* False: `take` has ended it, or the content is damaged: then `unpacker_problem` says how. */
+bool unpacker_feed(unpacker *unpacker, const char *bytes, size_t count, take_content *take, void *closure);
+/* False: the content ends in the middle. */
+bool unpacker_end(unpacker *unpacker);
+const char *unpacker_problem(const unpacker *unpacker);
+size_t unpacker_taken(const unpacker *unpacker);
+
+/* Appends the packed content. */
+void pack(packing packing, const char *bytes, size_t count, buffer *packed);
+
+#endif
