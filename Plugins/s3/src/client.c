@@ -4,8 +4,6 @@
 
 #include <arpa/inet.h>
 
-enum { SKEW_SECONDS = 240 };
-
 void request_query(request *request, const char *name, const char *value) {
   if (request->query_count >= REQUEST_PAIRS) abort();
   request->query[request->query_count++] = (pair){name, value};

@@ -252,9 +252,14 @@ static step fetch(reader *self) {
   if (object->etag != NULL) request_header(&request, "if-match", object->etag);
   self->has_checked = false;
   outcome outcome = client_send(client, &request, self->answer);
+  /* A stop that came behind the last byte. */
+  if (outcome == OVER && !self->answer->is_stopped && self->has_checked && object->size >= 0 && self->received >= (uint64_t)object->size)
+    outcome = DONE;
   if (self->is_stopping || outcome == OVER) return STEP_STOP;
   if (self->unpacker != NULL && unpacker_problem(self->unpacker) != NULL) return STEP_REJECT;
-  if (self->needs_start) {
+  /* Packed content may have fewer bytes than were read of it, so that there are none to be sent. */
+  bool is_behind = self->unpacker == NULL && self->received > 0 && self->answer->status == 416;
+  if (self->needs_start || is_behind) {
     self->needs_start = false;
     self->known = self->received;
     self->received = 0;
@@ -273,9 +278,7 @@ static step fetch(reader *self) {
     case CHANGED: return STEP_CHANGED;
     case REFUSED: return STEP_REJECT;
     case NEVER: return STEP_FAILED;
-    default:
-      /* Asked for bytes behind its end: it is shorter than it was. */
-      return STEP_CUT;
+    default: return STEP_CUT;
   }
   /* An empty body calls nothing. */
   if (!self->has_checked && !check_answer(self)) return STEP_CHANGED;

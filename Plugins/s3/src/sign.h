@@ -1,5 +1,6 @@
-/* Signatures of AWS, version 4 (SigV4). libcurl 7.88 can sign by itself (CURLOPT_AWS_SIGV4), but takes the query as it
- * stands in the URL, so its signatures are wrong when parameters are not sorted and encoded as AWS wants them. */
+/* Signatures of AWS, version 4 (SigV4). libcurl can sign by itself (CURLOPT_AWS_SIGV4), but version 7.88 takes the query as
+ * it stands in the URL: servers refuse the signature when parameters are not sorted, have no value (`?uploads`), or have a
+ * character that must be encoded (`prefix=a/b`). */
 #ifndef SIGN_H
 #define SIGN_H
 #include "buffer.h"

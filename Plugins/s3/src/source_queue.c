@@ -8,7 +8,9 @@
 enum {
   MESSAGES_MOST = 200,   /* under way */
   RECEIVED_MOST = 10,    /* at once */
-  WAIT_SECONDS = 20,     /* of a receive, when nothing is under way */
+  WAIT_SECONDS = 2,      /* of a receive, when nothing is under way: a stop waits for it, too */
+  ANSWER_MS = 2000,      /* of a stop: what it may take longer */
+  GIVE_BACK_MS = 5000,   /* likewise, for giving messages back */
   REQUEST_MS = 30000,
   KEEPER_MS = 200,
 };
@@ -23,6 +25,8 @@ typedef struct queue {
   message *messages;
   size_t count;
   bool is_ending;
+  /* Of the source. */
+  int64_t receive_by;    /* now_ms: when a stop ends a receive */
 } queue;
 
 /* ---- Requests ---- */
@@ -334,8 +338,17 @@ static void element(void *closure, const char *parent, const char *name, const c
   self->deliveries = 0;
 }
 
+/* Messages whose receive is ended are hidden until their time has passed, so a stop waits for it a little. */
+static bool receive_is_over(void *closure) {
+  queue *self = closure;
+  return source_is_stopping(self->source) && now_ms() >= self->receive_by;
+}
+
 static outcome receive(queue *self, received *received) {
   source *source = self->source;
+  client *client = &source->client;
+  is_over *usual = client->is_over;
+  void *closure = client->is_over_closure;
   char wait[8], visibility[24];
   /* The answer must come before the connection counts as silent. */
   int64_t most = source->client.idle_ms / 2000;
@@ -344,7 +357,12 @@ static outcome receive(queue *self, received *received) {
   const field fields[] = {{"Action", "ReceiveMessage"}, {"MaxNumberOfMessages", "10"}, {"WaitTimeSeconds", wait},
                           {"VisibilityTimeout", visibility}, {"AttributeName.1", "ApproximateReceiveCount"}};
   answer answer;
-  outcome outcome = call(&source->client, &source->queue, fields, 5, &answer);
+  self->receive_by = now_ms() + strtoll(wait, NULL, 10) * 1000 + ANSWER_MS;
+  client->is_over = receive_is_over;
+  client->is_over_closure = self;
+  outcome outcome = call(client, &source->queue, fields, 5, &answer);
+  client->is_over = usual;
+  client->is_over_closure = closure;
   if (outcome == DONE && !xml_read(buffer_text(&answer.body), answer.body.count, element, received)) {
     client_trouble(&source->client, "%.100s answers with what is none", source->queue.host);
     outcome = AGAIN;
@@ -404,7 +422,7 @@ static int serve(queue *self, rxd_scope *scope) {
 /* What is not acknowledged comes again at once, here or elsewhere. */
 static void leave(queue *self, rxd_scope *scope) {
   source *source = self->source;
-  int64_t until = now_ms() + STOP_MS;
+  int64_t until = now_ms() + STOP_MS - GIVE_BACK_MS;
   bool is_waiting = true;
   while (is_waiting && now_ms() < until) {
     works_take_acks(&source->works, source->running, 50);
@@ -416,6 +434,7 @@ static void leave(queue *self, rxd_scope *scope) {
   }
   works_take_acks(&source->works, source->running, 0);
   settle_all(self, scope);
+  until = now_ms() + GIVE_BACK_MS;
   for (message *one = self->messages, *next; one != NULL; one = next) {
     next = one->next;
     if (now_ms() < until) change_visibility(&source->client, &source->queue, one->receipt, 0);
