@@ -4,6 +4,7 @@ enum {
   EVENTS_MOST = 1000,         /* before rxd gets them, */
   BYTES_MOST = 1 << 20,       /* likewise, */
   AGE_MS = 1000,              /* likewise */
+  SLOW_MS = 20,               /* a pipeline that needs longer for what it got gets less at once, with a position of its own */
   SHOWN_MOST = 1000,          /* bytes of what is rejected */
 };
 
@@ -62,14 +63,18 @@ static bool hand_over(reader *self) {
   if (self->calls->keep != NULL) self->calls->keep(self->calls->closure, self->progress);
   self->added = self->added_bytes = 0;
   self->has_values = false;
+  size_t *most = self->calls->events_most;
+  int64_t begin = now_ms();
   if (host->flush(self->running) == RXD_STOP) self->is_stopping = true;
+  if (now_ms() - begin > SLOW_MS) *most = (*most + 1) / 2;
+  else if (*most < EVENTS_MOST) *most = *most * 2 < EVENTS_MOST ? *most * 2 : EVENTS_MOST;
   return !self->is_stopping;
 }
 
 static bool after_adding(reader *self, size_t bytes) {
   if (self->added++ == 0) self->added_at = now_ms();
   self->added_bytes += bytes + 100;
-  if (self->added < EVENTS_MOST && self->added_bytes < BYTES_MOST && now_ms() - self->added_at < AGE_MS) return true;
+  if (self->added < *self->calls->events_most && self->added_bytes < BYTES_MOST && now_ms() - self->added_at < AGE_MS) return true;
   return hand_over(self);
 }
 

@@ -35,6 +35,7 @@ typedef struct reader_calls {
   keep_progress *keep;
   next_token *token;
   void *closure;
+  size_t *events_most; /* before rxd gets them: more while it takes them at once, fewer while it is slow */
 } reader_calls;
 
 typedef enum reading {

@@ -70,7 +70,7 @@ static uint64_t token_of_work(void *closure) { return work_token(closure); }
 
 reading source_read_work(source *self, work *work) {
   progress progress = {0};
-  reader_calls calls = {NULL, token_of_work, work};
+  reader_calls calls = {NULL, token_of_work, work, &self->events_most};
   work->has_failed = work->is_read = false;
   reading reading = source_read(self, &work->object, &progress, &calls);
   work->is_incomplete = progress.is_incomplete;
@@ -276,6 +276,7 @@ static int queue_parameters(const rxd_opening *opening, source *self) {
 static int source_open(const rxd_opening *opening, void **instance) {
   source *self = need(calloc(1, sizeof *self));
   self->instance = opening->instance;
+  self->events_most = 1;
   self->every_ms = is_given(opening, "every") ? milliseconds_parameter(opening, "every", 60000) : -1;
   self->full_ms = milliseconds_parameter(opening, "fullEvery", 3600000);
   self->lookback_ms = milliseconds_parameter(opening, "lookback", 3600000);

@@ -20,6 +20,7 @@ typedef struct source {
   int64_t visibility_ms;
   rxd_text position; /* that rxd has kept; its bytes are the source's own */
   rxd_source *running;
+  size_t events_most; /* of `reader_calls` */
   works works;
 } source;
 

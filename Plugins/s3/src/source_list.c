@@ -153,7 +153,7 @@ static int read_object(lister *self, rxd_scope *scope, object *object) {
   }
   self->object = object;
   self->progress = progress;
-  reader_calls calls = {progressed, NULL, self};
+  reader_calls calls = {progressed, NULL, self, &source->events_most};
   int64_t modified = object->modified;
   reading reading = source_read(source, object, &progress, &calls);
   int status = RXD_OK;
