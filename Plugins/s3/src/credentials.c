@@ -276,7 +276,7 @@ static void add_field(buffer *form, const char *name, const char *value) {
 
 static outcome from_web_identity(client *client) {
   const char *path = variable("AWS_WEB_IDENTITY_TOKEN_FILE"), *role = variable("AWS_ROLE_ARN");
-  if (path == NULL || role == NULL) return ABSENT;
+  if (path == NULL || role == NULL || client->credentials.profile != NULL || client->credentials.file != NULL) return ABSENT;
   const char *session = variable("AWS_ROLE_SESSION_NAME"), *given = variable("AWS_ENDPOINT_URL_STS");
   char *token = file_content(path);
   if (token == NULL) {

@@ -4,6 +4,7 @@ enum {
   EVENTS_MOST = 1000,         /* before rxd gets them, */
   BYTES_MOST = 1 << 20,       /* likewise, */
   AGE_MS = 1000,              /* likewise */
+  WAITED_MS = 500,            /* for the pipeline, after which a cut is no fault of the server */
   SLOW_MS = 20,               /* a pipeline that needs longer for what it got gets less at once, with a position of its own */
   SHOWN_MOST = 1000,          /* bytes of what is rejected */
 };
@@ -51,6 +52,7 @@ typedef struct reader {
   uint64_t line_bytes; /* of it, also those that are not kept */
   bool has_checked, is_stopping;
   bool needs_start;   /* the object is packed, which its name does not say */
+  bool has_waited;    /* for the pipeline, during this answer: the server may have given it up meanwhile */
   size_t added, added_bytes;
   int64_t added_at;
   rxd_value names_values[5]; /* members that are equal for all events */
@@ -66,6 +68,7 @@ static bool hand_over(reader *self) {
   size_t *most = self->calls->events_most;
   int64_t begin = now_ms();
   if (host->flush(self->running) == RXD_STOP) self->is_stopping = true;
+  if (now_ms() - begin > WAITED_MS) self->has_waited = true;
   if (now_ms() - begin > SLOW_MS) *most = (*most + 1) / 2;
   else if (*most < EVENTS_MOST) *most = *most * 2 < EVENTS_MOST ? *most * 2 : EVENTS_MOST;
   return !self->is_stopping;
@@ -255,7 +258,7 @@ static step fetch(reader *self) {
     request_header(&request, "range", range);
   }
   if (object->etag != NULL) request_header(&request, "if-match", object->etag);
-  self->has_checked = false;
+  self->has_checked = self->has_waited = false;
   outcome outcome = client_send(client, &request, self->answer);
   /* A stop that came behind the last byte. */
   if (outcome == OVER && !self->answer->is_stopped && self->has_checked && object->size >= 0 && self->received >= (uint64_t)object->size)
@@ -323,8 +326,10 @@ static reading read_on(reader *self) {
       case STEP_CUT: break;
     }
     host->count_up(client->instance, RXD_TEXT_OF("resumedReads"), 1);
-    if (self->received > before) client->failures = 0;
+    bool has_more = self->received > before;
+    if (has_more) client->failures = 0;
     before = self->received;
+    if (has_more && self->has_waited) continue;
     /* What has come so far does not wait for the rest. */
     if (self->added > 0 && !hand_over(self)) return READ_STOP;
     if (reader_rest(self->running, client_failed(client, "requestErrors"))) return READ_STOP;

@@ -223,11 +223,9 @@ static const char *key_problem(const sink *self, rxd_text key) {
   return NULL;
 }
 
-/* Without {id}, or with a list of lines, an object is a single event. */
-static bool is_single(const sink *self, const draft *draft) { return self->spreads_lists || strstr(draft->key, mark) == NULL; }
-
+/* Without {id}, an object is a single event; so is a list of lines. */
 static bool is_full(const sink *self, const draft *draft) {
-  return draft->content.count >= self->bytes_most || draft->lines >= self->events_most || is_single(self, draft);
+  return draft->content.count >= self->bytes_most || draft->lines >= self->events_most || strstr(draft->key, mark) == NULL;
 }
 
 /* All drafts together have no more bytes than one may have. */
@@ -251,9 +249,14 @@ static outcome take_event(writing *self, rxd_scope *scope, const rxd_input *inpu
     if (outcome != DONE) return outcome;
     draft = draft_of(self, key);
   }
+  bool is_list = self->sink->spreads_lists && host->kind(&input->event) == RXD_LIST;
+  if (is_list) {
+    outcome outcome = store_draft(self, draft);
+    if (outcome != DONE) return outcome;
+  }
   add_event(self->sink, draft, scope, input, index);
   self->seen = index + 1;
-  if (is_full(self->sink, draft)) return store_draft(self, draft);
+  if (is_list || is_full(self->sink, draft)) return store_draft(self, draft);
   return is_crowded(self) ? store_all(self) : DONE;
 }
 

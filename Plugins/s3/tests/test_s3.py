@@ -4,6 +4,7 @@ import json
 import os
 import random
 import signal
+import ssl
 import subprocess
 import sys
 import threading
@@ -340,6 +341,45 @@ class ListTests(S3Test):
         self.assertIn("count: resumedReads", run.errors())
 
 
+    def test_a_slow_pipeline_is_no_fault_of_the_server(self):
+        """It takes longer for each part than a body may stall."""
+        self.make_bucket()
+        lines = [f"{n} {'x' * 1000}\n" for n in range(20000)]
+        self.put("a", "".join(lines).encode())
+        run = self.read(more=2500, idleTimeout="1s", environment={"CREDIT": "7000"})
+        self.assertEqual([event["value"] + "\n" for event in self.all_of(run)], lines)
+        self.assertNotIn("warning", run.errors())
+
+
+class TLSTests(S3Test):
+    def test_certificates(self):
+        def openssl(*arguments):
+            subprocess.run(["openssl", *arguments], check=True, capture_output=True, cwd=self.directory)
+
+        openssl("req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=ca", "-keyout", "ca.key", "-out", "ca.pem")
+        openssl("req", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=localhost", "-keyout", "server.key", "-out", "server.csr")
+        with open(self.path("names"), "w") as file:
+            file.write("subjectAltName=DNS:localhost")
+        openssl("x509", "-req", "-in", "server.csr", "-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-days", "2", "-extfile", "names",
+                "-out", "server.pem")
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(self.path("server.pem"), self.path("server.key"))
+        self.bucket = "secure"
+        server = self.script(lambda request: (200, {}, listing([])))
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+        named, numbered = f"https://localhost:{self.port}", f"https://127.0.0.1:{self.port}"
+        for name, parameters, expected in [
+            ("right", {"endpoint": named, "ca": self.path("ca.pem"), "pathStyle": True}, None),
+            ("unverified", {"endpoint": numbered, "dangerouslySkipVerification": True}, None),
+            ("unknown", {"endpoint": named}, "TLS cannot be set up"),
+            ("another", {"endpoint": numbered, "ca": self.path("ca.pem")}, "TLS cannot be set up"),
+        ]:
+            with self.subTest(name=name):
+                run = self.read(name, **parameters)
+                self.all_of(run, 0 if expected is None else 1)
+                self.assertIn(expected or "", run.errors())
+
+
 class AfterTests(S3Test):
     """What follows objects that were read."""
 
@@ -503,7 +543,7 @@ class QueueTests(S3Test):
         for n in range(8):
             self.put(f"{n:02}", f"{n}\n".encode())
         failing = self.read("failing", more="fail 2", queue=self.queue, visibility="1h", environment={"CREDIT": "3"})
-        wait_for(lambda: self.messages() == (0, 0), "all to be read", PATIENCE)
+        wait_for(lambda: len(set(self.values(failing))) == 8 and self.messages() == (0, 0), "all to be read", PATIENCE)
         self.assertEqual(failing.end(), 0, failing.errors())
         self.assertIn("count: returned", failing.errors())
         self.assert_nothing_lost([str(n) for n in range(8)], self.values(failing), "rounds that fail")
@@ -848,8 +888,8 @@ class SinkTests(S3Test):
         self.assertEqual(sorted(self.content(key).count(b"\n") for key in self.keys("e/")), [1, 3, 3, 3])
         self.written(list(range(10)), "bytes", key="b/{id}", maxBytes="4B")
         self.assertEqual(len(self.keys("b/")), 5)
-        self.written([[1, 2], [3], 4], "lists", key="l/{id}", lists="lines")
-        self.assertEqual(sorted(self.content(key) for key in self.keys("l/")), [b"1\n2\n", b"3\n", b"4\n"])
+        self.written([[1, 2], 4, 5, [3], 6], "lists", key="l/{id}", lists="lines")
+        self.assertEqual(sorted(self.content(key) for key in self.keys("l/")), [b"1\n2\n", b"3\n", b"4\n5\n", b"6\n"])
         many = [{"k": n} for n in range(200)]
         self.written(many, "many", key="m/{{ event.k }}/{id}")
         self.assertEqual(len(self.keys("m/")), 200)

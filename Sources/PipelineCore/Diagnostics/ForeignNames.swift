@@ -40,9 +40,10 @@ enum ForeignNames {
       "Metrics are events like any other: make them with 'map', 'window' and 'aggregate'",
       "log_to_metric metric_to_log tag_cardinality_limit incremental_to_absolute trace_to_log"
     ),
+    ("The plugin s3 reads and writes objects (Plugins/s3), and the preset 's3' writes them", "aws_s3"),
     (
       "There is no such sink: write to 'stdout' or a 'file', for a tool that sends it on",
-      "aws_s3 aws_sqs aws_kinesis_streams aws_kinesis_firehose aws_cloudwatch_logs gcp_cloud_storage gcp_pubsub "
+      "aws_sqs aws_kinesis_streams aws_kinesis_firehose aws_cloudwatch_logs gcp_cloud_storage gcp_pubsub "
         + "azure_blob databend postgres mysql mongodb vector statsd_sink"
     ),
     (
