@@ -7,6 +7,7 @@ import os
 import random
 import select
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -43,15 +44,20 @@ MOTO = "import socketserver, sys; socketserver.StreamRequestHandler.disable_nagl
 
 
 class Moto:
-    """moto's server; a process of its own."""
+    """moto's server; a process of its own, or the one that all classes of a run share."""
 
     def __init__(self, **environment):
+        self.process = None
+        if not environment and os.environ.get("MOTO"):
+            port, self.log = os.environ["MOTO"].split()
+            self.port = int(port)
+            return
         self.port = free_port()
         self.directory = tempfile.mkdtemp(prefix="rxd-moto-")
         self.log = os.path.join(self.directory, "log")
         with open(self.log, "wb") as log:
             self.process = subprocess.Popen([sys.executable, "-c", MOTO, "-H", "127.0.0.1", "-p", str(self.port)], stdout=log, stderr=log,
-                                            env={**os.environ, **environment})
+                                            env={**os.environ, "LD_PRELOAD": "", **environment})
 
         def answers():
             try:
@@ -64,6 +70,8 @@ class Moto:
         wait_for(answers, "moto", 60)
 
     def end(self):
+        if self.process is None:
+            return
         self.process.kill()
         self.process.wait()
         shutil.rmtree(self.directory)
@@ -247,3 +255,13 @@ def fill(port, bucket, numbers, size=200, pause=0.0, prefix="in/"):
         part, numbers = numbers[:size], numbers[size:]
         client.put_object(Bucket=bucket, Key=f"{prefix}{part[0]:08}.ndjson", Body="".join(f"{number}\n" for number in part).encode())
         time.sleep(pause * random.random())
+
+
+if __name__ == "__main__":  # serves until it is ended
+    moto = Moto()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit())
+    try:
+        print(moto.port, moto.log, flush=True)
+        signal.pause()
+    finally:
+        moto.end()

@@ -25,6 +25,19 @@ KILLS = int(os.environ.get("KILLS", "3"))
 PATIENCE = float(os.environ.get("PATIENCE", "60"))
 
 
+def in_process(test):
+    """A test that loads the plugin itself: with sanitizers in a process of its own, which loads them first."""
+    def run(self):
+        if not SANITIZERS or "LD_PRELOAD" in os.environ:
+            return test(self)
+        done = subprocess.run([sys.executable, "-B", "-m", "unittest", self.id()], cwd=HERE, capture_output=True, text=True,
+                              env={**os.environ, **SANITIZERS})
+        return self.assertEqual(done.returncode, 0, done.stderr[-3000:])
+
+    run.__doc__ = test.__doc__
+    return run
+
+
 class S3Test(PluginTest):
     plugin = PLUGIN
 
@@ -284,6 +297,7 @@ class ListTests(S3Test):
         self.assertEqual(self.values(run), ["new", "new"])
         self.assertEqual(run.end(), 0, run.errors())
 
+    @in_process
     def test_every_position_goes_on_without_loss(self):
         """Stops behind each batch, also in the middle of objects that are packed, and goes on from the position."""
         self.make_bucket()
@@ -310,6 +324,7 @@ class ListTests(S3Test):
         self.assertTrue(seen == [str(n) for n in range(9000)], f"{len(seen)} lines, {len(set(seen))} different ones")
         self.assertGreater(runs, 8)
 
+    @in_process
     def test_an_object_that_was_replaced_meanwhile_is_read_from_its_start(self):
         self.make_bucket()
         self.put("a", b"".join(b"old %d %s\n" % (n, b"x" * 300) for n in range(4000)))
@@ -548,6 +563,7 @@ class QueueTests(S3Test):
         self.assertIn("count: returned", failing.errors())
         self.assert_nothing_lost([str(n) for n in range(8)], self.values(failing), "rounds that fail")
 
+    @in_process
     def test_a_stop_gives_back_what_is_under_way(self):
         self.make()
         for n in range(8):
