@@ -248,7 +248,7 @@ static int after_parameters(const rxd_opening *opening, source *self) {
   }
   free(tag);
   if (!is_tag) return fail_at(opening->scope, "tag", "must be NAME=VALUE");
-  if (self->after == AFTER_MOVE && self->move_to == NULL) return fail_at(opening->scope, "moveTo", "is needed by 'after: move'");
+  if (self->after == AFTER_MOVE && self->move_to == NULL) return fail_at(opening->scope, "after", "'move' needs 'moveTo'");
   if (self->after != AFTER_MOVE && self->move_to != NULL) return fail_at(opening->scope, "moveTo", "has no effect without 'after: move'");
   if (self->after == AFTER_MOVE && strncmp(self->move_to, self->prefix, strlen(self->prefix)) == 0)
     return fail_at(opening->scope, "moveTo", "must not begin with 'prefix': objects would be read again");

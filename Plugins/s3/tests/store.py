@@ -39,8 +39,12 @@ def client_of(port, service="s3", access=ACCESS, secret=SECRET):
                         aws_secret_access_key=secret, config=config)
 
 
-# Answers that are sent in two pieces would wait for each other, 40 ms each time.
-MOTO = "import socketserver, sys; socketserver.StreamRequestHandler.disable_nagle_algorithm = True; import moto.server; moto.server.main(sys.argv[1:])"
+# It ends with the test. Answers that are sent in two pieces would wait for each other, 40 ms each time.
+MOTO = """import ctypes, signal, socketserver, sys
+ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+socketserver.StreamRequestHandler.disable_nagle_algorithm = True
+import moto.server
+moto.server.main(sys.argv[1:])"""
 
 
 class Moto:

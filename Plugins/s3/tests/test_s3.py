@@ -136,7 +136,8 @@ class SignatureTests(S3Test):
             self.assertEqual(made, expected)
 
     def test_a_server_that_checks(self):
-        self.__class__.start_moto(INITIAL_NO_AUTH_ACTION_COUNT="4")
+        self.moto = Moto(INITIAL_NO_AUTH_ACTION_COUNT="4")
+        self.addCleanup(self.moto.end)
         iam = client_of(self.moto.port, "iam")
         iam.create_user(UserName="rxd")
         allowed = {"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": "*", "Resource": "*"}]}
@@ -180,7 +181,7 @@ class ParameterTests(S3Test):
             ("source", {"ca": "/nowhere"}, "'ca': cannot read the file: No such file or directory"),
             ("source", {"ca": PLUGIN}, "'ca': has no effect without an endpoint of https://"),
             ("source", {"maxLine": "1GiB"}, "'maxLine': must be 1B to 64MiB"),
-            ("source", {"after": "move"}, "'moveTo': is needed by 'after: move'"),
+            ("source", {"after": "move"}, "'after': 'move' needs 'moveTo'"),
             ("source", {"moveTo": "done/"}, "'moveTo': has no effect without 'after: move'"),
             ("source", {"after": "move", "prefix": "in/", "moveTo": "in/done/"},
              "'moveTo': must not begin with 'prefix': objects would be read again"),
