@@ -318,7 +318,7 @@ static outcome judge_status(client *self, const request *request, answer *answer
     return judge_denial(self, answer, host, what);
   if (answer->status == 404) return ABSENT;
   if (error_is(answer, "KeyTooLongError EntityTooLarge InvalidTag")) return REFUSED;
-  return self->has_worked && answer->status < 400 ? AGAIN : answer->status >= 400 ? NEVER : AGAIN;
+  return answer->status >= 400 ? NEVER : AGAIN;
 }
 
 outcome client_send(client *self, request *request, answer *answer) {

@@ -156,13 +156,17 @@ bool seen_has(const seen *self, const object *object) {
   return object->modified <= self->settled || find(self, name_of(object));
 }
 
-void seen_settle(seen *self, int64_t settled) {
-  if (settled > self->settled) self->settled = settled;
+static void forget(seen *self, int64_t until) {
   size_t kept = 0;
   for (size_t i = 0; i < self->count; i++)
-    if (self->entries[i].modified > self->settled) self->entries[kept++] = self->entries[i];
+    if (self->entries[i].modified > until) self->entries[kept++] = self->entries[i];
   self->count = kept;
   if (self->slots != NULL) rebuild(self);
+}
+
+void seen_settle(seen *self, int64_t settled) {
+  if (settled > self->settled) self->settled = settled;
+  forget(self, self->settled);
 }
 
 static int compare_times(const void *a, const void *b) {
@@ -177,16 +181,19 @@ void seen_restore(seen *self, uint64_t name, int64_t modified) {
   put_slot(self, self->count++);
 }
 
-bool seen_add(seen *self, const object *object) {
+bool seen_add(seen *self, const object *object, int64_t *forgotten) {
   bool is_full = self->count >= self->most;
   if (is_full) {
     int64_t *times = need(calloc(self->count, sizeof *times));
     for (size_t i = 0; i < self->count; i++) times[i] = self->entries[i].modified;
     qsort(times, self->count, sizeof *times, compare_times);
-    seen_settle(self, times[self->count / 10]);
+    int64_t until = times[self->count / 10];
     free(times);
+    if (forgotten == NULL) seen_settle(self, until);
+    else forget(self, *forgotten = until);
   }
-  if (object->modified > self->settled) seen_restore(self, name_of(object), object->modified);
+  int64_t settled = forgotten != NULL && *forgotten > self->settled ? *forgotten : self->settled;
+  if (object->modified > settled) seen_restore(self, name_of(object), object->modified);
   return is_full;
 }
 

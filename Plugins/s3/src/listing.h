@@ -35,8 +35,9 @@ typedef struct seen {
 } seen;
 
 bool seen_has(const seen *seen, const object *object);
-/* True: it was full, and `settled` had to move. */
-bool seen_add(seen *seen, const object *object);
+/* True: the table was full, and a tenth of it, the oldest, was forgotten: `settled` moves to the newest of these, or where
+ * `forgotten` is given, that does. */
+bool seen_add(seen *seen, const object *object, int64_t *forgotten);
 /* Forgets single objects up to this time. */
 void seen_settle(seen *seen, int64_t settled);
 void seen_free(seen *seen);

@@ -353,7 +353,8 @@ reading reader_read(client *client, const reader_settings *settings, rxd_source 
   reader self = {.client = client, .settings = settings, .running = running, .object = object, .progress = progress,
                  .calls = calls, .answer = &answer};
   begin(&self);
-  reading reading = read_on(&self);
+  /* Nothing need be asked for of what is empty, such as the marks that some programs make for folders. */
+  reading reading = object->size == 0 && object->etag != NULL ? READ_ALL : read_on(&self);
   if (reading == READ_REJECTED && !reject_rest(&self)) reading = READ_STOP;
   /* What follows an object that is read is the caller's: it knows the position. */
   if (self.added > 0 && (self.calls->keep == NULL || reading == READ_STOP)) hand_over(&self);

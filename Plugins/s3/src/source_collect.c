@@ -16,7 +16,7 @@ static void pass(collector *self, const object *object) {
     self->passed.count = 0;
     memset(self->passed.slots, 0, self->passed.slot_count * sizeof *self->passed.slots);
   }
-  seen_add(&self->passed, object);
+  seen_add(&self->passed, object, NULL);
 }
 
 /* What follows an object whose events are acknowledged. */

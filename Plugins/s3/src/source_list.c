@@ -8,7 +8,11 @@
  * adds later has the time of its beginning, so uploads that take longer and are named before the last key are missed. */
 #include "source.h"
 
-enum { SEEN_MOST = 10000 };
+enum {
+  SEEN_MOST = 10000,
+  LONG_COUNT = 1000, /* of remembered objects: a position that has more is made */
+  KEPT_MS = 200,     /* at most this often, so that a kill repeats a little more */
+};
 
 typedef struct lister {
   source *source;
@@ -17,6 +21,7 @@ typedef struct lister {
   int64_t begun;     /* when it began, by the server; milliseconds since 1970; 0: it has not */
   char *passed;      /* its last key that is done; NULL: none */
   char *last;        /* the greatest key that is done; NULL: none */
+  int64_t forgotten; /* of a full listing: what was modified until then will count as read at its end, for the table was full */
   bool skips;        /* what is there at the start counts as read */
   /* Of the object that is read. */
   object *object;
@@ -24,7 +29,7 @@ typedef struct lister {
   char *resumed_key, *resumed_etag;
   progress resumed;
   buffer position;
-  int64_t warn_at;
+  int64_t warn_at, kept_at; /* now_ms */
 } lister;
 
 /* ---- The position ---- */
@@ -43,6 +48,8 @@ static void put_number(buffer *buffer, uint64_t number) {
 /* A line of text, and 16 bytes of each object in the table. */
 static void keep_position(lister *self) {
   buffer *to = &self->position;
+  if (self->seen.count > LONG_COUNT && now_ms() - self->kept_at < KEPT_MS && !source_is_stopping(self->source)) return;
+  self->kept_at = now_ms();
   buffer_clear(to);
   buffer_print(to, "1 %c %lld %lld", self->is_full ? 'F' : 'N', (long long)self->begun, (long long)self->seen.settled);
   put_text(to, self->passed);
@@ -50,7 +57,8 @@ static void keep_position(lister *self) {
   bool is_inside = self->object != NULL && self->progress.offset > 0;
   put_text(to, is_inside ? self->object->key : NULL);
   put_text(to, is_inside ? self->object->etag : NULL);
-  buffer_print(to, " %llu %llu %d\n", (unsigned long long)self->progress.offset, (unsigned long long)self->progress.line, self->skips);
+  buffer_print(to, " %llu %llu %d %lld\n", (unsigned long long)self->progress.offset, (unsigned long long)self->progress.line, self->skips,
+               (long long)self->forgotten);
   for (size_t i = 0; i < self->seen.count; i++) {
     put_number(to, self->seen.entries[i].name);
     put_number(to, (uint64_t)self->seen.entries[i].modified);
@@ -84,7 +92,7 @@ static uint64_t get_number(const char *bytes) {
 
 /* False: it is no position of this version. */
 static bool restore(lister *self, rxd_text position) {
-  enum { WORDS = 11 };
+  enum { WORDS = 12 };
   const char *end = memchr(position.bytes, '\n', position.count);
   if (end == NULL) return false;
   char *line = need(strndup(position.bytes, (size_t)(end - position.bytes))), *rest = NULL, *words[WORDS];
@@ -102,6 +110,7 @@ static bool restore(lister *self, rxd_text position) {
     self->resumed.offset = strtoull(words[8], NULL, 10);
     self->resumed.line = strtoull(words[9], NULL, 10);
     self->skips = strcmp(words[10], "1") == 0;
+    self->forgotten = strtoll(words[11], NULL, 10);
     for (const char *at = end + 1; at + 16 <= position.bytes + position.count; at += 16)
       seen_restore(&self->seen, get_number(at), (int64_t)get_number(at + 8));
   }
@@ -127,7 +136,7 @@ static void remember(lister *self, const object *object) {
   source *source = self->source;
   /* What a full listing will count as settled at its end need not be in the table: it goes on behind `passed`. */
   bool is_old = self->is_full && object->modified <= self->begun - source->lookback_ms;
-  if (!is_old && seen_add(&self->seen, object) && now_ms() >= self->warn_at) {
+  if (!is_old && seen_add(&self->seen, object, self->is_full ? &self->forgotten : NULL) && now_ms() >= self->warn_at) {
     self->warn_at = now_ms() + 3600000;
     report(source->instance, "warning",
            "more than %d objects were written within 'lookback' and 'fullEvery': objects that are written late, with names before "
@@ -203,6 +212,7 @@ static int list(lister *self, rxd_scope *scope) {
     }
     page_free(&page);
     if (status != RXD_OK) return status;
+    self->kept_at = 0;
     keep_position(self);
     if (host->flush(source->running) == RXD_STOP) return RXD_STOP;
   }
@@ -213,12 +223,14 @@ static int list_fully(lister *self, rxd_scope *scope) {
   if (!self->is_full) {
     self->is_full = true;
     self->begun = 0;
+    self->forgotten = INT64_MIN;
     free(self->passed);
     self->passed = NULL;
   }
   int status = list(self, scope);
   if (status != RXD_OK) return status;
-  seen_settle(&self->seen, self->begun - self->source->lookback_ms);
+  int64_t settled = self->begun - self->source->lookback_ms;
+  seen_settle(&self->seen, self->forgotten > settled ? self->forgotten : settled);
   self->is_full = self->skips = false;
   free(self->passed);
   self->passed = NULL;
@@ -227,7 +239,7 @@ static int list_fully(lister *self, rxd_scope *scope) {
 }
 
 int run_listing(source *source, rxd_scope *scope) {
-  lister self = {.source = source, .skips = source->starts_new};
+  lister self = {.source = source, .skips = source->starts_new, .forgotten = INT64_MIN};
   self.seen.most = SEEN_MOST;
   self.seen.settled = INT64_MIN;
   if (source->position.bytes != NULL && !restore(&self, source->position))

@@ -215,11 +215,12 @@ def signature(request, service="s3"):
 
 
 def listing(objects, truncated=False):
-    """The answer to a listing: (key, size) of each."""
+    """The answer to a listing: (key, size) of each, perhaps with seconds since 1970."""
+    objects = [(*entry, 1767323045)[:3] for entry in objects]
     contents = "".join(
-        f"<Contents><Key>{urllib.parse.quote(key)}</Key><LastModified>2026-01-02T03:04:05.678Z</LastModified>"
-        f"<ETag>&quot;tag-{index}&quot;</ETag><Size>{size}</Size><StorageClass>STANDARD</StorageClass></Contents>"
-        for index, (key, size) in enumerate(objects))
+        f"<Contents><Key>{urllib.parse.quote(key)}</Key><LastModified>{time.strftime('%Y-%m-%dT%H:%M:%S.678Z', time.gmtime(modified))}</LastModified>"
+        f"<ETag>&quot;tag-0&quot;</ETag><Size>{size}</Size><StorageClass>STANDARD</StorageClass></Contents>"
+        for key, size, modified in objects)
     return (f'<?xml version="1.0"?><ListBucketResult xmlns="http://s3.amazonaws.com/doc/2006-03-01/"><EncodingType>url</EncodingType>'
             f"<IsTruncated>{'true' if truncated else 'false'}</IsTruncated>{contents}</ListBucketResult>").encode()
 

@@ -271,6 +271,28 @@ class ListTests(S3Test):
         self.script(answer)
         self.assertEqual([int(event["value"]) for event in self.all_of(self.read(prefix="in/"))], list(range(1500)))
 
+    def test_more_young_objects_than_are_remembered(self):
+        """All are read once, though the later keys are the older ones; after it, only what is newer."""
+        now, late = int(time.time()), []
+        objects = [(f"{n:06}", 0 if n % 1000 else 1, now - n // 10) for n in range(25000)]
+
+        def answer(request):
+            if "list-type" not in request.query:
+                return 200, {}, request.path.rsplit("/", 1)[1].encode()
+            rest = [entry for entry in sorted(objects + late) if entry[0] > request.query.get("start-after", "")]
+            return 200, {}, listing(rest[:1000], truncated=len(rest) > 1000)
+
+        self.script(answer)
+        run = self.read(every="100ms", fullEvery="1s")
+        wait_for(lambda: run.count() >= 25, "all", PATIENCE)
+        self.assertEqual([int(value) for value in self.values(run)], list(range(0, 25000, 1000)))
+        self.assertIn("more than 10000 objects were written within 'lookback'", run.errors())
+        late.append(("000000-late", 1, now + 1))
+        wait_for(lambda: run.count() >= 26, "a late one", PATIENCE)
+        time.sleep(1.5)
+        self.assertEqual(self.values(run)[25:], ["000000-late"])
+        self.assertEqual(run.end(), 0, run.errors())
+
     def test_new_objects_are_found_also_before_the_last_key(self):
         self.make_bucket()
         self.put("m/1", b"1\n")
