@@ -36,6 +36,21 @@ import Testing
       trial.logged("one must wait; trying again") && trial.logged("the destination works again, after 1 failure in 3s"))
   }
 
+  /// What was delivered, after repetitions too, leaves nothing in memory.
+  @Test(arguments: [false, true]) func nothingIsLeftOfABatch(_ isLate: Bool) throws {
+    let destination = ScriptedDestination { $0.count = 2 }
+    destination.script = { call in
+      let outcome = call.attempts == 0 && call.values.contains(3) ? DeliveryOutcome.answered(again: [0]) : .answered()
+      return isLate ? .after(.milliseconds(1), outcome) : .now(outcome)
+    }
+    let trial = try DeliveryTrial(destination)
+    trial.send(values(1...12))
+    trial.pipeline.run(until: .seconds(100))
+    #expect(destination.delivered.sorted() == values(1...12))
+    #expect(destination.calls.count > 6)
+    #expect(destination.keptAnswers() == 0)
+  }
+
   /// An outcome that does not fit the batch decides nothing.
   @Test(arguments: [
     DeliveryOutcome.answered(again: [0, 0]), .answered(again: [3]), .answered(again: [-1]),

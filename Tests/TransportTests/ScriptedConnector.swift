@@ -62,6 +62,14 @@ final class ScriptedDestination: @unchecked Sendable {
   }
 
   var underWay: [Call] { calls.filter(\.isOpen) }
+  /// Releases the calls; the number of their answers that something else keeps.
+  func keptAnswers() -> Int {
+    struct Known { weak var answer: DeliveryAnswer? }
+    let known = calls.map { Known(answer: $0.answer) }
+    calls = []
+    return known.count { $0.answer != nil }
+  }
+
   func times(_ value: Int64) -> Int { delivered.count { $0 == value } }
 
   /// The number of the first value of the batch that comes next must follow from these.

@@ -18,7 +18,11 @@ extension DeliverySink {
   /// Routes an outcome to this sink.
   func expect(_ answer: DeliveryAnswer, _ batch: Int) {
     let (executor, node) = (executor, Weak(self))
-    answer.lead { executor.post { node.object?.answered(batch, answer) } }
+    // The answer keeps the closure, which must not keep the answer.
+    answer.lead { [weak answer] in
+      guard let answer else { return }
+      executor.post { node.object?.answered(batch, answer) }
+    }
   }
 
   /// Begins as many batches as may be under way.
