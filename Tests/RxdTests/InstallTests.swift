@@ -121,7 +121,7 @@ struct InstallTests {
     let packages = [
       "libmosquitto": "libmosquitto-dev", "openssl": "libssl-dev", "hiredis": "libhiredis-dev", "libpq": "libpq-dev",
       "rdkafka": "librdkafka-dev", "libnats": "libnats-dev", "librabbitmq": "librabbitmq-dev",
-      "rdkafka": "librdkafka-dev", "libnats": "libnats-dev", "libcurl": "libcurl4-openssl-dev", "libcrypto": "libssl-dev",
+      "libcurl": "libcurl4-openssl-dev", "libcrypto": "libssl-dev",
       "expat": "libexpat1-dev", "zlib": "zlib1g-dev", "libzstd": "libzstd-dev",
     ]
     let plugins = "\(Rxd.root)/Plugins"
@@ -140,6 +140,6 @@ struct InstallTests {
       }
       #expect(named.isSuperset(of: needed), "\(name): \(needed.filter { !named.contains($0) })")
     }
-    #expect(seen == 6)
+    #expect(seen == 7)
   }
 }

@@ -537,8 +537,9 @@ final class Compilation: SignalCompiler {
       catalogue.component(kind, meant) == nil
       ? ComponentKind.allCases.first { catalogue.component($0, meant) != nil } : nil
     let correction = Suggestion.correction(for: word, among: catalogue.names(kind))
-    var help = correction?.help
-    if let elsewhere {
+    let plugin = KnownPlugin.help(for: word, noun)
+    var help = plugin ?? correction?.help
+    if plugin == nil, let elsewhere {
       help =
         elsewhere == .combination
         ? "'\(meant)' begins a signal: 'NAME: { \(CombiningNode.Keyword(rawValue: meant)?.example ?? "\(meant): [a, b]") }'"
@@ -548,7 +549,7 @@ final class Compilation: SignalCompiler {
       Diagnostic(
         .unknownComponent, "there is no \(noun) '\(word)'", at: node.keyword.location,
         help: help ?? Suggestion.nothing(for: word) ?? "'rxd list' lists them",
-        fixIts: elsewhere == nil
+        fixIts: elsewhere == nil && plugin == nil
           ? correction.map { [.init(node.keyword.location, $0.name)] } ?? [] : []))
     return nil
   }

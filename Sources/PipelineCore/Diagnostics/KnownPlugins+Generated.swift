@@ -4,6 +4,19 @@ extension KnownPlugin {
   /// The plugins that come with the sources of rxd.
   package static let all: [KnownPlugin] = [
     KnownPlugin(
+      name: "amqp", folder: "amqp",
+      summary: "Reads queues and streams of RabbitMQ, and publishes to its exchanges (AMQP 0-9-1).",
+      components: [
+        .init(
+          kind: "source", name: "amqp",
+          summary: "Reads a queue or a stream of RabbitMQ (AMQP 0-9-1).",
+          others: ["amqp_0_9", "amqp_consumer", "rabbitmq"]),
+        .init(
+          kind: "sink", name: "amqp",
+          summary: "Publishes events to an exchange of RabbitMQ (AMQP 0-9-1).",
+          others: ["amqp_0_9", "rabbitmq"]),
+      ]),
+    KnownPlugin(
       name: "kafka", folder: "kafka",
       summary: "Reads and writes topics of Kafka.",
       components: [
@@ -107,6 +120,19 @@ extension KnownPlugin {
           kind: "sink", name: "redisSet",
           summary: "Sets keys of Redis to events, and deletes those that are taken back.",
           others: ["cache"]),
+      ]),
+    KnownPlugin(
+      name: "s3", folder: "s3",
+      summary: "Reads and writes objects of Amazon S3 and of stores that speak its protocol.",
+      components: [
+        .init(
+          kind: "source", name: "s3",
+          summary: "Reads the lines of the objects of a bucket of S3, and of those that are added.",
+          others: ["aws_s3", "ceph", "cloudflare r2", "minio"]),
+        .init(
+          kind: "sink", name: "s3",
+          summary: "Writes events as lines into objects of a bucket of S3.",
+          others: ["aws_s3", "ceph", "cloudflare r2", "minio"]),
       ]),
   ]
 }

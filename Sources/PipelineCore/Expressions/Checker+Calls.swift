@@ -193,7 +193,7 @@ extension Checker {
     }
     let known = scope.functions.names.sorted() + FunctionRegistry.all.map(\.name)
     let foreign = Self.foreignNames[function] ?? Self.foreignFunctions[function]
-    var help = foreign ?? NearestName.of(name, among: known).map { "Did you mean '\($0)'?" }
+    var help = plugin(target, function) ?? foreign ?? NearestName.of(name, among: known).map { "Did you mean '\($0)'?" }
     if ["all", "exists", "exists_one", "existsOne", "map", "filter", "optMap", "bind"].contains(function) {
       help = "As a loop it takes a name and an expression: list.\(function)(item, ...)."
     }
@@ -201,6 +201,15 @@ extension Checker {
       .expressionUnknownFunction, "there is no function '\(name)'", at,
       at + Int32(function.utf8.count), help: help,
       fix: foreign == nil ? NearestName.of(function, among: known) : nil)
+  }
+
+  /// Advice for a function of a plugin that is not installed.
+  private func plugin(_ target: SyntaxTree.ID?, _ function: String) -> String? {
+    guard let target, let path = dottedName(target), path.names.count == 1,
+      let plugin = KnownPlugin.all.first(where: { $0.name == path.names[0] }),
+      plugin.components.contains(where: { $0.kind == "function" && $0.name == function })
+    else { return nil }
+    return "The plugin '\(plugin.name)', which is not installed, has it: \(plugin.installation)"
   }
 
   /// Names from other languages.

@@ -373,11 +373,12 @@ extension DecodingContext {
   fileprivate mutating func unknownFormat(
     _ kind: String, _ name: String, _ location: SourceLocation, among known: [String]
   ) {
-    let near = Suggestion.nearest(to: name, among: known)
+    let plugin = KnownPlugin.help(for: name, kind)
+    let near = plugin == nil ? Suggestion.nearest(to: name, among: known) : nil
     diagnostics.report(
       Diagnostic(
         .unknownChoice, "there is no \(kind) '\(name)'", at: location,
-        help: near.map { "Did you mean '\($0)'?" } ?? "There are \(Suggestion.list(known))",
+        help: plugin ?? near.map { "Did you mean '\($0)'?" } ?? "There are \(Suggestion.list(known))",
         fixIts: near.map { [.init(location, $0)] } ?? []))
   }
 }

@@ -49,9 +49,12 @@ struct Describe: ParsableCommand {
     let words = DescribedWord.named(name)
     let called = catalogue.called.filter { $0.nameInFiles == name }
     if entries.isEmpty, function == nil, words.isEmpty, called.isEmpty {
+      let kinds = ["source", "sink", "operator", "decoder", "encoder", "function"]
       // A foreign name is a better hint than a similar spelling.
       let help =
-        Suggestion.otherName(name).map { "\($0.help); see 'rxd describe \($0.name)'" } ?? Suggestion.nothing(for: name)
+        kinds.lazy.compactMap { KnownPlugin.help(for: name, $0) }.first ?? Suggestion.otherName(name).map {
+          "\($0.help); see 'rxd describe \($0.name)'"
+        } ?? Suggestion.nothing(for: name)
         ?? Suggestion.correction(for: name, among: Self.known(catalogue))?.help ?? "'rxd list' lists them"
       Console.printError("there is nothing called \(Printable.quote(name)). \(help)")
       throw ExitStatus.usage

@@ -97,4 +97,34 @@ import Testing
     #expect(Suggestion.correction(for: name, among: ["encode", "onError"])?.name == ours)
     #expect(Suggestion.correction(for: name, among: ["decode"])?.name == "decode")
   }
+
+  /// A component of a plugin that is not installed leads to the plugin, and not to a component that only looks alike.
+  @Test(arguments: [
+    (
+      "sources: { in: { kafka: { topics: [a] } } }\nsinks: { out: { from: in, discard: {} } }",
+      "The plugin 'kafka', which is not installed, has it: 'make -C Plugins/kafka install' builds it from the sources of rxd"
+    ),
+    (
+      "sources: { in: { nats_kv: { bucket: a } } }\nsinks: { out: { from: in, discard: {} } }",
+      "The plugin 'nats', which is not installed, has 'natsKV': 'make -C Plugins/nats install' builds it from the sources of rxd"
+    ),
+    (
+      "sources: { in: { values: [1] } }\nsinks: { out: { from: in, redis: { key: a } } }",
+      "The plugin 'redis', which is not installed, has 'redisStream' and 'redisList': 'make -C Plugins/redis install' builds it from the sources of rxd"
+    ),
+  ]) func componentsOfPluginsLeadToThem(_ text: String, _ help: String) {
+    let found = FrontEnd(.builtIn).compile(text).diagnostics
+    #expect(found.map(\.help) == [help])
+    #expect(found.flatMap(\.fixIts).isEmpty)
+  }
+
+  @Test func pluginsAreFound() {
+    func names(_ words: String...) -> [String] {
+      KnownPlugin.search(words).map { "\($0.plugin.name) \($0.component.kind) \($0.component.name)" }
+    }
+    #expect(names("Redpanda", "source") == ["kafka source kafka"])
+    #expect(names("key-value", "watches") == ["nats source natsKV"])
+    #expect(names("no such thing") == [])
+    #expect(names().count == KnownPlugin.all.reduce(0) { $0 + $1.components.count })
+  }
 }

@@ -7,14 +7,15 @@ import PluginHost
 /// `rxd plugin`: the commands for plugins.
 struct PluginVerb: ParsableCommand {
   static let configuration = CommandConfiguration(
-    commandName: "plugin", abstract: "Lists, describes, checks, tests and creates plugins.",
+    commandName: "plugin", abstract: "Lists, finds, describes, checks, tests and creates plugins.",
     discussion: """
       A plugin is a shared library or a program that adds sources, operators, sinks, functions and formats. Pipeline files name it under \
       'plugins:', or it is in the plugin directory. Its spec is kept by the digest of its file, so that 'rxd check' \
       starts nothing.
       """,
     subcommands: [
-      PluginList.self, PluginInfo.self, PluginCheck.self, PluginTest.self, PluginHostVerb.self, PluginNew.self,
+      PluginList.self, PluginSearch.self, PluginInfo.self, PluginCheck.self, PluginTest.self, PluginHostVerb.self,
+      PluginNew.self,
     ])
 }
 
@@ -90,6 +91,48 @@ struct PluginList: ParsableCommand {
       }
     }
     for (_, result) in found { if case .failure = result { throw ExitStatus.failure } }
+  }
+}
+
+/// `rxd plugin search WORD`
+struct PluginSearch: ParsableCommand {
+  static let configuration = CommandConfiguration(
+    commandName: "search", abstract: "Finds components of the plugins that come with the sources of rxd.",
+    discussion: "All words must occur in what is known of a component. The exit status is 1 if there is none.")
+
+  @Argument(
+    help: ArgumentHelp("What to find: a name, another program's name, a word of the summary.", valueName: "word"))
+  var words: [String] = []
+  @Option(help: ArgumentHelp("The format: text or json.", valueName: "form"))
+  var format = List.Format.text
+
+  func run() throws {
+    let found = KnownPlugin.search(words)
+    if format == .json {
+      Console.print(
+        JSONText.array(
+          found.map { plugin, component in
+            .object([
+              ("plugin", .string(plugin.name)), ("kind", .string(component.kind)), ("name", .string(component.name)),
+              ("summary", .string(component.summary)), ("folder", .string("Plugins/\(plugin.folder)")),
+            ])
+          }
+        ).text)
+    } else if found.isEmpty {
+      Console.note("No plugin that comes with rxd has \(Printable.quote(words.joined(separator: " "))).")
+    } else {
+      let width = found.map { $1.kind.utf8.count + $1.name.utf8.count + 1 }.max() ?? 0
+      for (index, (plugin, component)) in found.enumerated() {
+        if index == 0 || found[index - 1].plugin.name != plugin.name {
+          if index > 0 { Console.print("") }
+          Console.print("\(plugin.name): \(plugin.summary)")
+          Console.print("  \(plugin.installation)")
+        }
+        let name = "\(component.kind) \(component.name)"
+        Console.print("  \(name)\(String(repeating: " ", count: width - name.utf8.count))  \(component.summary)")
+      }
+    }
+    if found.isEmpty { throw ExitStatus.failure }
   }
 }
 
