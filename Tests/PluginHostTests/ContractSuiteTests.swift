@@ -89,6 +89,13 @@ import Testing
   private static let source =
     "COMPONENT['kind'] = 'source'\nsent = 0\ndef answer(frame): pass\ndef other(frame):\n    global sent\n    if 'stop' in frame: write({'from': frame['to'], 'complete': True})\n    for n in range(frame.get('credit', 0)):\n        sent += 1\n        write({'from': frame['to'], 'event': sent})\n"
 
+  /// Sends objects without members.
+  private static let empty = """
+    COMPONENT['output'] = {'type': 'object', 'properties': {'needed': {'type': 'string'}, 'may': {'type': 'string'}}}
+    def answer(frame): write({'id': frame['id'], **({'events': [{}]} if 'event' in frame else {})})
+
+    """
+
   /// Completes its output with the fifth event of an instance; `late` is given what comes behind.
   private static let finishing = """
     COMPONENT.update(state={'version': 1})
@@ -197,6 +204,10 @@ import Testing
       code: counting
         + "def answer(frame):\n    counting_answer(frame) if 'event' not in frame else write({'id': frame['id'], 'events': [os.getpid()]})"
     ),
+    Lie(
+      name: "required", check: "types", came: "has no member 'needed'",
+      code: empty + "COMPONENT['output'].update(required=['needed'])\n"
+    ),
     Lie(name: "type", check: "types", came: "not a whole number", code: "COMPONENT['output'] = {'type': 'integer'}"),
     Lie(
       name: "twice", check: "credit", came: "id",
@@ -289,6 +300,14 @@ import Testing
       #expect(lie.came.isEmpty || breach.came.contains(lie.came), "\(breach)")
       #expect(!breach.expected.isEmpty && !breach.help.isEmpty)
     }
+  }
+
+  /// A property that is not required may be left out.
+  @Test func optionalPropertiesMayBeAbsent() throws {
+    let file = try Self.bad(
+      "optional",
+      Self.empty)
+    #expect(Self.failures(Self.findings(file, only: ["types"])) == [])
   }
 
   @Test func programsThatKeepItPass() throws {

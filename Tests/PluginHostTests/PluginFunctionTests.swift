@@ -293,6 +293,13 @@ import Testing
     #expect(diagnostics.all.map(\.message) == [message])
   }
 
+  @Test func aProgramCannotOfferThem() throws {
+    let path = try PluginFixtures.program(
+      "functional", components: #"[{"kind": "function", "name": "f", "summary": "S."}]"#, "")
+    let expected = "the function 'f' is a pure function, which only shared libraries can offer"
+    #expect(PluginFixtures.plugins.refusal(path) == expected)
+  }
+
   @Test func aPluginWithFunctionsNeedsANameForExpressions() {
     var diagnostics = Diagnostics()
     let text =

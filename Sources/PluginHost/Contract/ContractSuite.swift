@@ -185,8 +185,9 @@ package struct ContractSuite {
       guard !isNative, component.form == .row else { continue }
       throw ContractBreach(
         expected: "\"form\": \"row\" of shared libraries alone",
-        came: "the program's operator '\(component.name)' has it",
-        help: "Leave 'form' out")
+        came: "the program's \(component.kind.rawValue) '\(component.name)' has it",
+        help: component.kind.isCalled
+          ? "Offer an operator instead: a call cannot wait for a program" : "Leave 'form' out")
     }
     try first.end()
     return spec

@@ -107,7 +107,8 @@ extension ExpressionType {
     case (.object(let fields, let isOpen), .object(let members)):
       for field in fields {
         guard let member = members.first(where: { $0.key == Array(field.name.utf8) }) else {
-          if field.mayBeAbsent { continue }
+          // A property that is not required may be null, and then it may be absent, too.
+          if field.mayBeAbsent || field.type == field.type.orNull { continue }
           return "\(path.isEmpty ? "the event" : path) has no member '\(field.name)'"
         }
         if let problem = field.type.problem(with: member.value, at: "\(path).\(field.name)") { return problem }

@@ -152,6 +152,13 @@ package struct LocalPlugins: PluginProvider {
           help: "docs/plugin-contract.md describes specs",
           diagnostics: diagnostics.all))
     }
+    if file.form != .native, let called = spec.components.first(where: \.kind.isCalled) {
+      return .failure(
+        Fault(
+          message:
+            "the \(called.kind.rawValue) '\(called.name)' is a pure function, which only shared libraries can offer",
+          help: "Offer an operator instead: a call cannot wait for a program"))
+    }
     let whole = file.using(spec)
     SpecStore.note(Array(whole.uses.dropFirst(file.uses.count)), of: file)
     guard !spec.uses.isEmpty else {
