@@ -1,4 +1,5 @@
 import Foundation
+import PipelineCore
 import Testing
 
 /// Links between pages lead somewhere, every page is found from the README, and some pages are short.
@@ -74,6 +75,15 @@ import Testing
     let root = packageRoot.standardizedFileURL.path
     guard path.hasPrefix(root + "/") else { return (path, anchor) }
     return (String(path.dropFirst(root.count + 1)), anchor)
+  }
+
+  /// Who looks for a system finds the plugin that connects to it.
+  @Test func everyPluginIsAnIntegration() throws {
+    let page = try Self.text("docs/integrations.md")
+    for plugin in KnownPlugin.all {
+      #expect(page.contains("](../Plugins/\(plugin.folder)/README.md)"), "\(plugin.name)")
+      for component in plugin.components { #expect(page.contains("`\(component.name)`"), "\(component.name)") }
+    }
   }
 
   @Test func everyLinkLeadsSomewhere() {
