@@ -45,7 +45,8 @@ for _name, _result, _arguments in [
                              ctypes.c_size_t, ctypes.POINTER(_pointer)]),
     ("test_close", None, [_pointer]),
     ("test_log", _pointer, [_pointer]),
-    ("test_row", _pointer, [_pointer, _text, _text]),
+    ("test_row", _pointer, [_pointer, _text, _text, ctypes.c_int]),
+    ("test_row_of_bytes", _pointer, [_pointer, _text, ctypes.c_size_t]),
     ("test_process", _pointer, [_pointer, _text, ctypes.c_int64]),
     ("test_write", _pointer, [_pointer, _text]),
     ("test_save", _pointer, [_pointer, ctypes.POINTER(ctypes.c_size_t)]),
@@ -84,6 +85,29 @@ ABSENT = {"$absent": 0}
 
 def duration(nanoseconds: int) -> dict[str, int]:
     return {"$duration": nanoseconds}
+
+
+def _to_json(value: Any) -> Any:
+    if isinstance(value, (bytes, bytearray)):
+        return {"$hex": value.hex()}
+    raise TypeError(f"{type(value).__name__} is no value")
+
+
+def _extended(value: Any) -> Any:
+    """JSON has neither bytes nor a number that is not finite."""
+    if isinstance(value, (bytes, bytearray)):
+        return {"$hex": value.hex()}
+    if isinstance(value, float):
+        return {"$double": repr(value)}
+    if isinstance(value, dict):
+        return {name: _extended(member) for name, member in value.items()}
+    return [_extended(element) for element in value] if isinstance(value, (list, tuple)) else value
+
+
+def _from_json(value: dict[str, Any]) -> Any:
+    if len(value) == 1 and "$hex" in value:
+        return bytes.fromhex(value["$hex"])
+    return float(value["$double"]) if len(value) == 1 and "$double" in value else value
 
 
 def _typed(value: Any, kind: str) -> Any:
@@ -157,7 +181,18 @@ class Instance:
         return _take(_library.test_log(self._handle)).splitlines()
 
     def row(self, event: Any, *arguments: Any) -> dict[str, Any]:
-        return json.loads(_take(_library.test_row(self._handle, json.dumps(event).encode(), json.dumps(arguments).encode())))
+        given = (json.dumps(event, default=_to_json).encode(), json.dumps(arguments, default=_to_json).encode())
+        return json.loads(_take(_library.test_row(self._handle, *given, 0)))
+
+    def row_typed(self, event: Any, *arguments: Any) -> dict[str, Any]:
+        """Like `row`, but bytes and numbers with a fraction come back as they are, times and durations as {"$timestamp": N}
+        and {"$duration": N}; `event` may have all of these."""
+        given = (json.dumps(_extended(event)).encode(), json.dumps(_extended(arguments)).encode())
+        return json.loads(_take(_library.test_row(self._handle, *given, 1)), object_hook=_from_json)
+
+    def row_of_bytes(self, data: bytes) -> dict[str, Any]:
+        """Like `row_typed` of bytes, which are the event of a decoder and the argument of a function."""
+        return json.loads(_take(_library.test_row_of_bytes(self._handle, data, len(data))), object_hook=_from_json)
 
     def process(self, *inputs: dict[str, Any], at: int = 0) -> dict[str, Any]:
         return json.loads(_take(_library.test_process(self._handle, json.dumps(inputs).encode(), at)))

@@ -131,6 +131,17 @@ static node *parse_string(parser *p) {
 
 static node *parse_value(parser *p);
 
+/// Turns a text of hexadecimal digits into the bytes.
+static void from_hex(node *made) {
+  char *bytes = made->text.bytes;
+  for (size_t i = 0; i < made->text.count / 2; i++) {
+    char digits[3] = {bytes[2 * i], bytes[2 * i + 1], 0};
+    bytes[i] = (char)strtoul(digits, NULL, 16);
+  }
+  made->text.count /= 2;
+  made->kind = RXD_BYTES;
+}
+
 static node *parse_items(parser *p, int kind) {
   node *made = make(p->scope, kind);
   size_t room = 0;
@@ -181,13 +192,19 @@ static node *parse_items(parser *p, int kind) {
     else if (!strcmp(name, "$timestamp")) made->kind = RXD_TIMESTAMP, made->integer = integer;
     else if (!strcmp(name, "$absent")) made->kind = RXD_ABSENT, made->integer = 0;
     else if (!strcmp(name, "$bytes")) { made = made->items.values[0]; made->kind = RXD_BYTES; }
+    else if (!strcmp(name, "$hex")) { made = made->items.values[0]; from_hex(made); }
+    else if (!strcmp(name, "$double")) {
+      made = made->items.values[0];
+      made->number = strtod(made->text.bytes, NULL);
+      made->kind = RXD_DOUBLE;
+    }
   }
   return made;
 }
 
 static node *parse_value(parser *p) {
   skip(p);
-  if (p->at == p->end || p->depth > 100) return NULL;
+  if (p->at == p->end || p->depth > 1000) return NULL;
   size_t left = (size_t)(p->end - p->at);
   node *made;
   switch (*p->at) {
@@ -247,10 +264,20 @@ void put_string(FILE *to, const char *bytes, size_t count) {
   fputc('"', to);
 }
 
-/// `is_extended`: times, durations and bytes as `parse` reads them again.
+/// `is_extended`: times, durations, bytes and doubles as `parse` reads them again.
 static void put_as(FILE *to, const node *value, int is_extended) {
   if (is_extended && value != NULL && (value->kind == RXD_TIMESTAMP || value->kind == RXD_DURATION)) {
     fprintf(to, "{\"$%s\":%" PRId64 "}", value->kind == RXD_TIMESTAMP ? "timestamp" : "duration", value->integer);
+    return;
+  }
+  if (is_extended && value != NULL && value->kind == RXD_BYTES) {
+    fputs("{\"$hex\":\"", to);
+    for (size_t i = 0; i < value->text.count; i++) fprintf(to, "%02x", (unsigned char)value->text.bytes[i]);
+    fputs("\"}", to);
+    return;
+  }
+  if (is_extended && value != NULL && value->kind == RXD_DOUBLE) {
+    fprintf(to, "{\"$double\":\"%.17g\"}", value->number);
     return;
   }
   if (value == NULL) { fputs("null", to); return; }
@@ -298,6 +325,16 @@ void put_value(FILE *to, const rxd_value *value) {
   rxd_scope scope = {0};
   put(to, tree_of(&scope, value));
   clear(&scope);
+}
+
+void put_typed_value(FILE *to, const rxd_value *value) {
+  rxd_scope scope = {0};
+  put_as(to, tree_of(&scope, value), 1);
+  clear(&scope);
+}
+
+rxd_value bytes_value(rxd_scope *scope, const char *bytes, size_t count) {
+  return value_of(make_string(scope, RXD_BYTES, bytes, count));
 }
 
 // ---- What plugins call ----

@@ -23,10 +23,14 @@ typedef struct node {
 void *allocate(rxd_scope *scope, size_t count);
 void clear(rxd_scope *scope);
 rxd_value value_of(const node *node);
-/// NULL if it is no JSON. `is_extended`: {"$duration": 5}, {"$timestamp": 5}, {"$bytes": "..."} and {"$absent": 0} are such values.
+/// NULL if it is no JSON. `is_extended`: {"$duration": 5}, {"$timestamp": 5}, {"$bytes": "text"}, {"$hex": "ff00"},
+/// {"$double": "nan"} and {"$absent": 0} are such values.
 node *parse(rxd_scope *scope, const char *bytes, size_t count, int is_extended);
 void put_string(FILE *to, const char *bytes, size_t count);
 void put_value(FILE *to, const rxd_value *value);
+/// Times, durations, bytes and doubles are written as `parse` reads them.
+void put_typed_value(FILE *to, const rxd_value *value);
+rxd_value bytes_value(rxd_scope *scope, const char *bytes, size_t count);
 
 int host_kind(const rxd_value *value);
 rxd_text host_text(rxd_scope *scope, const rxd_value *value);
