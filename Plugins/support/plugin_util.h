@@ -55,6 +55,11 @@ static inline UNUSED void free_secret(char *secret) {
 static inline UNUSED bool is_utf8(const char *bytes, size_t count) {
   const unsigned char *at = (const unsigned char *)bytes, *end = at + count;
   while (at < end) {
+    uint64_t eight;
+    if (end - at >= 8 && (memcpy(&eight, at, 8), (eight & 0x8080808080808080) == 0)) { /* ASCII */
+      at += 8;
+      continue;
+    }
     unsigned char first = *at;
     size_t length = first < 0x80                    ? 1
                     : first >= 0xc2 && first < 0xe0 ? 2

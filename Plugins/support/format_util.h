@@ -1,0 +1,317 @@
+/* Helpers of the plugins that decode and encode binary formats: values in the making, output, whole numbers of 64 bits
+ * without a sign, times. Header only, C11. */
+#ifndef FORMAT_UTIL_H
+#define FORMAT_UTIL_H
+#include <stdint.h>
+
+#include "plugin_util.h"
+
+/* How deeply lists and objects may be nested, in input and in output, so that what is written can be read. */
+#define DEPTH_LIMIT 128
+
+/* ---- Values in the making ---- */
+
+/* The members of all lists and objects that are not complete, innermost last. It grows by what the input has, never by
+ * the lengths that the input claims. */
+typedef struct {
+  rxd_value *values;
+  rxd_text *names; /* of members of objects */
+  size_t count, capacity, name_capacity;
+} value_stack;
+
+static inline UNUSED void push_value(value_stack *stack, rxd_value value) {
+  if (stack->count == stack->capacity) {
+    stack->capacity = stack->capacity == 0 ? 64 : stack->capacity * 2;
+    stack->values = need(realloc(stack->values, stack->capacity * sizeof *stack->values));
+  }
+  stack->values[stack->count++] = value;
+}
+
+static inline UNUSED void push_member(value_stack *stack, rxd_text name, rxd_value value) {
+  push_value(stack, value);
+  if (stack->name_capacity < stack->count) {
+    stack->name_capacity = stack->capacity;
+    stack->names = need(realloc(stack->names, stack->name_capacity * sizeof *stack->names));
+  }
+  stack->names[stack->count - 1] = name;
+}
+
+static inline UNUSED void free_values(value_stack *stack) {
+  free(stack->values);
+  free(stack->names);
+  *stack = (value_stack){0};
+}
+
+/* The list of all values from `start` on, which leave the stack. */
+static inline UNUSED rxd_value pop_list(rxd_scope *scope, value_stack *stack, size_t start) {
+  rxd_value made = host->make_list(scope, stack->values + start, stack->count - start);
+  stack->count = start;
+  return made;
+}
+
+static inline int compare_names(const void *a, const void *b) {
+  const rxd_text *left = a, *right = b;
+  if (left->count != right->count) return left->count < right->count ? -1 : 1;
+  return left->count == 0 ? 0 : memcmp(left->bytes, right->bytes, left->count);
+}
+
+/* The second of two equal names, or NULL. Sorts many names, so that no choice of names makes it slow. */
+static inline UNUSED const char *repeated_name(const rxd_text *names, size_t count, rxd_text *which) {
+  if (count <= 12) {
+    for (size_t i = 1; i < count; i++)
+      for (size_t j = 0; j < i; j++)
+        if (text_is(names[i], names[j])) return *which = names[i], names[i].bytes;
+    return NULL;
+  }
+  rxd_text *sorted = need(malloc(count * sizeof *sorted));
+  memcpy(sorted, names, count * sizeof *sorted);
+  qsort(sorted, count, sizeof *sorted, compare_names);
+  const char *found = NULL;
+  for (size_t i = 1; i < count && found == NULL; i++) {
+    if (!text_is(sorted[i], sorted[i - 1])) continue;
+    *which = sorted[i];
+    found = sorted[i].bytes > sorted[i - 1].bytes ? sorted[i].bytes : sorted[i - 1].bytes;
+  }
+  free(sorted);
+  return found;
+}
+
+/* The object of all values from `start` on, which leave the stack. */
+static inline UNUSED rxd_value pop_object(rxd_scope *scope, value_stack *stack, size_t start) {
+  static const rxd_text no_name;
+  static const rxd_value no_value;
+  size_t count = stack->count - start;
+  stack->count = start;
+  return count == 0 ? host->make_object(scope, &no_name, &no_value, 0)
+                    : host->make_object(scope, stack->names + start, stack->values + start, count);
+}
+
+/* ---- Output ---- */
+
+typedef struct {
+  char *bytes;
+  size_t count, capacity;
+  char first[1024];
+} output_bytes;
+
+static inline UNUSED void begin_output(output_bytes *output) {
+  output->bytes = output->first;
+  output->count = 0;
+  output->capacity = sizeof output->first;
+}
+
+/* Room for `more` bytes, at the end. */
+static inline UNUSED char *output_room(output_bytes *output, size_t more) {
+  if (output->capacity - output->count < more) {
+    size_t capacity = output->capacity * 2;
+    if (capacity - output->count < more) capacity = output->count + more;
+    char *longer = need(realloc(output->bytes == output->first ? NULL : output->bytes, capacity));
+    if (output->bytes == output->first) memcpy(longer, output->first, output->count);
+    output->bytes = longer;
+    output->capacity = capacity;
+  }
+  return output->bytes + output->count;
+}
+
+static inline UNUSED void output_append(output_bytes *output, const char *bytes, size_t count) {
+  if (count == 0) return;
+  memcpy(output_room(output, count), bytes, count);
+  output->count += count;
+}
+
+static inline UNUSED void free_output(output_bytes *output) {
+  if (output->bytes != output->first) free(output->bytes);
+}
+
+/* ---- Lists and objects that are to be read whole ---- */
+
+/* Whether the name of a member is a text: `entry` names a member whose key is a number or a boolean by no bytes. */
+static inline UNUSED bool is_named(rxd_scope *scope, const rxd_value *object, rxd_text name) {
+  if (name.count > 0) return true;
+  rxd_value member = host->member(scope, object, RXD_TEXT_OF(""));
+  return host->kind(&member) != RXD_ABSENT;
+}
+
+/* The same object, whose members `entry` finds without reading JSON text again for each. */
+static inline UNUSED rxd_value whole_object(rxd_scope *scope, const rxd_value *object, size_t count) {
+  if (count < 2) return *object;
+  rxd_text name = {NULL, 0};
+  rxd_value value = host->entry(scope, object, 0, &name);
+  if (name.count == 0) return *object;
+  return host->with_member(scope, object, name, &value);
+}
+
+/* What is known of an event whose lists and objects are read. */
+typedef struct {
+  const rxd_value *event;
+  bool is_checked, is_read; /* whether it was JSON text, all of which has been read */
+  bool is_in_read;          /* within a list that was JSON text */
+  int misses;               /* lists that were not JSON text; after some, no further one is expected to be */
+} event_reading;
+
+/* Whether a list or an object is JSON text: then the bytes that keep it are those of what is read from its JSON text. */
+static inline bool is_json_text(rxd_scope *scope, const rxd_value *value, rxd_text *json) {
+  rxd_value read;
+  *json = host->json(scope, value);
+  return json->count > 0 && host->parse_json(scope, *json, &read) == RXD_OK
+         && text_is(host->encode(scope, value), host->encode(scope, &read));
+}
+
+/* The same list, whose elements `element` finds without reading JSON text again for each. For that, JSON text is read
+ * once, as a member of an object. */
+static inline UNUSED rxd_value whole_list(rxd_scope *scope, event_reading *reading, const rxd_value *list, size_t count) {
+  bool is_event = list == reading->event;
+  rxd_text json;
+  if ((count < 32 && !is_event) || count < 2 || reading->is_read || reading->is_in_read || reading->misses == 8) return *list;
+  if (!reading->is_checked && host->kind(reading->event) == RXD_OBJECT) {
+    /* `whole_object` or `entry` has read all of it. */
+    reading->is_read = is_json_text(scope, reading->event, &json);
+    reading->is_checked = true;
+    if (reading->is_read) return *list;
+  }
+  if (!is_json_text(scope, list, &json)) {
+    reading->misses++;
+    return *list;
+  }
+  char *text = need(malloc(json.count + 6));
+  memcpy(text, "{\"x\":", 5);
+  memcpy(text + 5, json.bytes, json.count);
+  text[json.count + 5] = '}';
+  rxd_value object;
+  int status = host->parse_json(scope, (rxd_text){text, json.count + 6}, &object);
+  free(text);
+  if (status != RXD_OK) return *list;
+  rxd_text name = {NULL, 0};
+  rxd_value found = host->entry(scope, &object, 0, &name);
+  if (host->kind(&found) != RXD_LIST || host->count(scope, &found) != count) return *list;
+  reading->is_in_read = true; /* the caller resets it at the end of the list */
+  return found;
+}
+
+/* ---- Whole numbers without a sign ---- */
+
+static inline UNUSED rxd_value make_unsigned(rxd_scope *scope, uint64_t value) {
+  if (value <= INT64_MAX) return host->make_int((int64_t)value);
+  char digits[24];
+  rxd_value made = host->make_null();
+  host->parse_json(scope, (rxd_text){digits, (size_t)snprintf(digits, sizeof digits, "%llu", (unsigned long long)value)}, &made);
+  return made;
+}
+
+/* Of RXD_UINT, for which `integer` has no room. */
+static inline UNUSED uint64_t unsigned_of(rxd_scope *scope, const rxd_value *value) {
+  rxd_text json = host->json(scope, value);
+  uint64_t number = 0;
+  for (size_t i = 0; i < json.count && isdigit((unsigned char)json.bytes[i]); i++)
+    number = number * 10 + (uint64_t)(json.bytes[i] - '0');
+  return number;
+}
+
+/* ---- Times ---- */
+
+/* The text of a time or a duration as the encoder `json` writes it, without the quotes. */
+static inline UNUSED rxd_text plain_text(rxd_scope *scope, const rxd_value *value) {
+  rxd_text json = host->json(scope, value);
+  if (json.count >= 2 && json.bytes[0] == '"') return (rxd_text){json.bytes + 1, json.count - 2};
+  return json;
+}
+
+/* The number at `*at`, of exactly `digits` digits; -1 if there is none. */
+static inline int digits_at(const char **at, const char *end, int digits) {
+  int number = 0;
+  if (end - *at < digits) return -1;
+  for (int i = 0; i < digits; i++, ++*at) {
+    if (!isdigit((unsigned char)**at)) return -1;
+    number = number * 10 + (**at - '0');
+  }
+  return number;
+}
+
+static inline bool skip_one(const char **at, const char *end, const char *of) {
+  if (*at == end || **at == 0 || strchr(of, **at) == NULL) return false;
+  ++*at;
+  return true;
+}
+
+/* A time of RFC 3339 as seconds since 1970; digits behind the ninth of a fraction are dropped. */
+static inline UNUSED bool parse_time(rxd_text text, int64_t *seconds, uint32_t *nanoseconds) {
+  static const int days_before[] = {0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334, 365};
+  const char *at = text.bytes, *end = at + text.count;
+  if (text.count == 0) return false;
+  int year = digits_at(&at, end, 4);
+  if (year < 0 || !skip_one(&at, end, "-")) return false;
+  int month = digits_at(&at, end, 2);
+  if (month < 1 || month > 12 || !skip_one(&at, end, "-")) return false;
+  int day = digits_at(&at, end, 2);
+  bool is_leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+  int length = days_before[month] - days_before[month - 1] + (month == 2 && is_leap);
+  if (day < 1 || day > length || !skip_one(&at, end, "Tt ")) return false;
+  int hour = digits_at(&at, end, 2);
+  if (hour < 0 || hour > 23 || !skip_one(&at, end, ":")) return false;
+  int minute = digits_at(&at, end, 2);
+  if (minute < 0 || minute > 59 || !skip_one(&at, end, ":")) return false;
+  int second = digits_at(&at, end, 2);
+  if (second < 0 || second > 59) return false;
+  *nanoseconds = 0;
+  if (skip_one(&at, end, ".")) {
+    if (at == end || !isdigit((unsigned char)*at)) return false;
+    for (uint32_t unit = 100000000; at < end && isdigit((unsigned char)*at); at++, unit /= 10)
+      *nanoseconds += (uint32_t)(*at - '0') * unit;
+  }
+  int shift = 0;
+  if (!skip_one(&at, end, "Zz")) {
+    if (at == end || (*at != '+' && *at != '-')) return false;
+    int sign = *at++ == '-' ? -1 : 1;
+    int hours = digits_at(&at, end, 2);
+    if (hours < 0 || hours > 23 || !skip_one(&at, end, ":")) return false;
+    int minutes = digits_at(&at, end, 2);
+    if (minutes < 0 || minutes > 59) return false;
+    shift = sign * (hours * 60 + minutes) * 60;
+  }
+  if (at != end) return false;
+  int64_t before = year == 0 ? -1 : year - 1; /* whole years; the year 0 is a leap year */
+  int64_t leaps = year == 0 ? -1 : before / 4 - before / 100 + before / 400;
+  int64_t days = before * 365 + leaps + days_before[month - 1] + (month > 2 && is_leap) + day - 1 - 719162;
+  *seconds = ((days * 24 + hour) * 60 + minute) * 60 + second - shift;
+  return true;
+}
+
+/* The seconds and nanoseconds of a RXD_TIMESTAMP. `integer` wraps for years beyond 1677 and 2262, whose text is read. */
+static inline UNUSED bool time_of(rxd_scope *scope, const rxd_value *value, int64_t *seconds, uint32_t *nanoseconds) {
+  int64_t all = host->integer(value);
+  rxd_value again = host->make_timestamp(all);
+  if (memcmp(&again, value, sizeof again) != 0) return parse_time(plain_text(scope, value), seconds, nanoseconds);
+  *seconds = all / 1000000000;
+  int64_t rest = all % 1000000000;
+  if (rest < 0) rest += 1000000000, --*seconds;
+  *nanoseconds = (uint32_t)rest;
+  return true;
+}
+
+#define TIMES_ARE_FROM_TO "is not between 1677-09-21 and 2262-04-11"
+
+/* False: the host has no such time; see TIMES_ARE_FROM_TO. */
+static inline UNUSED bool make_time(int64_t seconds, uint32_t nanoseconds, rxd_value *value) {
+  int64_t all;
+  if (__builtin_mul_overflow(seconds, (int64_t)1000000000, &all)) {
+    /* The first second has no beginning in 64 bits. */
+    if (seconds != INT64_MIN / 1000000000 - 1) return false;
+    if (__builtin_mul_overflow(seconds + 1, (int64_t)1000000000, &all)) return false;
+    if (__builtin_add_overflow(all, (int64_t)nanoseconds - 1000000000, &all)) return false;
+  } else if (__builtin_add_overflow(all, (int64_t)nanoseconds, &all)) {
+    return false;
+  }
+  *value = host->make_timestamp(all);
+  return true;
+}
+
+/* ---- Reasons ---- */
+
+/* A name for a message: at most 60 bytes, whole characters. */
+static inline UNUSED int shown_count(rxd_text name) {
+  size_t count = name.count < 60 ? name.count : 60;
+  while (count < name.count && count > 0 && ((unsigned char)name.bytes[count] & 0xc0) == 0x80) count--;
+  return (int)count;
+}
+
+#endif

@@ -1,0 +1,166 @@
+/* Measures the decoder and the encoder of a plugin beside a plain loop of its library, over the values in a file. Values are
+ * as cheap here as in rxd: two words, with lists and objects in memory that a call gives back at once.
+ *
+ * The including file defines plain_decode, plain_encode and FORMAT. */
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "rxd_plugin.h"
+
+/* Reads all values of the file once; false: it cannot. */
+static int plain_decode(const char *bytes, size_t count);
+/* Encodes what `plain_prepare` has read, once; the number of bytes. */
+static void plain_prepare(const char *bytes, size_t count);
+static size_t plain_encode(void);
+
+struct rxd_scope { char *memory; size_t used, size; };
+static struct rxd_scope scope;
+
+static void *take(size_t count) {
+  void *taken = scope.memory + scope.used;
+  scope.used += (count + 15) & ~(size_t)15;
+  if (scope.used > scope.size) abort();
+  return taken;
+}
+
+typedef struct { rxd_text name; rxd_value value; } member;
+static rxd_value value_of(int kind, uint64_t payload, size_t count) { return (rxd_value){{payload, (uint64_t)count << 8 | (unsigned)kind}}; }
+static int kind_of(const rxd_value *value) { return (int)(value->word[1] & 0xff); }
+static size_t count_of(const rxd_value *value) { return value->word[1] >> 8; }
+static void *pointer_of(const rxd_value *value) { return (void *)(uintptr_t)value->word[0]; }
+
+static int on_boolean(const rxd_value *value) { return (int)value->word[0]; }
+static int64_t on_integer(const rxd_value *value) { return (int64_t)value->word[0]; }
+static double on_number(const rxd_value *value) { double number; memcpy(&number, &value->word[0], 8); return number; }
+static rxd_text on_text(rxd_scope *s, const rxd_value *value) { (void)s; return (rxd_text){pointer_of(value), count_of(value)}; }
+static size_t on_count(rxd_scope *s, const rxd_value *value) { (void)s; return kind_of(value) == RXD_LIST || kind_of(value) == RXD_OBJECT ? count_of(value) : 0; }
+static rxd_value on_member(rxd_scope *s, const rxd_value *object, rxd_text name) {
+  (void)s;
+  const member *members = pointer_of(object);
+  for (size_t i = 0; kind_of(object) == RXD_OBJECT && i < count_of(object); i++)
+    if (members[i].name.count == name.count && !memcmp(members[i].name.bytes, name.bytes, name.count)) return members[i].value;
+  return value_of(RXD_ABSENT, 0, 0);
+}
+static rxd_value on_element(rxd_scope *s, const rxd_value *list, size_t index) { (void)s; return ((const rxd_value *)pointer_of(list))[index]; }
+static rxd_value on_entry(rxd_scope *s, const rxd_value *object, size_t index, rxd_text *name) {
+  (void)s;
+  *name = ((const member *)pointer_of(object))[index].name;
+  return ((const member *)pointer_of(object))[index].value;
+}
+static rxd_text on_bytes_of(rxd_scope *s, const rxd_value *value) { (void)s; (void)value; return (rxd_text){"", 0}; }
+static rxd_value on_null(void) { return value_of(RXD_NULL, 0, 0); }
+static rxd_value on_bool(int value) { return value_of(RXD_BOOL, value != 0, 0); }
+static rxd_value on_int(int64_t value) { return value_of(RXD_INT, (uint64_t)value, 0); }
+static rxd_value on_double(double value) { uint64_t bits; memcpy(&bits, &value, 8); return value_of(RXD_DOUBLE, bits, 0); }
+static rxd_value on_timestamp(int64_t value) { return value_of(RXD_TIMESTAMP, (uint64_t)value, 0); }
+static const char *copied(rxd_text text) { return text.count == 0 ? "" : memcpy(take(text.count), text.bytes, text.count); }
+static rxd_value on_make_text(rxd_scope *s, rxd_text text) { (void)s; return value_of(RXD_TEXT, (uint64_t)(uintptr_t)copied(text), text.count); }
+static rxd_value on_make_bytes(rxd_scope *s, rxd_text text) { (void)s; return value_of(RXD_BYTES, (uint64_t)(uintptr_t)copied(text), text.count); }
+static rxd_value on_list(rxd_scope *s, const rxd_value *elements, size_t count) {
+  (void)s;
+  rxd_value *made = take(count * sizeof *made);
+  if (count > 0) memcpy(made, elements, count * sizeof *made);
+  return value_of(RXD_LIST, (uint64_t)(uintptr_t)made, count);
+}
+static rxd_value on_object(rxd_scope *s, const rxd_text *names, const rxd_value *values, size_t count) {
+  (void)s;
+  member *made = take(count * sizeof *made);
+  for (size_t i = 0; i < count; i++) made[i] = (member){{copied(names[i]), names[i].count}, values[i]};
+  return value_of(RXD_OBJECT, (uint64_t)(uintptr_t)made, count);
+}
+static rxd_value on_with_member(rxd_scope *s, const rxd_value *object, rxd_text name, const rxd_value *value) {
+  (void)s;
+  (void)value;
+  (void)name; /* the plugins replace a member by itself, for which rxd copies the members */
+  member *made = take(count_of(object) * sizeof *made);
+  memcpy(made, pointer_of(object), count_of(object) * sizeof *made);
+  return value_of(RXD_OBJECT, (uint64_t)(uintptr_t)made, count_of(object));
+}
+static int on_parse(rxd_scope *s, rxd_text json, rxd_value *value) { (void)s; (void)json; (void)value; return RXD_FAILED; }
+static void on_fail(rxd_scope *s, rxd_text message, rxd_text at) { (void)s; (void)at; fprintf(stderr, "%.*s\n", (int)message.count, message.bytes); }
+
+static const rxd_host the_host = {
+    .size = sizeof(rxd_host), .contract = RXD_CONTRACT, .kind = kind_of, .boolean = on_boolean, .integer = on_integer, .number = on_number,
+    .text = on_text, .count = on_count, .member = on_member, .element = on_element, .entry = on_entry, .json = on_bytes_of, .encode = on_bytes_of,
+    .make_null = on_null, .make_bool = on_bool, .make_int = on_int, .make_double = on_double, .make_timestamp = on_timestamp,
+    .make_text = on_make_text, .make_bytes = on_make_bytes, .make_list = on_list, .make_object = on_object, .with_member = on_with_member,
+    .parse_json = on_parse, .fail = on_fail};
+
+static const rxd_component *component(const rxd_plugin *plugin, const char *kind) {
+  for (uint32_t i = 0; i < plugin->component_count; i++) {
+    const rxd_component *one = (const rxd_component *)((const char *)plugin->components + i * plugin->component_size);
+    if (one->kind.count == strlen(kind) && !memcmp(one->kind.bytes, kind, one->kind.count)) return one;
+  }
+  abort();
+}
+
+static double now(void) {
+  struct timespec time;
+  clock_gettime(CLOCK_MONOTONIC, &time);
+  return (double)time.tv_sec + (double)time.tv_nsec / 1e9;
+}
+
+static int by_size(const void *a, const void *b) { return *(const double *)a < *(const double *)b ? -1 : 1; }
+
+/* bench PLUGIN FILE: nanoseconds for each value, as JSON. */
+int main(int count, char **arguments) {
+  if (count != 3) return 64;
+  FILE *file = fopen(arguments[2], "rb");
+  if (file == NULL) return 66;
+  static char bytes[1 << 24];
+  size_t length = fread(bytes, 1, sizeof bytes, file);
+  fclose(file);
+  scope.size = (size_t)1 << 28;
+  scope.memory = malloc(scope.size);
+  memset(scope.memory, 1, scope.size);
+  void *library = dlopen(arguments[1], RTLD_NOW);
+  rxd_plugin_init_function *init = NULL;
+  if (library != NULL) *(void **)&init = dlsym(library, "rxd_plugin_init");
+  const rxd_plugin *plugin;
+  rxd_text problem;
+  if (init == NULL || init(RXD_CONTRACT, &the_host, &plugin, &problem) != RXD_OK) return 70;
+  const rxd_component *decoder = component(plugin, "decoder"), *encoder = component(plugin, "encoder");
+  rxd_opening opening = {.size = sizeof opening, .scope = &scope, .parameters = on_object(&scope, NULL, NULL, 0)};
+  void *instance = NULL;
+  if (decoder->open != NULL && decoder->open(&opening, &instance) != RXD_OK) return 70;
+
+  scope.used = 0;
+  rxd_value all = value_of(RXD_BYTES, (uint64_t)(uintptr_t)bytes, length);
+  if (decoder->row(instance, &scope, &all, NULL) != RXD_OK) return 65;
+  size_t values = count_of(&all), kept = scope.used;
+  plain_prepare(bytes, length);
+
+  enum { RUNS = 5 };
+  double times[4][RUNS];
+  for (int run = 0; run < RUNS; run++) {
+    for (int what = 0; what < 4; what++) {
+      double start = now();
+      if (what == 0 && !plain_decode(bytes, length)) return 65;
+      if (what == 1) {
+        rxd_value event = value_of(RXD_BYTES, (uint64_t)(uintptr_t)bytes, length);
+        if (decoder->row(instance, &scope, &event, NULL) != RXD_OK) return 65;
+      }
+      if (what == 2 && plain_encode() == 0) return 65;
+      if (what == 3) {
+        for (size_t i = 0; i < values; i++) {
+          rxd_value event = on_element(&scope, &all, i);
+          if (encoder->row(NULL, &scope, &event, NULL) != RXD_OK) return 65;
+          scope.used = kept;
+        }
+      }
+      times[what][run] = (now() - start) * 1e9 / (double)values;
+      scope.used = kept;
+    }
+  }
+  static const char *const names[] = {"decoded by the library", "decoded by the plugin", "encoded by the library", "encoded by the plugin"};
+  printf("%zu values, %zu bytes each\n", values, length / values);
+  for (int what = 0; what < 4; what++) {
+    qsort(times[what], RUNS, sizeof(double), by_size);
+    printf("%-24s %6.0f ns each (%.0f to %.0f), %5.2f million a second\n", names[what], times[what][RUNS / 2], times[what][0], times[what][RUNS - 1],
+           1e3 / times[what][RUNS / 2]);
+  }
+  return 0;
+}
