@@ -17,6 +17,27 @@ extension KnownPlugin {
           others: ["amqp_0_9", "rabbitmq"]),
       ]),
     KnownPlugin(
+      name: "cbor", folder: "cbor",
+      summary: "Decodes and encodes CBOR (RFC 8949).",
+      components: [
+        .init(
+          kind: "decoder", name: "cbor",
+          summary: "Reads CBOR values, one after another (RFC 8742).",
+          others: ["rfc 8949"]),
+        .init(
+          kind: "encoder", name: "cbor",
+          summary: "Writes each event as a CBOR value.",
+          others: ["rfc 8949"]),
+        .init(
+          kind: "function", name: "decode",
+          summary: "Returns the value that a CBOR document has.",
+          others: []),
+        .init(
+          kind: "function", name: "encode",
+          summary: "Returns a value as a CBOR document.",
+          others: []),
+      ]),
+    KnownPlugin(
       name: "kafka", folder: "kafka",
       summary: "Reads and writes topics of Kafka.",
       components: [
@@ -40,6 +61,27 @@ extension KnownPlugin {
         .init(
           kind: "sink", name: "mqtt",
           summary: "Publishes events to topics of an MQTT broker.",
+          others: []),
+      ]),
+    KnownPlugin(
+      name: "msgpack", folder: "msgpack",
+      summary: "Decodes and encodes MessagePack.",
+      components: [
+        .init(
+          kind: "decoder", name: "msgpack",
+          summary: "Reads MessagePack values, one after another.",
+          others: ["messagepack"]),
+        .init(
+          kind: "encoder", name: "msgpack",
+          summary: "Writes each event as a MessagePack value.",
+          others: ["messagepack"]),
+        .init(
+          kind: "function", name: "decode",
+          summary: "Returns the value that a MessagePack document has.",
+          others: []),
+        .init(
+          kind: "function", name: "encode",
+          summary: "Returns a value as a MessagePack document.",
           others: []),
       ]),
     KnownPlugin(

@@ -82,7 +82,10 @@ import Testing
     let page = try Self.text("docs/integrations.md")
     for plugin in KnownPlugin.all {
       #expect(page.contains("](../Plugins/\(plugin.folder)/README.md)"), "\(plugin.name)")
-      for component in plugin.components { #expect(page.contains("`\(component.name)`"), "\(component.name)") }
+      for component in plugin.components {
+        let name = component.kind == "function" ? "\(plugin.name).\(component.name)" : component.name
+        #expect(page.contains("`\(name)`"), "\(name)")
+      }
     }
   }
 
