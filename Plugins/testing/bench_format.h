@@ -54,6 +54,8 @@ static rxd_text on_bytes_of(rxd_scope *s, const rxd_value *value) { (void)s; (vo
 static rxd_value on_null(void) { return value_of(RXD_NULL, 0, 0); }
 static rxd_value on_bool(int value) { return value_of(RXD_BOOL, value != 0, 0); }
 static rxd_value on_int(int64_t value) { return value_of(RXD_INT, (uint64_t)value, 0); }
+static rxd_value on_uint(uint64_t value) { return value_of(value <= INT64_MAX ? RXD_INT : RXD_UINT, value, 0); }
+static uint64_t on_unsigned_integer(const rxd_value *value) { return value->word[0]; }
 static rxd_value on_double(double value) { uint64_t bits; memcpy(&bits, &value, 8); return value_of(RXD_DOUBLE, bits, 0); }
 static rxd_value on_timestamp(int64_t value) { return value_of(RXD_TIMESTAMP, (uint64_t)value, 0); }
 static const char *copied(rxd_text text) { return text.count == 0 ? "" : memcpy(take(text.count), text.bytes, text.count); }
@@ -87,7 +89,7 @@ static const rxd_host the_host = {
     .text = on_text, .count = on_count, .member = on_member, .element = on_element, .entry = on_entry, .json = on_bytes_of, .encode = on_bytes_of,
     .make_null = on_null, .make_bool = on_bool, .make_int = on_int, .make_double = on_double, .make_timestamp = on_timestamp,
     .make_text = on_make_text, .make_bytes = on_make_bytes, .make_list = on_list, .make_object = on_object, .with_member = on_with_member,
-    .parse_json = on_parse, .fail = on_fail};
+    .parse_json = on_parse, .fail = on_fail, .make_uint = on_uint, .unsigned_integer = on_unsigned_integer};
 
 static const rxd_component *component(const rxd_plugin *plugin, const char *kind) {
   for (uint32_t i = 0; i < plugin->component_count; i++) {

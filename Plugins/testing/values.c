@@ -351,7 +351,8 @@ static double as_number(const rxd_value *value) {
 static int host_boolean(const rxd_value *value) { return host_kind(value) == RXD_BOOL && value->word[1]; }
 static int64_t host_integer(const rxd_value *value) {
   switch (host_kind(value)) {
-    case RXD_INT: case RXD_UINT: case RXD_TIMESTAMP: case RXD_DURATION: return (int64_t)value->word[1];
+    case RXD_INT: case RXD_TIMESTAMP: case RXD_DURATION: return (int64_t)value->word[1];
+    case RXD_UINT: return value->word[1] > INT64_MAX ? INT64_MAX : (int64_t)value->word[1];
     case RXD_DOUBLE: return (int64_t)as_number(value);
     default: return 0;
   }
@@ -420,6 +421,16 @@ static rxd_text host_encode(rxd_scope *scope, const rxd_value *value) { return w
 static rxd_value host_make_null(void) { return small(RXD_NULL, 0); }
 static rxd_value host_make_bool(int value) { return small(RXD_BOOL, value != 0); }
 static rxd_value host_make_int(int64_t value) { return small(RXD_INT, value); }
+static rxd_value host_make_uint(uint64_t value) {
+  return value <= INT64_MAX ? small(RXD_INT, (int64_t)value) : small(RXD_UINT, (int64_t)value);
+}
+static uint64_t host_unsigned_integer(const rxd_value *value) {
+  switch (host_kind(value)) {
+    case RXD_INT: return (int64_t)value->word[1] < 0 ? 0 : value->word[1];
+    case RXD_UINT: return value->word[1];
+    default: return 0;
+  }
+}
 static rxd_value host_make_double(double value) {
   int64_t bits;
   memcpy(&bits, &value, sizeof bits);
@@ -493,6 +504,8 @@ void offer_values(rxd_host *host) {
   host->make_null = host_make_null;
   host->make_bool = host_make_bool;
   host->make_int = host_make_int;
+  host->make_uint = host_make_uint;
+  host->unsigned_integer = host_unsigned_integer;
   host->make_double = host_make_double;
   host->make_timestamp = host_make_timestamp;
   host->make_duration = host_make_duration;

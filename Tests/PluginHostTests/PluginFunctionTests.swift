@@ -68,6 +68,28 @@ import Testing
       ])
   }
 
+  private static let odd = #"["1","true","z","18446744073709551615"]"#
+
+  /// A plugin walks through objects and lists by index, whether they are JSON text or made by
+  /// expressions, and sees keys and numbers whole.
+  @Test(arguments: [
+    ("formats.names(event)", #"["a","b\u0000c"]"#),
+    ("formats.names({1: 'x', true: 'y', 'z': 2, 18446744073709551615u: 3})", Self.odd),
+    ("formats.sum(event.a)", "6"), ("formats.sum([18446744073709551615u])", "18446744073709551615"),
+    ("formats.sum([-5, 2, 'x'])", "2"), ("formats.sum([])", "0"),
+  ]) func valuesAreReadByIndex(_ expression: String, _ expected: String) throws {
+    let scratch = Scratch()
+    try Data(#"{ "a": [1, 2, 3], "b\u0000c": null }"#.utf8).write(to: URL(fileURLWithPath: scratch("in")))
+    let pipeline = try RealPipeline(
+      """
+      plugins: ['\(try Self.formats())']
+      sources: { in: { file: { path: '\(scratch("in"))', decode: json } } }
+      sinks: { out: { from: in, chain: [ { map: "\(expression)" } ], probe: {} } }
+      """, plugins: PluginFixtures.plugins)
+    pipeline.runToEnd()
+    #expect(pipeline.probe().events == [expected])
+  }
+
   @Test func aResultOfAnotherTypeIsAFailure() throws {
     let pipeline = try PluginFixtures.pipeline(
       try Self.formats(), values: "[1]", chain: "[ { map: formats.lie(event) } ]",

@@ -85,7 +85,7 @@ static rxd_value finished(reader *reader, const item *item) {
     case FORM_TEXT: case FORM_DIGITS: return host->make_text(reader->scope, item->text);
     case FORM_BYTES: return host->make_bytes(reader->scope, item->text);
     case FORM_INTEGER: return host->make_int(item->integer);
-    case FORM_UNSIGNED: return make_unsigned(reader->scope, item->number);
+    case FORM_UNSIGNED: return host->make_uint(item->number);
     case FORM_DOUBLE: return host->make_double(item->fraction);
     case FORM_BOOL: return host->make_bool((int)item->integer);
     case FORM_NULL: return host->make_null();

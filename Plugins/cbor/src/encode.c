@@ -16,7 +16,6 @@
 typedef struct {
   rxd_scope *scope;
   output_bytes *output;
-  event_reading reading;
 } writer;
 
 static int encode(writer *writer, const rxd_value *value, int depth);
@@ -30,14 +29,11 @@ static int encode_list(writer *writer, const rxd_value *value, int depth) {
   rxd_scope *scope = writer->scope;
   output_bytes *output = writer->output;
   size_t count = host->count(scope, value);
-  bool was_in_read = writer->reading.is_in_read;
-  rxd_value list = whole_list(scope, &writer->reading, value, count);
   PUT(output, cbor_encode_array_start, count);
   for (size_t i = 0; i < count; i++) {
-    rxd_value element = host->element(scope, &list, i);
+    rxd_value element = host->element(scope, value, i);
     if (encode(writer, &element, depth) != RXD_OK) return RXD_FAILED;
   }
-  writer->reading.is_in_read = was_in_read;
   return RXD_OK;
 }
 
@@ -45,14 +41,12 @@ static int encode_object(writer *writer, const rxd_value *value, int depth) {
   rxd_scope *scope = writer->scope;
   output_bytes *output = writer->output;
   size_t count = host->count(scope, value);
-  rxd_value object = whole_object(scope, value, count);
   rxd_text few[32], *names = count <= 32 ? few : need(malloc(count * sizeof *names));
   PUT(output, cbor_encode_map_start, count);
   int status = RXD_OK;
   for (size_t i = 0; i < count && status == RXD_OK; i++) {
     names[i] = (rxd_text){NULL, 0};
-    rxd_value member = host->entry(scope, &object, i, &names[i]);
-    if (!is_named(scope, &object, names[i])) status = fail_at(scope, "", "an object has a key that is not a text");
+    rxd_value member = host->entry(scope, value, i, &names[i]);
     if (status != RXD_OK) break;
     encode_text(output, names[i]);
     status = encode(writer, &member, depth);
@@ -76,7 +70,7 @@ static int encode(writer *writer, const rxd_value *value, int depth) {
       else PUT(output, cbor_encode_uint, (uint64_t)number);
       break;
     }
-    case RXD_UINT: PUT(output, cbor_encode_uint, unsigned_of(scope, value)); break;
+    case RXD_UINT: PUT(output, cbor_encode_uint, host->unsigned_integer(value)); break;
     case RXD_DOUBLE: PUT(output, cbor_encode_double, host->number(value)); break;
     case RXD_TEXT: encode_text(output, host->text(scope, value)); break;
     case RXD_BYTES: {
@@ -100,6 +94,6 @@ static int encode(writer *writer, const rxd_value *value, int depth) {
 }
 
 int encode_value(rxd_scope *scope, const rxd_value *value, output_bytes *output) {
-  writer writer = {.scope = scope, .output = output, .reading = {.event = value}};
+  writer writer = {.scope = scope, .output = output};
   return encode(&writer, value, 0);
 }

@@ -74,7 +74,7 @@ static rxd_plugin plugin = {
 };
 
 int rxd_plugin_init(uint32_t contract, const rxd_host *offered, const rxd_plugin **result, rxd_text *problem) {
-  if (contract < RXD_CONTRACT || offered->size < RXD_HOST_SIZE_1_0) {
+  if (contract < RXD_CONTRACT || offered->size < RXD_HOST_SIZE_1_2) {
     *problem = RXD_TEXT_OF("this plugin needs a newer rxd");
     return RXD_FAILED;
   }

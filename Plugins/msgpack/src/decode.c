@@ -155,7 +155,7 @@ static rxd_value finished(reader *reader, const item *item) {
   switch (item->form) {
     case FORM_TEXT: return host->make_text(reader->scope, item->text);
     case FORM_INTEGER: return host->make_int(item->integer);
-    case FORM_UNSIGNED: return make_unsigned(reader->scope, item->number);
+    case FORM_UNSIGNED: return host->make_uint(item->number);
     case FORM_BOOL: return host->make_bool((int)item->integer);
     default: return item->value;
   }

@@ -11,7 +11,6 @@ static int append(void *output, const char *bytes, size_t count) {
 typedef struct {
   rxd_scope *scope;
   msgpack_packer packer;
-  event_reading reading;
 } writer;
 
 static int encode(writer *writer, const rxd_value *value, int depth);
@@ -26,14 +25,11 @@ static int encode_list(writer *writer, const rxd_value *value, int depth) {
   msgpack_packer *packer = &writer->packer;
   size_t count = host->count(scope, value);
   if (count > UINT32_MAX) return fail_at(scope, "", "a list has more than %u elements", UINT32_MAX);
-  bool was_in_read = writer->reading.is_in_read;
-  rxd_value list = whole_list(scope, &writer->reading, value, count);
   msgpack_pack_array(packer, count);
   for (size_t i = 0; i < count; i++) {
-    rxd_value element = host->element(scope, &list, i);
+    rxd_value element = host->element(scope, value, i);
     if (encode(writer, &element, depth) != RXD_OK) return RXD_FAILED;
   }
-  writer->reading.is_in_read = was_in_read;
   return RXD_OK;
 }
 
@@ -42,14 +38,12 @@ static int encode_object(writer *writer, const rxd_value *value, int depth) {
   msgpack_packer *packer = &writer->packer;
   size_t count = host->count(scope, value);
   if (count > UINT32_MAX) return fail_at(scope, "", "an object has more than %u members", UINT32_MAX);
-  rxd_value object = whole_object(scope, value, count);
   rxd_text few[32], *names = count <= 32 ? few : need(malloc(count * sizeof *names));
   msgpack_pack_map(packer, count);
   int status = RXD_OK;
   for (size_t i = 0; i < count && status == RXD_OK; i++) {
     names[i] = (rxd_text){NULL, 0};
-    rxd_value member = host->entry(scope, &object, i, &names[i]);
-    if (!is_named(scope, &object, names[i])) status = fail_at(scope, "", "an object has a key that is not a text");
+    rxd_value member = host->entry(scope, value, i, &names[i]);
     if (names[i].count > UINT32_MAX) status = fail_at(scope, "", "a name has more than %u bytes", UINT32_MAX);
     if (status != RXD_OK) break;
     encode_text(packer, names[i]);
@@ -69,7 +63,7 @@ static int encode(writer *writer, const rxd_value *value, int depth) {
     case RXD_NULL: case RXD_ABSENT: msgpack_pack_nil(packer); break;
     case RXD_BOOL: host->boolean(value) ? msgpack_pack_true(packer) : msgpack_pack_false(packer); break;
     case RXD_INT: msgpack_pack_int64(packer, host->integer(value)); break;
-    case RXD_UINT: msgpack_pack_uint64(packer, unsigned_of(scope, value)); break;
+    case RXD_UINT: msgpack_pack_uint64(packer, host->unsigned_integer(value)); break;
     case RXD_DOUBLE: msgpack_pack_double(packer, host->number(value)); break;
     case RXD_TEXT: case RXD_BYTES: {
       rxd_text text = host->text(scope, value);
@@ -99,7 +93,7 @@ static int encode(writer *writer, const rxd_value *value, int depth) {
 }
 
 int encode_value(rxd_scope *scope, const rxd_value *value, output_bytes *output) {
-  writer writer = {.scope = scope, .reading = {.event = value}};
+  writer writer = {.scope = scope};
   msgpack_packer_init(&writer.packer, output, append);
   return encode(&writer, value, 0);
 }

@@ -9,6 +9,9 @@
 struct rxd_scope {
   void *arena;   ///< unretained
   void *failure; ///< what `fail` said; retained, or null
+  rxd_value known[2]; ///< JSON texts that were expanded last; both words 0: none
+  rxd_value tree[2];  ///< what they were expanded to, in the arena
+  uint32_t next;      ///< the one of the two that is replaced next
 };
 
 struct rxd_output { void *target; };

@@ -154,7 +154,8 @@ typedef struct rxd_host {
   size_t (*count)(rxd_scope *, const rxd_value *value);        /* members or elements; else 0 */
   rxd_value (*member)(rxd_scope *, const rxd_value *object, rxd_text name);    /* ABSENT if there is none */
   rxd_value (*element)(rxd_scope *, const rxd_value *list, size_t index);      /* ABSENT after the end */
-  rxd_value (*entry)(rxd_scope *, const rxd_value *object, size_t index, rxd_text *name); /* by index */
+  rxd_value (*entry)(rxd_scope *, const rxd_value *object, size_t index, rxd_text *name); /* by index; a key that is no
+                                                                  text has the one that JSON gives it: "1", "true" */
   rxd_text (*json)(rxd_scope *, const rxd_value *value);       /* as JSON text, on one line */
 
   /* Making values; they live as long as the call that the scope belongs to. */
@@ -222,13 +223,16 @@ typedef struct rxd_host {
    * `flush` does. A table of the pipeline file that reads the source waits for it; what is added later changes its rows.
    * Further calls do nothing more. */
   int (*loaded)(rxd_source *);
+  /* Whole numbers up to UINT64_MAX, which `integer` cuts to INT64_MAX. The second is 0 below 0 and for other kinds. */
+  rxd_value (*make_uint)(uint64_t value);
+  uint64_t (*unsigned_integer)(const rxd_value *value);
 } rxd_host;
 
 /* The size of the table by version of this header. A plugin must refuse an rxd whose table is too short for what it
  * uses. */
 #define RXD_HOST_SIZE_1_0 offsetof(rxd_host, finish)
 #define RXD_HOST_SIZE_1_1 (offsetof(rxd_host, finish) + sizeof(void (*)(void)))
-#define RXD_HOST_SIZE_1_2 (offsetof(rxd_host, loaded) + sizeof(int (*)(void)))
+#define RXD_HOST_SIZE_1_2 (offsetof(rxd_host, unsigned_integer) + sizeof(uint64_t (*)(void)))
 
 /* ---- What a plugin offers ---- */
 

@@ -30,7 +30,8 @@ extension ContractTrial {
           expected = TestValue(value.value)
         } else {
           step = .event(",\"event\":" + String(decoding: example.input, as: UTF8.self))
-          expected = .text(result)
+          // Bytes come as base64 in JSON.
+          expected = .text(result.hasPrefix("base64:") ? String(result.dropFirst(7)) : result)
         }
       }
       let outcome = try program.ask(instance, step, now: nil).outcome

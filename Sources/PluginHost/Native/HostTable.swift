@@ -40,6 +40,14 @@ enum HostTable {
       default: 0
       }
     }
+    host.unsigned_integer = { value in
+      guard let value = value?.pointee.value else { return 0 }
+      return switch value.what {
+      case .int: UInt64(max(0, value.asInt))
+      case .uint: value.asUInt
+      default: 0
+      }
+    }
     host.number = { value in
       guard let value = value?.pointee.value else { return 0 }
       return switch value.what {
@@ -55,7 +63,7 @@ enum HostTable {
     }
     host.count = { scope, value in
       guard let scope, let value = value?.pointee.value else { return 0 }
-      let tree = HostTable.tree(value, scope)
+      let tree = scope.tree(of: value)
       return tree.is(.list) || tree.is(.map) ? Int(tree.length) : 0
     }
     host.member = { scope, object, name in
@@ -66,6 +74,11 @@ enum HostTable {
       guard let value = list?.pointee.value else { return Value.absent.raw }
       switch value.what {
       case .jsonList:
+        // The first is often the only one that is asked for; those behind are found in the expanded list.
+        if index > 0 || scope?.knows(value) == true, let scope {
+          let tree = scope.tree(of: value)
+          return (tree.is(.list) && index < Int(tree.length) ? tree.elements[index] : .absent).raw
+        }
         let element = JSONParser.element(value, at: index)
         return (element.isError ? .absent : element).raw
       case .list: return (index < Int(value.length) ? value.elements[index] : .absent).raw
@@ -74,10 +87,10 @@ enum HostTable {
     }
     host.entry = { scope, object, index, name in
       guard let scope, let value = object?.pointee.value else { return Value.absent.raw }
-      let tree = HostTable.tree(value, scope)
+      let tree = scope.tree(of: value)
       guard tree.is(.map), index < Int(tree.length) else { return Value.absent.raw }
       let entry = tree.entries[index]
-      name?.pointee = rxd_text(JSONParser.unescape(entry.key, into: scope.memory).rawBytes)
+      name?.pointee = HostTable.name(entry.key, scope)
       return entry.value.raw
     }
     host.json = { scope, value in
@@ -115,11 +128,15 @@ enum HostTable {
     }
   }
 
-  /// A list or a map that is no longer text.
-  private static func tree(_ value: Value, _ scope: UnsafeMutablePointer<rxd_scope>) -> Value {
-    guard value.is(.jsonMap) || value.is(.jsonList) else { return value }
-    let parsed = NativeParser.current.expand(value, into: scope.memory)
-    return parsed.isError ? .absent : parsed
+  /// The key of a member as the encoder `json` writes it.
+  private static func name(_ key: Value, _ scope: UnsafeMutablePointer<rxd_scope>) -> rxd_text {
+    switch key.what {
+    case .string: rxd_text(JSONParser.unescape(key, into: scope.memory).rawBytes)
+    case .int: rxd_text(scope.memory.string("\(key.asInt)").rawBytes)
+    case .uint: rxd_text(scope.memory.string("\(key.asUInt)").rawBytes)
+    case .bool: rxd_text(scope.memory.string(key.isTrue ? "true" : "false").rawBytes)
+    default: .none
+    }
   }
 
   @inline(__always)
@@ -141,6 +158,7 @@ enum HostTable {
     host.make_null = { Value.null.raw }
     host.make_bool = { Value.bool($0 != 0).raw }
     host.make_int = { Value.int($0).raw }
+    host.make_uint = { number in (Int64(exactly: number).map(Value.int) ?? Value.uint(number)).raw }
     host.make_double = { Value.double($0).raw }
     host.make_timestamp = { nanoseconds in
       var (seconds, rest) = nanoseconds.quotientAndRemainder(dividingBy: 1_000_000_000)
@@ -201,7 +219,7 @@ enum HostTable {
   private static func with(
     _ object: Value, _ name: Value, _ value: Value, _ scope: UnsafeMutablePointer<rxd_scope>
   ) -> Value {
-    let tree = HostTable.tree(object, scope)
+    let tree = scope.tree(of: object)
     var members: [(key: Value, value: Value)] = []
     var isThere = false
     if tree.is(.map) {

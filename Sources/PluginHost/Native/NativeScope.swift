@@ -6,7 +6,10 @@ struct NativeScope {
   private var raw: rxd_scope
 
   /// `arena`: lives longer than the scope.
-  init(_ arena: Arena) { raw = rxd_scope(arena: Unmanaged.passUnretained(arena).toOpaque(), failure: nil) }
+  init(_ arena: Arena) {
+    raw = rxd_scope()
+    raw.arena = Unmanaged.passUnretained(arena).toOpaque()
+  }
 
   /// Calls `body` with the pointer to the scope that the plugin receives.
   @inline(__always)
@@ -36,6 +39,37 @@ struct NativeScope {
 }
 
 extension UnsafeMutablePointer<rxd_scope> {
+  /// Makes it the scope of values in another arena; nothing that was expanded in the former is known any more.
+  func use(_ arena: Arena) {
+    let failure = pointee.failure
+    pointee = rxd_scope()
+    pointee.failure = failure
+    pointee.arena = Unmanaged.passUnretained(arena).toOpaque()
+  }
+
+  /// A list or a map that is no longer JSON text, nested ones included; absent if the text is malformed. The last two are known, so that a
+  /// plugin that walks through one by index does not expand it for each of its parts.
+  func tree(of value: Value) -> Value {
+    guard value.is(.jsonMap) || value.is(.jsonList) else { return value }
+    let raw = value.raw
+    if pointee.known.0.isSame(as: raw) { return pointee.tree.0.value }
+    if pointee.known.1.isSame(as: raw) { return pointee.tree.1.value }
+    let parsed = NativeParser.current.expand(value, into: memory)
+    let tree = parsed.isError ? Value.absent : parsed
+    if pointee.next == 0 {
+      (pointee.known.0, pointee.tree.0, pointee.next) = (raw, tree.raw, 1)
+    } else {
+      (pointee.known.1, pointee.tree.1, pointee.next) = (raw, tree.raw, 0)
+    }
+    return tree
+  }
+
+  /// Whether ``tree(of:)`` knows the value.
+  func knows(_ value: Value) -> Bool {
+    let raw = value.raw
+    return pointee.known.0.isSame(as: raw) || pointee.known.1.isSame(as: raw)
+  }
+
   @inline(__always)
   var memory: Arena { Unmanaged<Arena>.fromOpaque(pointee.arena).takeUnretainedValue() }
 }
@@ -59,5 +93,6 @@ extension Value {
 }
 
 extension rxd_value {
+  @inline(__always) func isSame(as other: rxd_value) -> Bool { word.0 == other.word.0 && word.1 == other.word.1 }
   @inline(__always) var value: Value { Value(payload: word.0, head: word.1) }
 }

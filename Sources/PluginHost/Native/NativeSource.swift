@@ -41,7 +41,7 @@ final class NativeSource: PluginSourceInstance, @unchecked Sendable {
     awake = try? WakeEvent()
     raw = .allocate(capacity: 1)
     rawScope = .allocate(capacity: 1)
-    rawScope.initialize(to: rxd_scope(arena: nil, failure: nil))
+    rawScope.initialize(to: rxd_scope())
   }
 
   deinit {
@@ -107,7 +107,7 @@ final class NativeSource: PluginSourceInstance, @unchecked Sendable {
       return end(.refused("the plugin refuses: \(error.message)", path: error.path))
     }
     raw.initialize(to: rxd_source(target: Unmanaged.passUnretained(self).toOpaque()))
-    rawScope.pointee.arena = Unmanaged.passUnretained(arena).toOpaque()
+    rawScope.use(arena)
     let status = handle.component.run?(handle.pointer, rawScope, raw) ?? Int32(RXD_FAILED.rawValue)
     if status == 0 || status == Int32(RXD_STOP.rawValue) {
       // Events that it has added but not submitted.
@@ -176,7 +176,7 @@ final class NativeSource: PluginSourceInstance, @unchecked Sendable {
     let bytes = arena.allocated
     batch = PluginSourceBatch()
     arena = Arena()
-    rawScope.pointee.arena = Unmanaged.passUnretained(arena).toOpaque()
+    rawScope.use(arena)
     shared.withLock { $0.unacknowledged += tokens }
     let isTaken = queue.handOver(bytes: bytes) { [self] in receiver?.take(sent, of: self) }
     return isTaken && !isStopping ? 0 : Int32(RXD_STOP.rawValue)

@@ -17,6 +17,8 @@ static const char spec[] =
   "{\"kind\":\"function\",\"name\":\"refuse\",\"summary\":\"Refuses.\",\"parameters\":[" ARGUMENT("text", "string") "],\"output\":{\"type\":\"string\"}},"
   "{\"kind\":\"function\",\"name\":\"lie\",\"summary\":\"Lies.\",\"parameters\":[" ARGUMENT("number", "int") "],\"output\":{\"type\":\"integer\"}},"
   "{\"kind\":\"function\",\"name\":\"touch\",\"summary\":\"Makes a file.\",\"parameters\":[" ARGUMENT("path", "string") "],\"output\":{\"type\":\"boolean\"}},"
+  "{\"kind\":\"function\",\"name\":\"names\",\"summary\":\"Lists the names of members, by index.\",\"parameters\":[{\"name\":\"map\",\"type\":\"expression\",\"required\":true,\"help\":\"It.\"}]},"
+  "{\"kind\":\"function\",\"name\":\"sum\",\"summary\":\"Adds up numbers, by index.\",\"parameters\":[{\"name\":\"list\",\"type\":\"expression\",\"required\":true,\"help\":\"It.\"}]},"
   "{\"kind\":\"function\",\"name\":\"closed\",\"summary\":\"Cannot be opened.\",\"parameters\":[" ARGUMENT("number", "int") "]},"
   "{\"kind\":\"decoder\",\"name\":\"closed\",\"summary\":\"Cannot be opened.\",\"parameters\":["
   "{\"name\":\"key\",\"type\":\"text\",\"help\":\"The key.\"}]},"
@@ -54,6 +56,31 @@ static int touch(void *instance, rxd_scope *scope, rxd_value *result, const rxd_
   int file = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
   if (file >= 0) close(file);
   *result = host->make_bool(file >= 0);
+  return RXD_OK;
+}
+
+static int names(void *instance, rxd_scope *scope, rxd_value *result, const rxd_value *arguments) {
+  (void)instance;
+  rxd_value found[100];
+  size_t count = host->count(scope, &arguments[0]);
+  for (size_t index = 0; index < count && index < 100; index++) {
+    rxd_text name = {NULL, 0};
+    host->entry(scope, &arguments[0], index, &name);
+    found[index] = host->make_text(scope, name);
+  }
+  *result = host->make_list(scope, found, count < 100 ? count : 100);
+  return RXD_OK;
+}
+
+static int sum(void *instance, rxd_scope *scope, rxd_value *result, const rxd_value *arguments) {
+  (void)instance;
+  uint64_t total = 0;
+  size_t count = host->count(scope, &arguments[0]);
+  for (size_t index = 0; index <= count; index++) {
+    rxd_value element = host->element(scope, &arguments[0], index);
+    total += host->unsigned_integer(&element);
+  }
+  *result = host->make_uint(total);
   return RXD_OK;
 }
 
@@ -141,6 +168,8 @@ static const rxd_component components[] = {
   COMPONENT("refuse", "function", .row = refuse),
   COMPONENT("lie", "function", .row = lie),
   COMPONENT("touch", "function", .row = touch),
+  COMPONENT("names", "function", .row = names),
+  COMPONENT("sum", "function", .row = sum),
   COMPONENT("closed", "function", .open = closed_open, .row = closed_row),
   COMPONENT("closed", "decoder", .open = closed_open, .row = closed_row),
   COMPONENT("between", "decoder", .open = between_open, .close = free, .row = between_row),
