@@ -89,7 +89,8 @@ struct FirstStepsTests {
   }
 
   @Test(arguments: [
-    ("replay", "'share"), ("RAC", "docs/reactivecocoa.md"), ("doError", "'do'"), ("kafka", "stdin"),
+    ("replay", "'share"), ("RAC", "docs/reactivecocoa.md"), ("doError", "'do'"), ("pulsar", "stdin"),
+    ("kafka", "make -C Plugins/kafka install"),
     ("lua", "expressions"),
   ]) func describeLeadsFromOtherNames(_ name: String, _ part: String) throws {
     let outcome = try Rxd.run("describe", name)
