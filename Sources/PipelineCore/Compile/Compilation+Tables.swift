@@ -45,10 +45,9 @@ extension Compilation {
     var own = node.signal
     own.chain = []
     guard let signal = signal(own, context) else { return nil }
-    guard case .inline = node.signal.origin, let source = signal.sourceComponent, source.once != nil || source.loads
-    else {
-      return (signal, false, nil, nil)
-    }
+    guard case .inline = node.signal.origin, let source = signal.sourceComponent,
+      source.once != nil || (source as? any LoadingSource)?.loads == true
+    else { return (signal, false, nil, nil) }
     // A source that is read again at each start needs no position.
     steps[signal.step.number].delivery = Located(.bestEffort, at: node.location)
     guard let once = source.once else { return (signal, true, nil, signal.step) }

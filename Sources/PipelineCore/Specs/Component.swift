@@ -50,8 +50,6 @@ public protocol SourceDeclaration: Component {
   /// The values, a list or one value, that the source sends as soon as it starts, if it then completes at once and does
   /// nothing else; nil otherwise.
   var immediateValues: OwnedValue? { get }
-  /// Whether it reports when it has sent all that there was at its start (``RunningSource/hasLoaded()``), and then goes on.
-  var loads: Bool { get }
   /// The rules by which it answers waiting clients, as an HTTP server does; nil: it has no clients.
   var serving: ServingRules? { get }
   /// The address on which the source listens; only HTTP servers of one process can share an address. Nil: it does not
@@ -97,8 +95,12 @@ extension SourceDeclaration {
   public var outputType: EventType { .dyn }
   public var runsOnVirtualTime: Bool { false }
   public var stub: String? { nil }
-  public var loads: Bool { false }
   public var immediateValues: OwnedValue? { nil }
+}
+
+/// A source that may report when it has sent all that there was at its start (``RunningSource/hasLoaded()``), and then goes on.
+package protocol LoadingSource: SourceDeclaration {
+  var loads: Bool { get }
 }
 
 /// A source that may read its whole input repeatedly, such as an answer or the result of a query.

@@ -2,7 +2,7 @@ import PipelineCore
 import Transport
 
 /// A source of a plugin.
-struct PluginSource: SourceComponent, BoundComponent {
+struct PluginSource: SourceComponent, LoadingSource, BoundComponent {
   var plugin: BoundPlugin
 
   init(_ plugin: BoundPlugin) { self.plugin = plugin }
