@@ -90,6 +90,28 @@ import Testing
     #expect(pipeline.probe().events == [expected])
   }
 
+  /// A whole number is also a double, as JSON writes 2.0; the plugin and the expression see a double.
+  @Test(arguments: [
+    ("formats.half(3)", "1.5"), ("formats.half(event)", "3.5"), ("formats.half(event + 1)", "4.0"),
+    ("formats.half(9u)", "4.5"),
+    ("formats.whole() / 2.0", "1.5"),
+  ]) func wholeNumbersAreDoubles(_ expression: String, _ expected: String) throws {
+    let found = try Self.events(try Self.formats(), "[7]", #"[ { map: "\#(expression)" } ]"#)
+    #expect(found.events == [expected])
+  }
+
+  /// The machine checks the kinds of four arguments of a call.
+  @Test func allArgumentsHaveTheirTypes() throws {
+    let pipeline = try PluginFixtures.pipeline(
+      try Self.formats(), values: "[x, 5]", chain: "[ { map: \"formats.fifth(1, 2, 3, 4, event)\" } ]",
+      more: "  bad: { from: out.errors, chain: [ { map: event.error } ], probe: {} }\n")
+    pipeline.run()
+    #expect(pipeline.probe().events == [#""x""#])
+    #expect(
+      pipeline.probe("bad").events.first?.contains("the argument 5 of 'formats.fifth' is a number, not a string")
+        == true)
+  }
+
   @Test func aResultOfAnotherTypeIsAFailure() throws {
     let pipeline = try PluginFixtures.pipeline(
       try Self.formats(), values: "[1]", chain: "[ { map: formats.lie(event) } ]",

@@ -537,7 +537,7 @@ final class Compilation: SignalCompiler {
       catalogue.component(kind, meant) == nil
       ? ComponentKind.allCases.first { catalogue.component($0, meant) != nil } : nil
     let correction = Suggestion.correction(for: word, among: catalogue.names(kind))
-    let plugin = KnownPlugin.help(for: word, noun)
+    let plugin = KnownPlugin.help(for: word, noun, besides: catalogue.names(kind))
     var help = plugin ?? correction?.help
     if plugin == nil, let elsewhere {
       help =

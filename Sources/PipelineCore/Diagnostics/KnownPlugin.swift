@@ -1,4 +1,4 @@
-/// A plugin that comes with the sources of rxd, which may not be installed: so that who names one of its components learns where it is.
+/// A plugin that comes with the sources of rxd. It may not be installed; errors about its components then name it.
 package struct KnownPlugin: Sendable {
   package struct Component: Sendable {
     /// `source`, `operator`, `sink`, `function`, `decoder` or `encoder`.
@@ -15,28 +15,42 @@ package struct KnownPlugin: Sendable {
   package var summary: String
   package var components: [Component]
 
+  /// How files name a component: a function by its plugin, `msgpack.decode`.
+  package func nameInFiles(_ component: Component) -> String {
+    component.kind == "function" ? "\(name).\(component.name)" : component.name
+  }
+
   /// How it is installed, as a clause.
   package var installation: String { "'make -C Plugins/\(folder) install' builds it from the sources of rxd" }
 
   /// Advice for a name that is not known: the plugin that has such a component; nil: none has.
   ///
-  /// - Parameter kind: The kind of component that is meant.
-  package static func help(for name: String, _ kind: String) -> String? {
+  /// - Parameters:
+  ///   - kind: The kind of component that is meant.
+  ///   - known: The names of this kind that the file can use: a plugin that offers one of them is installed.
+  package static func help(for name: String, _ kind: String, besides known: some Collection<String>) -> String? {
     let word = name.lowercased()
     func first(_ isMeant: (KnownPlugin, Component) -> Bool) -> (plugin: KnownPlugin, components: [Component])? {
       for plugin in all {
         let found = plugin.components.filter { $0.kind == kind && isMeant(plugin, $0) }
-        if !found.isEmpty { return (plugin, found) }
+        if !found.isEmpty, !found.contains(where: { known.contains(plugin.nameInFiles($0)) }) { return (plugin, found) }
       }
       return nil
     }
     let found =
-      first { $1.name == name } ?? first { $1.name.lowercased() == word || $1.others.contains(word) }
+      first { $0.nameInFiles($1) == name }
+      ?? first { $0.nameInFiles($1).lowercased() == word || $1.others.contains(word) }
       ?? first { plugin, _ in plugin.name == word }
     guard let (plugin, components) = found else { return nil }
-    let isSame = components.count == 1 && components[0].name == name
-    let what = isSame ? "it" : Suggestion.list(components.map(\.name))
-    return "The plugin '\(plugin.name)', which is not installed, has \(what): \(plugin.installation)"
+    let names = components.map(plugin.nameInFiles)
+    let what = names == [name] ? "it" : Suggestion.list(names)
+    return "The plugin '\(plugin.name)' has \(what); if it is not installed, \(plugin.installation)"
+  }
+
+  /// The same for a name of any kind.
+  package static func help(for name: String, besides known: some Collection<String>) -> String? {
+    let kinds = ["source", "sink", "operator", "decoder", "encoder", "function"]
+    return kinds.lazy.compactMap { help(for: name, $0, besides: known) }.first
   }
 
   /// The components of plugins in whose names or summaries all words occur, with their plugins.

@@ -205,11 +205,9 @@ extension Checker {
 
   /// Advice for a function of a plugin that is not installed.
   private func plugin(_ target: SyntaxTree.ID?, _ function: String) -> String? {
-    guard let target, let path = dottedName(target), path.names.count == 1,
-      let plugin = KnownPlugin.all.first(where: { $0.name == path.names[0] }),
-      plugin.components.contains(where: { $0.kind == "function" && $0.name == function })
-    else { return nil }
-    return "The plugin '\(plugin.name)', which is not installed, has it: \(plugin.installation)"
+    guard let target, let path = dottedName(target) else { return nil }
+    let name = (path.names + [function]).joined(separator: ".")
+    return KnownPlugin.help(for: name, "function", besides: scope.functions.offered.keys)
   }
 
   /// Names from other languages.
@@ -262,6 +260,11 @@ extension Checker {
     let isOrNull = !isStrict && name == "orValue" && types.count == 2 && types[1] == .null
     if isOrNull { types[1] = .dyn }
     let fitting = all.filter { $0.accepts(count: types.count) }
+    if let one = fitting.first, one.takesWholeNumbers {
+      for (index, type) in types.enumerated() where type == .int || type == .uint {
+        if one.parameters[index].unwrapped == .double { types[index] = .double }
+      }
+    }
     if !declared.isEmpty {
       resolutions[Int(id)] = .failing(.unknownFunction, name)
       if !scope.checksTypes { return .dyn }

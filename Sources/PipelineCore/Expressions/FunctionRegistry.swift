@@ -66,6 +66,8 @@ package struct FunctionOverload: Sendable {
   let body: Body
   /// The kinds of value that each parameter accepts, one bit per kind.
   let kinds: [UInt32]
+  /// Whether a whole number is also a double, as it is for functions of a file: JSON writes 2.0 as 2.
+  let takesWholeNumbers: Bool
   /// Called once for a call with constant arguments, when it is checked or compiled.
   let prepare: Prepare?
 
@@ -94,15 +96,16 @@ package struct FunctionOverload: Sendable {
 
   init(
     isMember: Bool, _ parameters: [ExpressionType], _ result: ExpressionType,
-    isVariadic: Bool = false, prepare: Prepare? = nil, _ body: @escaping Body
+    isVariadic: Bool = false, takesWholeNumbers: Bool = false, prepare: Prepare? = nil, _ body: @escaping Body
   ) {
     self.isMember = isMember
+    self.takesWholeNumbers = takesWholeNumbers
     self.parameters = parameters
     self.result = result
     self.isVariadic = isVariadic
     self.body = body
     self.prepare = prepare
-    kinds = parameters.map(KindSet.of)
+    kinds = parameters.map { takesWholeNumbers ? KindSet.widened($0) : KindSet.of($0) }
   }
 
   /// `f(x, y)`.
@@ -167,6 +170,11 @@ enum KindSet {
       return value.flags & Value.ipFlag != 0 ? ip : cidr
     }
     return 1 << UInt32(value.kind)
+  }
+
+  /// The kinds of a type, with those of whole numbers for doubles.
+  static func widened(_ type: ExpressionType) -> UInt32 {
+    type.unwrapped == .double ? of(type) | bit(.int) | bit(.uint) : of(type)
   }
 
   static func of(_ type: ExpressionType) -> UInt32 {

@@ -64,7 +64,9 @@ package final class Plan: Sendable {
     require: Located<DeliveryRequirement>? = nil, whenLate: Located<WhenLate>? = nil, outsideWays: [OutsideWay] = [],
     formerNames: [FormerName] = [], codecs: [PluginFunction] = []
   ) {
-    pluginFunctions = codecs + expressions.flatMap(\.checked.foreignFunctions).compactMap { $0 as? PluginFunction }
+    // Most files can call none, and have many expressions.
+    let called = functions.offered.isEmpty ? [] : expressions.flatMap(\.checked.foreignFunctions)
+    pluginFunctions = codecs + called.compactMap { $0 as? PluginFunction }
     self.formerNames = formerNames
     self.outsideWays = outsideWays
     self.whenLate = whenLate

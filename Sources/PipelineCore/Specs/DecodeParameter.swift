@@ -373,7 +373,7 @@ extension DecodingContext {
   fileprivate mutating func unknownFormat(
     _ kind: String, _ name: String, _ location: SourceLocation, among known: [String]
   ) {
-    let plugin = KnownPlugin.help(for: name, kind)
+    let plugin = KnownPlugin.help(for: name, kind, besides: known)
     let near = plugin == nil ? Suggestion.nearest(to: name, among: known) : nil
     diagnostics.report(
       Diagnostic(

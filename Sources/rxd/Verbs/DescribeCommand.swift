@@ -49,13 +49,13 @@ struct Describe: ParsableCommand {
     let words = DescribedWord.named(name)
     let called = catalogue.called.filter { $0.nameInFiles == name }
     if entries.isEmpty, function == nil, words.isEmpty, called.isEmpty {
-      let kinds = ["source", "sink", "operator", "decoder", "encoder", "function"]
-      // A foreign name is a better hint than a similar spelling.
+      let known = Self.known(catalogue)
+      // A plugin or a foreign name is a better hint than a similar spelling.
       let help =
-        kinds.lazy.compactMap { KnownPlugin.help(for: name, $0) }.first ?? Suggestion.otherName(name).map {
-          "\($0.help); see 'rxd describe \($0.name)'"
-        } ?? Suggestion.nothing(for: name)
-        ?? Suggestion.correction(for: name, among: Self.known(catalogue))?.help ?? "'rxd list' lists them"
+        KnownPlugin.help(for: name, besides: known)
+        ?? Suggestion.otherName(name).map { "\($0.help); see 'rxd describe \($0.name)'" } ?? Suggestion.nothing(
+          for: name)
+        ?? Suggestion.correction(for: name, among: known)?.help ?? "'rxd list' lists them"
       Console.printError("there is nothing called \(Printable.quote(name)). \(help)")
       throw ExitStatus.usage
     }

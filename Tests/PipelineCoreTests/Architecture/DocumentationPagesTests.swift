@@ -83,7 +83,7 @@ import Testing
     for plugin in KnownPlugin.all {
       #expect(page.contains("](../Plugins/\(plugin.folder)/README.md)"), "\(plugin.name)")
       for component in plugin.components {
-        let name = component.kind == "function" ? "\(plugin.name).\(component.name)" : component.name
+        let name = plugin.nameInFiles(component)
         #expect(page.contains("`\(name)`"), "\(name)")
       }
     }

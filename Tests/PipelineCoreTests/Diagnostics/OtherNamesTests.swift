@@ -102,20 +102,27 @@ import Testing
   @Test(arguments: [
     (
       "sources: { in: { kafka: { topics: [a] } } }\nsinks: { out: { from: in, discard: {} } }",
-      "The plugin 'kafka', which is not installed, has it: 'make -C Plugins/kafka install' builds it from the sources of rxd"
+      "The plugin 'kafka' has it; if it is not installed, 'make -C Plugins/kafka install' builds it from the sources of rxd"
     ),
     (
       "sources: { in: { nats_kv: { bucket: a } } }\nsinks: { out: { from: in, discard: {} } }",
-      "The plugin 'nats', which is not installed, has 'natsKV': 'make -C Plugins/nats install' builds it from the sources of rxd"
+      "The plugin 'nats' has 'natsKV'; if it is not installed, 'make -C Plugins/nats install' builds it from the sources of rxd"
     ),
     (
       "sources: { in: { values: [1] } }\nsinks: { out: { from: in, redis: { key: a } } }",
-      "The plugin 'redis', which is not installed, has 'redisStream' and 'redisList': 'make -C Plugins/redis install' builds it from the sources of rxd"
+      "The plugin 'redis' has 'redisStream' and 'redisList'; if it is not installed, 'make -C Plugins/redis install' builds it from the sources of rxd"
     ),
   ]) func componentsOfPluginsLeadToThem(_ text: String, _ help: String) {
     let found = FrontEnd(.builtIn).compile(text).diagnostics
     #expect(found.map(\.help) == [help])
     #expect(found.flatMap(\.fixIts).isEmpty)
+  }
+
+  @Test func aMisspeltComponentOfAnInstalledPluginIsNotSaidToBeMissing() {
+    #expect(KnownPlugin.help(for: "natsKv", "source", besides: ["file"])?.contains("has 'natsKV'") == true)
+    #expect(KnownPlugin.help(for: "natsKv", "source", besides: ["file", "natsKV"]) == nil)
+    #expect(KnownPlugin.help(for: "msgpack.decode", "function", besides: [String]())?.contains("has it") == true)
+    #expect(KnownPlugin.help(for: "msgpack.decoed", "function", besides: ["msgpack.decode"]) == nil)
   }
 
   @Test func pluginsAreFound() {

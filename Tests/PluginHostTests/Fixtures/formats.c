@@ -19,6 +19,10 @@ static const char spec[] =
   "{\"kind\":\"function\",\"name\":\"touch\",\"summary\":\"Makes a file.\",\"parameters\":[" ARGUMENT("path", "string") "],\"output\":{\"type\":\"boolean\"}},"
   "{\"kind\":\"function\",\"name\":\"names\",\"summary\":\"Lists the names of members, by index.\",\"parameters\":[{\"name\":\"map\",\"type\":\"expression\",\"required\":true,\"help\":\"It.\"}]},"
   "{\"kind\":\"function\",\"name\":\"sum\",\"summary\":\"Adds up numbers, by index.\",\"parameters\":[{\"name\":\"list\",\"type\":\"expression\",\"required\":true,\"help\":\"It.\"}]},"
+  "{\"kind\":\"function\",\"name\":\"half\",\"summary\":\"Halves.\",\"parameters\":[" ARGUMENT("number", "double") "],\"output\":{\"type\":\"number\"}},"
+  "{\"kind\":\"function\",\"name\":\"whole\",\"summary\":\"Returns an integer.\",\"parameters\":[],\"output\":{\"type\":\"number\"}},"
+  "{\"kind\":\"function\",\"name\":\"fifth\",\"summary\":\"Returns the fifth.\",\"parameters\":[" ARGUMENT("a", "int") "," ARGUMENT("b", "int") ","
+  ARGUMENT("c", "int") "," ARGUMENT("d", "int") "," ARGUMENT("e", "string") "]},"
   "{\"kind\":\"function\",\"name\":\"closed\",\"summary\":\"Cannot be opened.\",\"parameters\":[" ARGUMENT("number", "int") "]},"
   "{\"kind\":\"decoder\",\"name\":\"closed\",\"summary\":\"Cannot be opened.\",\"parameters\":["
   "{\"name\":\"key\",\"type\":\"text\",\"help\":\"The key.\"}]},"
@@ -81,6 +85,26 @@ static int sum(void *instance, rxd_scope *scope, rxd_value *result, const rxd_va
     total += host->unsigned_integer(&element);
   }
   *result = host->make_uint(total);
+  return RXD_OK;
+}
+
+// Fails where rxd does not hand over a double as its spec says.
+static int half(void *instance, rxd_scope *scope, rxd_value *result, const rxd_value *arguments) {
+  (void)instance;
+  if (host->kind(&arguments[0]) != RXD_DOUBLE) return fail(scope, "it is no double", "");
+  *result = host->make_double(host->number(&arguments[0]) / 2);
+  return RXD_OK;
+}
+
+static int whole(void *instance, rxd_scope *scope, rxd_value *result, const rxd_value *arguments) {
+  (void)instance, (void)scope, (void)arguments;
+  *result = host->make_int(3);
+  return RXD_OK;
+}
+
+static int fifth(void *instance, rxd_scope *scope, rxd_value *result, const rxd_value *arguments) {
+  (void)instance, (void)scope;
+  *result = arguments[4];
   return RXD_OK;
 }
 
@@ -170,6 +194,9 @@ static const rxd_component components[] = {
   COMPONENT("touch", "function", .row = touch),
   COMPONENT("names", "function", .row = names),
   COMPONENT("sum", "function", .row = sum),
+  COMPONENT("half", "function", .row = half),
+  COMPONENT("whole", "function", .row = whole),
+  COMPONENT("fifth", "function", .row = fifth),
   COMPONENT("closed", "function", .open = closed_open, .row = closed_row),
   COMPONENT("closed", "decoder", .open = closed_open, .row = closed_row),
   COMPONENT("between", "decoder", .open = between_open, .close = free, .row = between_row),
