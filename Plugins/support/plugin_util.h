@@ -339,4 +339,12 @@ static inline UNUSED void wait_at_most(pthread_cond_t *condition, pthread_mutex_
   pthread_cond_timedwait(condition, mutex, &until);
 }
 
+/* The thread of a source without events that are to be acknowledged waits, at most until the source is to stop. */
+static inline UNUSED void pause_source(rxd_source *running, int64_t milliseconds) {
+  rxd_ack ignored;
+  int64_t end = now_ms() + milliseconds;
+  for (int64_t left; (left = end - now_ms()) > 0 && host->is_stopping(running) == 0;)
+    host->acks(running, &ignored, 1, left * 1000000);
+}
+
 #endif

@@ -50,7 +50,7 @@ typedef struct sink {
   bool is_mandatory, is_persistent;
   int64_t timeout; /* milliseconds for a batch */
   uint8_t *properties; /* of the message that is made */
-  /* The thread that keeps the connection. The mutex is held by whoever uses the sink. */
+  /* The thread that keeps the connection alive. It and `write` hold the mutex while they use the sink. */
   pthread_t keeper;
   pthread_mutex_t mutex;
   pthread_cond_t ending;

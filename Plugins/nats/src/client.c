@@ -327,13 +327,6 @@ void client_works(client *client) {
   client->failures = 0;
 }
 
-void rest(rxd_source *running, int64_t milliseconds) {
-  rxd_ack ignored;
-  int64_t end = now_ms() + milliseconds;
-  for (int64_t left; (left = end - now_ms()) > 0 && host->is_stopping(running) == 0;)
-    host->acks(running, &ignored, 1, left * 1000000);
-}
-
 const char *client_violation(const client *client) {
   const char *text = NULL;
   if (client->connection == NULL) return NULL;

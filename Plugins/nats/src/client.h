@@ -54,9 +54,6 @@ char *client_inbox(const client *client);
 /* A context for the library's own requests to JetStream; `wait`: milliseconds for each. NULL: no connection. */
 jsCtx *client_jetstream(client *client, int64_t wait);
 
-/* A pause of a source without tokens, which a stop ends. */
-void rest(rxd_source *running, int64_t milliseconds);
-
 /* A name of a stream, a consumer or a bucket. */
 int name_parameter(const rxd_opening *opening, const char *name, char **copy);
 int bucket_parameter(const rxd_opening *opening, char **copy);

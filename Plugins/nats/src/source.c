@@ -74,7 +74,7 @@ static int connect_source(source *self, rxd_scope *scope, rxd_source *running) {
     if (outcome == CONNECTED) return RXD_OK;
     disconnect(self);
     if (outcome == REFUSED) return fail_at(scope, "", "%s", self->client.problem);
-    rest(running, client_failed(&self->client));
+    pause_source(running, client_failed(&self->client));
   }
   return RXD_STOP;
 }
@@ -141,7 +141,7 @@ static int source_run(void *opaque, rxd_scope *scope, rxd_source *running) {
     disconnect(self);
     if (!is_lost) break;
     client_trouble(&self->client, "the connection is lost");
-    rest(running, client_failed(&self->client));
+    pause_source(running, client_failed(&self->client));
   }
   return status == RXD_FAILED ? RXD_FAILED : RXD_OK;
 }

@@ -98,7 +98,7 @@ static int connect_source(source *self, rxd_scope *scope, rxd_source *running) {
     }
     disconnect(self);
     if (outcome == REFUSED) return fail_at(scope, "", "%s", self->client.problem);
-    rest(running, client_failed(&self->client));
+    pause_source(running, client_failed(&self->client));
   }
   return RXD_STOP;
 }
@@ -220,7 +220,7 @@ static int source_run(void *opaque, rxd_scope *scope, rxd_source *running) {
     if (!is_lost) consumer_remove(&self->client, self->stream, &self->consumer);
     disconnect(self);
     if (!is_lost) break;
-    rest(running, client_failed(&self->client));
+    pause_source(running, client_failed(&self->client));
   }
   return status == RXD_FAILED ? RXD_FAILED : RXD_OK;
 }

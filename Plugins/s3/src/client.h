@@ -70,7 +70,7 @@ typedef struct request {
   const char *key;              /* NULL: the bucket itself, or the path of `origin` */
   pair query[REQUEST_PAIRS];
   size_t query_count;
-  pair headers[REQUEST_PAIRS];  /* names in small letters */
+  pair headers[REQUEST_PAIRS];  /* lower-case names */
   size_t header_count;
   const char *body;
   size_t body_count;

@@ -18,7 +18,7 @@ typedef struct signing {
   const char *method, *path; /* the path as it is sent */
   const char *query;         /* made by `query_of` */
   const char *service, *region;
-  const pair *headers;       /* names in small letters; all are signed */
+  const pair *headers;       /* lower-case names; all are signed */
   size_t header_count;
   const char *payload_hash;
   time_t time;

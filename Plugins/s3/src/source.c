@@ -20,9 +20,8 @@ int source_fail(source *self, rxd_scope *scope) { return fail_at(scope, "", "%s"
 bool source_rest(source *self, int64_t milliseconds) {
   int64_t until = now_ms() + milliseconds, left;
   while (!source_is_stopping(self) && (left = until - now_ms()) > 0) {
-    if (self->works.count == 0) {
-      if (reader_rest(self->running, left)) return true;
-    } else works_take_acks(&self->works, self->running, left < 50 ? left : 50);
+    if (self->works.count == 0) pause_source(self->running, left);
+    else works_take_acks(&self->works, self->running, left < 50 ? left : 50);
   }
   return source_is_stopping(self);
 }
@@ -88,7 +87,7 @@ static outcome send_small(source *self, request *request, answer *answer) {
   return outcome;
 }
 
-/* Whether the object is still the one that was read. Most stores know conditions for deletions, not all. */
+/* Whether the object is still the one that was read; some stores ignore `If-Match` of a deletion. */
 static outcome check_unchanged(source *self, const object *object) {
   request request = {.method = "HEAD", .key = object->key};
   answer answer;

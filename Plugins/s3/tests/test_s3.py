@@ -223,14 +223,24 @@ class ListTests(S3Test):
         self.script(answer)
         self.assertEqual([int(event["value"]) for event in self.all_of(self.read(prefix="in/"))], list(range(1500)))
 
+    def wait_for_whole_listings(self):
+        """Until all keys have been listed once more: the second listing begins when the first has ended."""
+        def count():
+            return sum(f"GET /{self.bucket}?" in line and "list-type" in line and "start-after" not in line for line in self.moto.requests())
+
+        goal = count() + 2
+        wait_for(lambda: count() >= goal, "listings of all keys", PATIENCE)
+
     def test_more_young_objects_than_are_remembered(self):
         """All are read once, though the later keys are the older ones; after it, only what is newer."""
-        now, late = int(time.time()), []
+        now, late, whole = int(time.time()), [], []
         objects = [(f"{n:06}", 0 if n % 1000 else 1, now - n // 10) for n in range(25000)]
 
         def answer(request):
             if "list-type" not in request.query:
                 return 200, {}, request.path.rsplit("/", 1)[1].encode()
+            if "start-after" not in request.query:
+                whole.append(request)
             rest = [entry for entry in sorted(objects + late) if entry[0] > request.query.get("start-after", "")]
             return 200, {}, listing(rest[:1000], truncated=len(rest) > 1000)
 
@@ -241,7 +251,9 @@ class ListTests(S3Test):
         self.assertIn("more than 10000 objects were written within 'lookback'", run.errors())
         late.append(("000000-late", 1, now + 1))
         wait_for(lambda: run.count() >= 26, "a late one", PATIENCE)
-        time.sleep(1.5)
+        # The second listing of all keys begins when the first has ended.
+        goal = len(whole) + 2
+        wait_for(lambda: len(whole) >= goal, "listings of all keys", PATIENCE)
         self.assertEqual(self.values(run)[25:], ["000000-late"])
         self.assertEqual(run.end(), 0, run.errors())
 
@@ -256,7 +268,7 @@ class ListTests(S3Test):
         wait_for(lambda: run.count() == 3, "one before", PATIENCE)
         self.put("m/1", b"4\n")
         wait_for(lambda: run.count() == 4, "one that was replaced", PATIENCE)
-        time.sleep(2.5)
+        self.wait_for_whole_listings()
         self.assertEqual(self.values(run), ["1", "2", "3", "4"])
         self.assertEqual(run.end(), 0, run.errors())
 
@@ -268,7 +280,7 @@ class ListTests(S3Test):
         self.put("a", b"new\n")
         self.put("z", b"new\n")
         wait_for(lambda: run.count() >= 2, "new ones", PATIENCE)
-        time.sleep(1.5)
+        self.wait_for_whole_listings()
         self.assertEqual(self.values(run), ["new", "new"])
         self.assertEqual(run.end(), 0, run.errors())
 
