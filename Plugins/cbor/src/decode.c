@@ -3,7 +3,7 @@
 #include <cbor.h>
 #include <math.h>
 
-#include "cbor_format.h"
+#include "format_value.h"
 
 /* The longest integer beyond 64 bits: its decimal text takes quadratic time. */
 #define LONGEST_INTEGER 128
@@ -358,7 +358,8 @@ static void refuse_byte(reader *reader, size_t count) {
   else refuse(reader, "byte %zu is 0x%02x, with which no value begins", reader->offset, *at);
 }
 
-int decode_value(rxd_scope *scope, rxd_text input, size_t *offset, value_stack *stack, rxd_value *value) {
+int decode_value(rxd_scope *scope, const void *how, rxd_text input, size_t *offset, value_stack *stack, rxd_value *value) {
+  (void)how;
   reader reader;
   reader.scope = scope; /* the levels need no values */
   reader.begin = input.bytes;

@@ -1,7 +1,7 @@
 /* From values to CBOR, each in its shortest form. */
 #include <cbor.h>
 
-#include "cbor_format.h"
+#include "format_value.h"
 
 /* The most bytes before the content of a value. */
 #define HEAD 9

@@ -231,9 +231,11 @@ static int on_map_item(reader *reader, item *object, item key, item value) {
 
 #include <msgpack/unpack_template.h>
 
-int decode_value(rxd_scope *scope, const reading *how, rxd_text input, size_t *offset, value_stack *stack, rxd_value *value) {
+static const reading defaults;
+
+int decode_value(rxd_scope *scope, const void *how, rxd_text input, size_t *offset, value_stack *stack, rxd_value *value) {
   struct reading_context context;
-  context.user = (reader){.scope = scope, .how = how, .stack = stack, .begin = input.bytes, .end = input.bytes + input.count};
+  context.user = (reader){.scope = scope, .how = how != NULL ? how : &defaults, .stack = stack, .begin = input.bytes, .end = input.bytes + input.count};
   reading_init(&context);
   reader *reader = &context.user;
   size_t start = *offset;
