@@ -43,6 +43,7 @@ let package = Package(
     .target(name: "CCompress", path: "Sources/CCompress", cSettings: checkedC),
     .target(name: "CEdit", path: "Sources/CEdit", cSettings: checkedC),
     .target(name: "CSQLite", path: "Sources/CSQLite", cSettings: checkedC),
+    .target(name: "CRocks", path: "Sources/CRocks", cSettings: checkedC),
     .target(name: "CTLS", path: "Sources/CTLS", cSettings: checkedC),
     .target(name: "CJournal", path: "Sources/CJournal", cSettings: checkedC),
 
@@ -70,7 +71,7 @@ let package = Package(
         .product(name: "NIOPosix", package: "swift-nio"),
       ]),
     // What a pipeline keeps between runs of the process, on SQLite.
-    .target(name: "Storage", dependencies: ["PipelineCore", "Transport", "CDigest"]),
+    .target(name: "Storage", dependencies: ["PipelineCore", "Transport", "CDigest", "CRocks"]),
     // Components of plugins: shared libraries, and programs on their standard streams.
     .target(
       name: "PluginHost",

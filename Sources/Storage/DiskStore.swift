@@ -28,6 +28,7 @@ package final class DiskStore: PipelineStore {
     var lastRow: Int64 = 0
     var lastOwner: Int64 = 0
     var owners: Set<Int64> = []
+    var spill: SpillFile?
     var statistics = StoreStatistics()
     var reportDeadLetters: @Sendable (Int) -> Void = { _ in }
     var room = RoomOfStore.enough
@@ -127,6 +128,27 @@ package final class DiskStore: PipelineStore {
   private static func open(_ path: String) throws -> (StoreFile, [UInt8]?, [String: OutboxBacklog]) {
     let file = try StoreFile(path)
     return (file, try file.state(), try file.backlogs())
+  }
+
+  /// The keys of steps that are on the disk; nil: there are none, or ``openSpill(memory:)`` has not been called.
+  package var spill: (any SpillStore)? { state.withLock(\.spill) }
+
+  /// The directory for keys of steps beside the store at `path`.
+  package static func directoryOfKeys(besideStore path: String) -> String { SpillFile.path(besideStore: path) }
+
+  /// Opens the directory for keys of steps beside the store, unless it is open. Called before the pipeline starts.
+  ///
+  /// - Parameter memory: The bytes that the directory may take in memory; nil: no more keys are moved there, so that it is
+  ///   opened only if there is one.
+  /// - Throws: ``StoreRefusal``.
+  package func openSpill(memory: Int?) throws(StoreRefusal) {
+    guard state.withLock(\.spill) == nil else { return }
+    guard memory != nil || access(SpillFile.path(besideStore: path), F_OK) == 0 else { return }
+    let spill = try SpillFile(besideStore: path, identity: identity, memory: memory ?? 16 << 20, log: log)
+    state.withLock { state in
+      state.spill = spill
+      state.lastOwner = max(state.lastOwner, spill.lastOwner)
+    }
   }
 
   package var backlogs: [String: OutboxBacklog] { state.withLock(\.backlogs) }
@@ -327,6 +349,7 @@ package final class DiskStore: PipelineStore {
       file = nil
       held = []
       let reportOver = state.withLock { state in
+        state.spill = nil
         defer { state.reportOver = nil }
         state.isOver = true
         state.reportRoom = nil
@@ -396,7 +419,10 @@ package final class DiskStore: PipelineStore {
           if file?.isInPlace == false {
             if StoreFile.directory(of: path) == directory { try putBack() } else { reportMoved() }
           }
+          let spill = state.withLock(\.spill)
+          try spill?.sync()
           try file?.write(requests.map(\.transaction))
+          if let spill { keep(requests, spill) }
           let took = monotonicNow() - start
           if isFailing {
             isFailing = false
@@ -428,6 +454,20 @@ package final class DiskStore: PipelineStore {
           return false
         }
       }
+    }
+
+    /// Removes the keys beside the store that the committed state no longer has.
+    private func keep(_ requests: [Request], _ spill: SpillFile) {
+      let kept = requests.reversed().lazy.compactMap { request -> [SpilledOwner]? in
+        switch request.transaction.state {
+        case .keep: nil
+        case .clear: []
+        case .replace(let saved): saved.spilled
+        }
+      }.first
+      guard let kept, let failure = spill.keep(kept) else { return }
+      // The next commit tries again.
+      log(.debug, "keys beside the store \(path) cannot be removed: \(failure)")
     }
 
     /// Moves the contents of the log into the file if the log is large for this store; with `isSmall`, also if it is

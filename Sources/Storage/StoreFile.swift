@@ -205,6 +205,7 @@ final class StoreFile {
     case .replace(let state):
       try replace(state.bytes, ends: state.ends)
       try write(state.pages, of: state.owners)
+      if state.spilled.contains(where: \.hasKeys) { try noteSpilledKeys() }
     }
   }
 
@@ -228,6 +229,12 @@ final class StoreFile {
       try database.execute("DELETE FROM page WHERE id >= \(gone << 32) AND id < \((gone + 1) << 32)")
     }
     self.owners = owners
+  }
+
+  private func noteSpilledKeys() throws(DatabaseError) {
+    guard try database.number("PRAGMA user_version") ?? 0 < StoreSchema.version else { return }
+    _ = try statementsOfPages()
+    try database.execute(StoreSchema.noteSpilledKeys)
   }
 
   private func statementsOfPages() throws(DatabaseError) -> (insert: Statement, delete: Statement) {

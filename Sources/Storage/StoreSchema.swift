@@ -8,6 +8,7 @@ import Transport
 /// meta        identity, last_row, parts, is_clean, pipeline
 /// state       the saved state, in parts of at most 64 KiB
 /// page        state of steps with many keys: parts of the state that change independently. From version 2 on
+///             Version 3: more keys are in a directory beside the store (``SpillFile``)
 /// outbox      rows that sinks have to deliver
 /// deadletter  rejected events that nothing reads
 /// ```
@@ -15,7 +16,8 @@ import Transport
 /// Every body has a checksum, because SQLite checks only the pages of its log, not those of the file.
 struct StoreSchema {
   static let applicationID = Database.storeApplicationID
-  static let version: Int64 = 2
+  static let version: Int64 = 3
+  static let versionWithPages: Int64 = 2
   /// The version of a store without pages, which earlier versions of rxd can read.
   static let versionWithoutPages: Int64 = 1
   /// Rows are large: with pages of 4 KiB, writing takes almost twice the time.
@@ -37,8 +39,11 @@ struct StoreSchema {
   /// Adds the table of pages to a store.
   static let createPages = """
     CREATE TABLE IF NOT EXISTS page(id INTEGER PRIMARY KEY, sum INTEGER NOT NULL, body BLOB NOT NULL);
-    PRAGMA user_version = \(version);
+    PRAGMA user_version = \(versionWithPages);
     """
+
+  /// Lets versions of rxd that know no keys beside the store refuse it. The store has pages.
+  static let noteSpilledKeys = "PRAGMA user_version = \(version)"
 
   /// The number of a page's record; its upper half is the owner.
   static func id(of page: StatePage) -> Int64 { page.owner << 32 | page.number }

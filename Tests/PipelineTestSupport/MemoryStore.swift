@@ -90,10 +90,14 @@ package final class MemoryStore: PipelineStore {
   }
   private let state: Mutex<State>
   package let identity: UInt64 = 1
+  private let keys: MemorySpill?
+  package var spill: (any SpillStore)? { keys }
   /// Whether commits complete at once.
   private let isImmediate: Bool
 
-  package init(_ disk: Disk = Disk(), isImmediate: Bool = false) {
+  /// - Parameter keys: Takes keys of steps; nil: it takes none.
+  package init(_ disk: Disk = Disk(), isImmediate: Bool = false, keys: MemorySpill? = nil) {
+    self.keys = keys
     state = Mutex(State(disk: disk, owners: Set(disk.pages.keys)))
     self.isImmediate = isImmediate
   }
@@ -107,7 +111,7 @@ package final class MemoryStore: PipelineStore {
       let waiting = state.waiting.flatMap { transaction, _ -> Set<Int64> in
         if case .replace(let saved) = transaction.state { saved.owners } else { [] }
       }
-      return max(state.disk.pages.keys.max() ?? 0, waiting.max() ?? 0)
+      return max(state.disk.pages.keys.max() ?? 0, waiting.max() ?? 0, keys?.written.tops.keys.max() ?? 0)
     }
   }
   package var owners: Set<Int64> { state.withLock(\.owners) }
@@ -138,7 +142,13 @@ package final class MemoryStore: PipelineStore {
         _ = "a store in memory: \(fault)\n".withCString { write(2, $0, strlen($0)) }
       }
       guard state.faults.isEmpty else { return nil }
+      keys?.sync()
       state.disk.apply(transaction)
+      switch transaction.state {
+      case .keep: break
+      case .clear: keys?.keep([])
+      case .replace(let saved): keys?.keep(saved.spilled)
+      }
       return done
     }
     if isHeard { done?() }

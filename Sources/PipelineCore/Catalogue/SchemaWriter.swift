@@ -70,6 +70,13 @@ package struct SchemaWriter {
       description + " " + words.map { "\($0.name): \($0.help)." }.joined(separator: " "))
   }
 
+  private static var stateMemory: JSONText {
+    described(
+      reference("size"),
+      "The bytes of keys in memory beyond which the oldest are kept on the disk: 16MiB to 1TiB. Default: all stay in memory."
+    )
+  }
+
   private static var lateWords: [(name: String, help: String)] { WhenLate.allCases.map { ($0.rawValue, $0.help) } }
 
   /// Exactly one of these keys.
@@ -114,6 +121,16 @@ package struct SchemaWriter {
       (
         "whenLate",
         Self.choice(Self.lateWords, "How time that passed while the pipeline was down is treated. Default: fire.")
+      ),
+      (
+        "state",
+        Self.described(
+          Self.any([
+            .object([
+              ("type", .string("object")), ("properties", .object([("memory", Self.stateMemory)])),
+              ("additionalProperties", .bool(false)),
+            ]), Self.reference("placeholder"),
+          ]), "Where steps keep what they remember of many keys.")
       ),
       ("sources", Self.described(Self.named(Self.reference("source")), "Where events come from.")),
       (

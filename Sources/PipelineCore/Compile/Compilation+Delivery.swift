@@ -73,4 +73,21 @@ extension Compilation {
     }
     return nil
   }
+
+  /// Reports `state` where nothing is kept on the disk, or no step can keep keys there.
+  func reportStateWithoutEffect(_ plan: Plan) {
+    guard let memory = file.stateMemory else { return }
+    if let asked = file.delivery, asked.value == .bestEffort {
+      diagnostics.report(
+        Diagnostic(
+          .stateWithoutEffect, "'state' has no effect: with 'delivery: bestEffort' nothing is kept on the disk",
+          at: memory.location, notes: [.init("asked for here", at: asked.location)],
+          help: "Write 'delivery: light', or remove 'state'"))
+    } else if !plan.components.values.contains(where: { ($0 as? any FusableOperator)?.movesKeysToDisk == true }) {
+      diagnostics.report(
+        Diagnostic(
+          .stateWithoutEffect, "'state' has no effect: the pipeline has no step that can keep keys on the disk",
+          at: memory.location, help: "So far that is 'distinct', outside of 'groupBy'. Remove 'state'"))
+    }
+  }
 }

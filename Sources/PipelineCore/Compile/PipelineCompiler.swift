@@ -146,11 +146,12 @@ final class Compilation: SignalCompiler {
       readOnlyForErrors: readOnlyForErrors, tables: tables, steps: steps, expressions: expressions,
       functions: functions, standardInput: standardInputs.first, delivery: file.delivery, require: file.require,
       whenLate: file.whenLate, outsideWays: outsideWays,
-      formerNames: formerNames, codecs: usedCodecs)
+      formerNames: formerNames, codecs: usedCodecs, stateMemory: file.stateMemory?.value)
     var listeners: [Plan.Listener] = []
     plan.reportSharedAddresses(beside: &listeners, into: &diagnostics)
     plan.reportUnansweredRequests(into: &diagnostics)
     for shortfall in plan.deliveryShortfalls(hasStateDirectory: true) { diagnostics.report(shortfall) }
+    reportStateWithoutEffect(plan)
     return diagnostics.hasErrors ? nil : plan
   }
 

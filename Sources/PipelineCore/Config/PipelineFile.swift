@@ -13,6 +13,10 @@ package struct PipelineFile: Sendable {
   package var require: Located<DeliveryRequirement>?
   /// What happens to timers that came due while the pipeline was down; nil: ``WhenLate/fire``.
   package var whenLate: Located<WhenLate>?
+  /// The bytes of keys in memory beyond which steps move keys to the disk; nil: all stay in memory.
+  package var stateMemory: Located<Int>?
+  /// The range of `state: { memory: ... }`, in bytes.
+  package static let stateMemoryRange = 16 << 20...1 << 40
   /// The range of `threads`.
   static let threadRange = 1...256
   package var sources: [NamedNode<SourceNode>] = []

@@ -76,6 +76,7 @@ package struct PipelineFileParser {
       case "delivery": file.delivery = delivery(value)
       case "require": file.require = requirement(value)
       case "whenLate": file.whenLate = whenLate(value)
+      case "state": file.stateMemory = stateMemory(value)
       case "sources":
         file.sources = section(entry, &names, "a source") { $0.component($1, in: .source) }
       case "tables":
@@ -199,6 +200,22 @@ package struct PipelineFileParser {
       report(diagnostic, at: node, helping: nil)
       return nil
     }
+  }
+
+  private mutating func stateMemory(_ node: YAMLNode) -> Located<Int>? {
+    if node.isPlaceholder { return nil }
+    guard let entries = mapping(node, "'state'", "'memory: 256MiB'") else { return nil }
+    checkKeys(entries, ReservedKeys.state, of: "'state'")
+    guard let value = entries.first(where: { $0.name == "memory" })?.value, !value.isPlaceholder else { return nil }
+    switch value.decodeSize("'memory'") {
+    case .success(let bytes) where PipelineFile.stateMemoryRange.contains(bytes):
+      return Located(bytes, at: value.location)
+    case .success:
+      report(
+        .outOfRange, "'memory' must be from 16 MiB to 1 TiB", value.location, help: "Write 'state: { memory: 256MiB }'")
+    case .failure(let diagnostic): report(diagnostic, at: value, helping: nil)
+    }
+    return nil
   }
 
   /// Reports an error in the value of `node`; a given `help` replaces the diagnostic's help and fixes.

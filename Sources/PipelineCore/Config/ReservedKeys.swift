@@ -4,9 +4,10 @@
 /// instead of counting as a component.
 package enum ReservedKeys {
   package static let topLevel = [
-    "name", "description", "threads", "delivery", "require", "whenLate", "sources", "tables", "signals", "commands",
-    "sinks", "tests", "patterns", "functions", "plugins", "defaults", "templates", "include", "foreach",
+    "name", "description", "threads", "delivery", "require", "whenLate", "state", "sources", "tables", "signals",
+    "commands", "sinks", "tests", "patterns", "functions", "plugins", "defaults", "templates", "include", "foreach",
   ]
+  package static let state = ["memory"]
   package static let function = ["description", "parameters", "returns", "value", "examples"]
   package static let source =
     [

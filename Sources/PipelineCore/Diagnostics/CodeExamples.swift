@@ -378,6 +378,10 @@ package struct CodeExample: Sendable {
       "delivery: light\nsources: { s: { file: a.log } }\nsinks: { out: { from: s, stdout: {}, whenFull: dropOldest } }",
       "delivery: durable\nsources: { s: { file: a.log } }\nsinks: { out: { from: s, stdout: {}, whenFull: dropOldest } }"
     ),
+    "RX342": file(
+      "delivery: bestEffort\nstate: { memory: 64MiB }\nsources: { s: { file: a.log } }\nsinks: { out: { from: s, chain: [distinct], stdout: {} } }",
+      "delivery: light\nstate: { memory: 64MiB }\nsources: { s: { file: a.log } }\nsinks: { out: { from: s, chain: [distinct], stdout: {} } }"
+    ),
     "RX338": when(
       "Two files that run together both have 'name: shop', or differ only in their directories.",
       do: "Give each its own 'name': state and statistics are stored under it."),
@@ -451,6 +455,9 @@ package struct CodeExample: Sendable {
     "RX551": when(
       "The program of 'exec: { command: [...] }' in a chain ends, or does not answer within 'timeout', while it handles the line of an event.",
       do: "Its standard error is in the log. It is restarted, and receives later events."),
+    "RX552": when(
+      "The disk fails while a step looks for a key that 'state: { memory: SIZE }' has moved there.",
+      do: "Look at the disk and the log. The event is in the errors output, and what the step remembers is unchanged."),
     "RX520": running(
       "try: { where: event.n < 3, message: \"{{ event.n }} is too much\" }\nonError: route", "filter: event.n < 3",
       "{ \"n\": 5 }"),

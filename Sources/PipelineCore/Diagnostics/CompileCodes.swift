@@ -28,6 +28,8 @@ extension Diagnostic.Code {
     "RX340", "A source or step does not support the value of 'whenLate'.")
   package static let noOutbox = Diagnostic.Code(
     "RX341", "Only a sink whose pipeline keeps events on disk can have a policy for too many waiting events.")
+  package static let stateWithoutEffect = Diagnostic.Code(
+    "RX342", "'state' concerns keys that a pipeline with a store keeps on the disk.")
   package static let unknownTemplate = Diagnostic.Code(
     "RX352", "'use' names a template of the file, of an included file, or a preset.")
   package static let templateForm = Diagnostic.Code(
@@ -63,7 +65,7 @@ extension Diagnostic.Code {
   static let compile: [Diagnostic.Code] = [
     .sectionWithoutEngine, .signalsTooDeep, .schemaType, .schemaFile, .schemaPart,
     .addressInUseTwice, .unansweredRequests, .limitTooSmall, .aggregateMisplaced, .raisedDelivery,
-    .lateWithoutMeaning, .noOutbox, .unknownTemplate, .templateForm, .templateArgument, .templateKind, .insertion,
+    .lateWithoutMeaning, .noOutbox, .stateWithoutEffect, .unknownTemplate, .templateForm, .templateArgument, .templateKind, .insertion,
     .templateTooLarge, .foreachForm, .include, .includedKey,
     .functionCircle, .functionExample, .eventTimeEnded, .asOfWithoutTime, .joinByClock, .changesMistaken,
     .cannotTakeBack,

@@ -48,6 +48,8 @@ extension Diagnostic.Code {
     "RX550", "The process ended three times while it handled this event, so the event is skipped.")
   package static let notAnswered = Diagnostic.Code(
     "RX551", "The program that answers events line by line has not answered this one.")
+  package static let keysUnreadable = Diagnostic.Code(
+    "RX552", "The keys that a step keeps on the disk cannot be read.")
   package static let eventsLeftBehind = Diagnostic.Code(
     "RX534", "A state directory holds events that none of the pipelines delivers.", severity: .warning)
   static let runtime: [Diagnostic.Code] = [
@@ -55,6 +57,6 @@ extension Diagnostic.Code {
     .limitReached, .stateRefused, .commandBusy, .commandDisabled, .executionFailed, .eventRefused, .eventTooLate,
     .innerSignalFailed, .circuitOpen, .requestRefused, .pollFailed, .programRefused, .runFailed, .queryFailed,
     .pluginRefusal,
-    .eventEndsProcess, .notAnswered, .eventsLeftBehind,
+    .eventEndsProcess, .notAnswered, .keysUnreadable, .eventsLeftBehind,
   ]
 }

@@ -39,6 +39,11 @@ final class KeyTable {
   /// The bytes of the texts.
   private(set) var textBytes = 0
 
+  /// An estimate of the memory that a text of this length takes, with its entry and its slots.
+  static func bytes(of length: Int) -> Int {
+    MemoryLayout<Entry>.stride + 3 * MemoryLayout<Slot>.stride + (length > inlineBytes ? length + 16 : 0)
+  }
+
   init() {
     mask = 15
     slots = .allocate(capacity: mask + 1)

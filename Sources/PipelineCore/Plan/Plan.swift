@@ -31,6 +31,8 @@ package final class Plan: Sendable {
   /// The file's `whenLate`, the rule for time that passed while the pipeline was down; nil: ``WhenLate/fire``.
   /// ``StepPlan/whenLate`` is the rule of a step.
   package let whenLate: Located<WhenLate>?
+  /// The bytes of keys in memory beyond which steps move keys to the disk; nil: all stay in memory.
+  package let stateMemory: Int?
   /// The minimum guarantee that the file requires.
   let requirement: Located<DeliveryRequirement>?
   /// All sources, in the order of the plan.
@@ -62,8 +64,9 @@ package final class Plan: Sendable {
     expressions: [ExpressionReport],
     functions: UserFunctions = .none, standardInput: SourceLocation? = nil, delivery: Located<Delivery>? = nil,
     require: Located<DeliveryRequirement>? = nil, whenLate: Located<WhenLate>? = nil, outsideWays: [OutsideWay] = [],
-    formerNames: [FormerName] = [], codecs: [PluginFunction] = []
+    formerNames: [FormerName] = [], codecs: [PluginFunction] = [], stateMemory: Int? = nil
   ) {
+    self.stateMemory = stateMemory
     // Most files can call none, and have many expressions.
     let called = functions.offered.isEmpty ? [] : expressions.flatMap(\.checked.foreignFunctions)
     pluginFunctions = codecs + called.compactMap { $0 as? PluginFunction }

@@ -57,6 +57,9 @@ package struct PlanExplanation {
     }
     say(0, "")
     for line in plan.deliveryLines() { say(0, line) }
+    if let memory = plan.stateMemory, let size = ByteSize(memory).defaultText {
+      say(0, "state: keys beyond \(size) of memory are kept on the disk")
+    }
   }
 
   private mutating func table(_ table: TablePlan, _ entry: NamedPlan) {

@@ -32,6 +32,13 @@ package protocol PipelineStore: AnyObject, Sendable {
 
   /// Calls `report` now, unless there is enough room, and whenever that changes; on any thread.
   func whenRoomChanges(_ report: @escaping @Sendable (RoomOfStore) -> Void)
+
+  /// The keys of steps that are on the disk, beside the pages; nil: the store has none, and takes none.
+  var spill: (any SpillStore)? { get }
+}
+
+extension PipelineStore {
+  package var spill: (any SpillStore)? { nil }
 }
 
 /// How much room the file system of a store has.
@@ -82,6 +89,8 @@ package struct SavedState: Sendable, Equatable {
   package var pages: [StatePage] = []
   /// The owners whose pages belong to the state; those of all others are removed.
   package var owners: Set<Int64> = []
+  /// The steps that have keys on the disk, beside the pages.
+  package var spilled: [SpilledOwner] = []
 
   package init(_ bytes: [UInt8], ends: [Int] = []) {
     self.bytes = bytes

@@ -27,6 +27,7 @@ extension Supervisor {
       slot.inHand = stores.inHand(slot.name)
       slot.saved = store.savedState.map { LeftState($0) }
     }
+    try store.openSpill(memory: slot.plan.stateMemory.map { $0 / 2 })
     followRenamedSinks(slot.plan, store)
     reportLeftBehind(slot)
     // Waiting rows are delivered in durable mode only. They may be rows of an earlier version of the file, or of
@@ -35,6 +36,7 @@ extension Supervisor {
     var delivery = DeliveryOptions(
       store: store, isDurable: hasRows || slot.plan.delivery(hasStateDirectory: true) == .durable)
     delivery.inHand = slot.inHand
+    delivery.stateMemory = slot.plan.stateMemory.map { $0 - $0 / 2 }
     return delivery
   }
 

@@ -11,10 +11,13 @@ struct PipelineState {
   let bytes: [UInt8]?
   let backlogs: [(sink: String, backlog: OutboxBacklog)]
   let deadLetters: Int
+  /// The bytes of the keys that steps keep on the disk, beside the store; nil: there are none.
+  let keyBytes: Int?
 
   init(_ name: String, _ folder: StateFolder) throws(StoreRefusal) {
     self.name = name
     store = folder.store(name)
+    keyBytes = folder.keyBytes(name)
     let reader = try StoreReader(store)
     bytes = try reader.state()
     backlogs = try reader.backlogs().sorted { $0.key < $1.key }.filter { $0.value.rows > 0 }.map { ($0.key, $0.value) }
@@ -49,6 +52,7 @@ struct PipelineState {
     } else {
       lines.append("state: none, so the pipeline starts from the beginning")
     }
+    if let keyBytes { lines.append("keys on the disk: \(Printable.count(keyBytes, "byte"))") }
     let positions = report?.steps.flatMap { step in step.positions.map { (step.name, $0) } } ?? []
     if !positions.isEmpty {
       lines.append("")
@@ -111,6 +115,7 @@ struct PipelineState {
           })
       ), ("dead_letters", .int(deadLetters)),
     ]
+    if let keyBytes { members.append(("key_bytes", .int(keyBytes))) }
     if let hasFile { members.append(("has_file", .bool(hasFile))) }
     if !left.isEmpty {
       members.append(

@@ -57,6 +57,35 @@ struct StateFolder {
   /// All files of a pipeline in the directory.
   func allFiles(_ pipeline: String) -> [String] {
     ["", "-wal", "-shm", ".hand"].map { store(pipeline) + $0 }.filter { access($0, F_OK) == 0 } + files(pipeline)
+      + keyFiles(pipeline)
+  }
+
+  /// The directory with the keys of a pipeline's steps that are on the disk, beside its store; it need not exist.
+  func keys(_ pipeline: String) -> String { DiskStore.directoryOfKeys(besideStore: store(pipeline)) }
+
+  /// That directory and the files in it; empty if there is none.
+  func keyFiles(_ pipeline: String) -> [String] {
+    let path = keys(pipeline)
+    guard let directory = opendir(path) else { return [] }
+    defer { closedir(directory) }
+    var files = [path]
+    while let entry = readdir(directory) {
+      let name = withUnsafePointer(to: &entry.pointee.d_name) {
+        $0.withMemoryRebound(to: CChar.self, capacity: 256) { String(cString: $0) }
+      }
+      if name != ".", name != ".." { files.append("\(path)/\(name)") }
+    }
+    return files
+  }
+
+  /// The bytes of the files in that directory; nil: there is none.
+  func keyBytes(_ pipeline: String) -> Int? {
+    let files = keyFiles(pipeline)
+    if files.isEmpty { return nil }
+    return files.dropFirst().reduce(0) { sum, path in
+      var status = stat()
+      return stat(path, &status) == 0 ? sum + Int(status.st_size) : sum
+    }
   }
 
   /// The pipelines that have dead-letter files, by name.

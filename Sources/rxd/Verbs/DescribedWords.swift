@@ -211,6 +211,16 @@ struct DescribedWord {
         "whenLate: skip\nsources:\n  tick: { interval: 1m }\n  daily: { interval: { cron: '0 6 * * *' }, whenLate: fire }",
       seeAlso: ["delivery", "interval"]),
     .init(
+      name: "state", kind: "key of the file",
+      summary: "Keeps the oldest keys of steps that remember many on the disk instead of in memory.",
+      details: """
+        'memory' is how many bytes such keys, with what finds them on the disk, may take in memory: 16MiB to 1TiB. The keys \
+        are in DIR/pipelines/NAME.keys of the state directory, and belong to the committed state: a crash loses none. \
+        So far 'distinct' keeps keys there, except inside of 'groupBy'. It needs RocksDB (librocksdb7.8).
+        """,
+      example: "state: { memory: 256MiB }\nsources:\n  orders: { file: { path: orders.ndjson, decode: json } }",
+      seeAlso: ["distinct", "delivery"]),
+    .init(
       name: "errors", kind: "output",
       summary: "Sends the events that a source, a signal, a command or a sink rejected, with the reason.",
       example: "sinks:\n  rejected: { from: orders.errors, file: rejected.ndjson }", seeAlso: ["onError"]),

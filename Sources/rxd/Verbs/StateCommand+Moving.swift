@@ -36,7 +36,8 @@ extension StateVerb {
         // The store is renamed last: until then a second attempt finds everything.
         let stores = (folder.store(name), folder.store(newName))
         let letters = zip(folder.letterFiles(name), folder.letterFiles(newName))
-        for (old, new) in Array(letters) + [(stores.0 + ".hand", stores.1 + ".hand"), stores]
+        let keys = (folder.keys(name), folder.keys(newName))
+        for (old, new) in Array(letters) + [(stores.0 + ".hand", stores.1 + ".hand"), keys, stores]
         where access(old, F_OK) == 0 && rename(old, new) != 0 {
           Console.printError("cannot rename \(old): \(String(cString: strerror(errno)))")
           throw ExitStatus.inputOutput
@@ -68,7 +69,7 @@ extension StateVerb {
         try StateFolder.confirm("This removes all that '\(name)' keeps: \(what).", yes)
         // The longest names go first, so that a log is removed before its store: a later store must not find the log.
         for path in folder.allFiles(name).sorted(by: { $0.utf8.count > $1.utf8.count })
-        where unlink(path) != 0 && errno != ENOENT {
+        where remove(path) != 0 && errno != ENOENT {
           Console.printError("cannot remove \(path): \(String(cString: strerror(errno)))")
           throw ExitStatus.inputOutput
         }

@@ -127,7 +127,14 @@ struct StateVerb: ParsableCommand {
     @OptionGroup var directory: StateDirectoryOptions
 
     func run() throws {
-      let reader = try directory.folder().read(name)
+      let folder = try directory.folder()
+      let reader = try folder.read(name)
+      if let bytes = folder.keyBytes(name) {
+        Console.printError(
+          "a document cannot have the keys that '\(name)' keeps on the disk, \(Printable.count(bytes, "byte")): stop rxd and copy "
+            + "\(folder.store(name)) and \(folder.keys(name))")
+        throw ExitStatus.failure
+      }
       try StateFolder.exits { () throws(StoreRefusal) in
         let document = ExportedState(pipeline: name, try reader.contents())
         document.write { Console.write($0) }
@@ -171,6 +178,8 @@ struct StateVerb: ParsableCommand {
           }
         }
         try folder.edit(name) { try $0.replaceAll(with: document.contents) }
+        // The keys on the disk belonged to the state that was replaced.
+        for path in folder.keyFiles(name).reversed() { _ = remove(path) }
       }
       let contents = document.contents
       Console.print(

@@ -24,7 +24,7 @@ import Testing
     /// - Parameter isDurable: Nil: nothing is kept.
     init(
       _ plan: Plan, _ scripts: [String: SignalHistory], isDurable: Bool?, on disk: MemoryStore.Disk = .init(),
-      memory: MemoryBudget = MemoryBudget(), sink: (any SinkComponent)? = nil,
+      keys: MemorySpill? = nil, memory: MemoryBudget = MemoryBudget(), sink: (any SinkComponent)? = nil,
       _ change: (inout DeliveryOptions) -> Void = { _ in }
     ) {
       executor = Executor(clock: time)
@@ -35,7 +35,7 @@ import Testing
         random: { 1 })
       services.memory = memory
       execution = Execution(plan: plan, executor: executor, services: services)
-      store = MemoryStore(disk)
+      store = MemoryStore(disk, keys: keys)
       if let isDurable {
         var options = DeliveryOptions(store: store, isDurable: isDurable)
         change(&options)

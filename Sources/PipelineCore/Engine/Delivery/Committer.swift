@@ -56,6 +56,7 @@ final class Committer: TimerTarget {
   }
   private var share: MemoryShare
   private var isInputPaused = false
+  private var isPausedForKeys = false
   /// Whether the state is being taken for a commit that is not the last.
   private(set) var isCommitting = false
 
@@ -149,6 +150,19 @@ final class Committer: TimerTarget {
     }
   }
 
+  /// Pauses the input while keys that have no room in memory wait for a commit.
+  private func pauseIfKeysAreFull() {
+    guard !isPausedForKeys, !hasFailed, execution.commits.spilling?.isFull == true else { return }
+    isPausedForKeys = true
+    executor.pauseInput(pressure)
+  }
+
+  private func resumeForKeys() {
+    guard isPausedForKeys else { return }
+    isPausedForKeys = false
+    executor.resumeInput(pressure)
+  }
+
   /// Without outboxes a commit waits for acknowledgements, and these may wait for timers of steps and inner signals,
   /// such as the pause before a request is repeated. So backpressure must not hold back these timers.
   private var pressure: Executor.Pressure { isDurable ? .output : .queue }
@@ -188,9 +202,11 @@ final class Committer: TimerTarget {
     if !isOwnTurn || !transaction.isEmpty || !waiting.isEmpty || !clients.isEmpty || !removed.isEmpty {
       hasChanged = true
     }
+    pauseIfKeysAreFull()
     guard hasChanged, !isUnderWay, !hasFailed || !transaction.deadLetters.isEmpty else { return }
     // While the input waits for a commit, deferring the commit would save nothing.
-    let due = isInputPaused ? executor.now : isUrgent && isDurable ? nextUrgent : nextRegular
+    let isAwaited = isInputPaused || execution.commits.spilling?.needsCommit == true
+    let due = isAwaited ? executor.now : isUrgent && isDurable ? nextUrgent : nextRegular
     if due <= executor.now { return commit() }
     guard wakeTime != due else { return }
     unset()
@@ -218,7 +234,8 @@ final class Committer: TimerTarget {
     // The position of a sink in the state must match the rows that this commit removes.
     guard execution.hasState else { return }
     // Either all states with pages reach the store or, from now on, none does: each change is written only once.
-    let paging = StatePaging(from: options.pagedKeys, after: lastOwner, most: pagesOfTurn)
+    let paging = StatePaging(
+      from: options.pagedKeys, after: lastOwner, most: pagesOfTurn, spilling: execution.commits.spilling)
     let gone = removed.take()
     for row in gone { execution.outbox(of: row.sink)?.isRemoved(row) }
     transaction.removed += gone
@@ -242,7 +259,7 @@ final class Committer: TimerTarget {
     hasChanged = false
     isUrgent = false
     isUnderWay = true
-    let box = Box(self, released, bytes)
+    let box = Box(self, released, bytes, number: state == nil ? 0 : execution.commits.spilling?.commitIsTaken() ?? 0)
     let (store, executor) = (options.store, executor)
     let isOnDisk: @Sendable () -> Void = { executor.post { box.isOnDisk() } }
     if isDurable {
@@ -304,20 +321,27 @@ final class Committer: TimerTarget {
     let released: [() -> Void]
     let bytes: Int
 
-    init(_ committer: Committer, _ released: [() -> Void], _ bytes: Int) {
+    /// The number that steps with keys on the disk know the commit by; 0: it has no state.
+    let number: Int
+
+    init(_ committer: Committer, _ released: [() -> Void], _ bytes: Int, number: Int = 0) {
+      self.number = number
       self.committer = committer
       self.released = released
       self.bytes = bytes
     }
 
-    func isOnDisk() { committer?.isOnDisk(released, bytes) }
+    func isOnDisk() { committer?.isOnDisk(released, bytes, number) }
     func failed(_ reason: String) { committer?.failed(reason) }
   }
 
-  private func isOnDisk(_ released: [() -> Void], _ bytes: Int) {
+  private func isOnDisk(_ released: [() -> Void], _ bytes: Int, _ number: Int) {
     turnIsOwn()
     isUnderWay = false
     uncommitted -= bytes
+    execution.commits.spilling?.isOnDisk(number)
+    // The next keys move those that this commit has.
+    resumeForKeys()
     if isInputPaused, uncommitted <= usualUncommitted / 2 {
       isInputPaused = false
       executor.resumeInput(pressure)
@@ -333,6 +357,7 @@ final class Committer: TimerTarget {
     turnIsOwn()
     isUnderWay = false
     hasFailed = true
+    resumeForKeys()
     if let taken = checkpoint.take() { transaction.deadLetters.insert(contentsOf: taken.deadLetters, at: 0) }
     // A pipeline that ends because of the failure reports it itself.
     guard execution.hasState else { return }
@@ -345,7 +370,9 @@ final class Committer: TimerTarget {
   // MARK: The end
 
   /// The last commit writes all pages that have changed since the commit before.
-  var pagingOfEnd: StatePaging { StatePaging(from: options.pagedKeys, after: lastOwner, most: .max) }
+  var pagingOfEnd: StatePaging {
+    StatePaging(from: options.pagedKeys, after: lastOwner, most: .max, spilling: execution.commits.spilling)
+  }
 
   /// Makes the last commit of a pipeline that has ended or is suspended. `done` is called once, on any thread, when it
   /// is on the disk.
@@ -392,6 +419,9 @@ package struct DeliveryOptions: Sendable {
   /// The number of keys from which the state of a step is divided into pages, of which a commit writes only the changed
   /// ones. Debug builds divide every state, so that all tests check that changes are marked.
   package var pagedKeys = _isDebugAssertConfiguration() ? 1 : 256
+  /// The bytes of keys in memory beyond which steps move the oldest to the disk, if the store takes them; nil: none are
+  /// moved.
+  package var stateMemory: Int?
   /// The maximum number of pages that one turn writes.
   package var pagesOfTurn = 1000
   /// The limit of bytes in rows that are in no finished commit, unless the state is larger; the input is paused beyond

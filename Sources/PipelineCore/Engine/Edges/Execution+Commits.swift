@@ -4,6 +4,8 @@ extension Execution {
     /// Commits state and outbox; nil: nothing is kept.
     var committer: Committer?
     var options: DeliveryOptions?
+    /// Moves keys of steps to the disk, and reads them there; nil: all are in memory.
+    var spilling: Spilling?
     /// The identity of the outbox event that the sink is being given, the same in each repetition.
     var deliveredEvent: DeliveryID?
     /// ``Execution/namesEvents``; nil: not computed yet.
@@ -52,6 +54,10 @@ extension Execution {
   /// Commits state, positions and outbox from the launch on. Call it before the launch.
   package func commit(with options: DeliveryOptions) {
     commits.options = options
+    if let store = options.store.spill {
+      let (log, name) = (services.log, plan.name)
+      commits.spilling = Spilling(store, limit: options.stateMemory, executor) { log($0, name, $1) }
+    }
     let committer = Committer(self, options)
     commits.committer = committer
     committer.begin()

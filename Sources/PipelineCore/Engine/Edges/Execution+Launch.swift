@@ -16,7 +16,7 @@ extension Execution {
     life.onEnd = onEnd
     restored.inherited = estates
     if let state {
-      let restoration = Restoration(state, plan, executor, isMoved: isMoved)
+      let restoration = Restoration(state, plan, executor, isMoved: isMoved, spilling: commits.spilling)
       restored.restoration = restoration
       executor.restored(at: executor.now)
       restored.startOfPages = restoration.goOn(from: owners ?? commits.options?.store.owners ?? [])

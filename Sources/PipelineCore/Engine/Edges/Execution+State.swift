@@ -189,6 +189,7 @@ extension Execution {
     var result = SavedState(state.bytes, ends: [head] + draft.allEnds.map { head + $0 })
     result.pages = context.paging?.takePages() ?? []
     result.owners = Set(owners.map(\.pages.owner))
+    result.spilled = context.spilled
     return result
   }
 

@@ -55,10 +55,10 @@ final class Restoration {
   private(set) var unreadable: Diagnostic?
 
   /// Decodes the bytes. Never fails: unreadable bytes are reported in `refusals`, and nothing is restored.
-  init(_ bytes: [UInt8], _ plan: Plan, _ executor: Executor, isMoved: Bool) {
+  init(_ bytes: [UInt8], _ plan: Plan, _ executor: Executor, isMoved: Bool, spilling: Spilling? = nil) {
     self.plan = plan
     self.isMoved = isMoved
-    context = StateReader.Context(executor)
+    context = StateReader.Context(executor, spilling: spilling)
     do throws(StateFault) {
       try read(bytes, context)
       section = root

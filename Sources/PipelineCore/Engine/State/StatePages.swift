@@ -138,6 +138,8 @@ package final class StatePaging {
   /// The number of keys from which a step's state is written in pages.
   private let least: Int
   package private(set) var lastOwner: Int64
+  /// Moves keys to the disk; nil: all stay in memory.
+  let spilling: Spilling?
   /// The number of pages that may still be written in this turn.
   private var room: Int
   /// The number of marked pages that had no room: the written pages are not a snapshot of one moment yet.
@@ -148,8 +150,13 @@ package final class StatePaging {
   /// - Parameters:
   ///   - least: The number of keys from which a step's state is written in pages.
   ///   - most: The number of pages that may be written in one turn.
-  package init(from least: Int, after lastOwner: Int64, most: Int) {
+  package convenience init(from least: Int, after lastOwner: Int64, most: Int) {
+    self.init(from: least, after: lastOwner, most: most, spilling: nil)
+  }
+
+  init(from least: Int, after lastOwner: Int64, most: Int, spilling: Spilling?) {
     self.least = least
+    self.spilling = spilling
     self.lastOwner = lastOwner
     room = most
   }

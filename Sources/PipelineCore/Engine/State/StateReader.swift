@@ -47,9 +47,12 @@ public struct StateReader {
     var pages: [Int64: [PageRange]] = [:]
     /// The owners whose pages in the store the next commits keep.
     var ownersThatGoOn: Set<Int64> = []
+    /// Has the keys that are on the disk; nil: none can be read.
+    let spilling: Spilling?
 
-    init(_ executor: Executor) {
+    init(_ executor: Executor, spilling: Spilling? = nil) {
       self.executor = executor
+      self.spilling = spilling
       arena = Arena()
       json = JSONParser()
       ownsArena = true
@@ -61,6 +64,7 @@ public struct StateReader {
       self.arena = arena
       self.json = json
       ownsArena = false
+      spilling = nil
     }
 
     /// A context that reads a page of a state.
@@ -69,6 +73,7 @@ public struct StateReader {
       arena = other.arena
       json = other.json
       ownsArena = other.ownsArena
+      spilling = other.spilling
       elapsed = other.elapsed
       savedAt = other.savedAt
       lastTimer = other.lastTimer
@@ -132,6 +137,9 @@ public struct StateReader {
     let passed = (whenLate == .resume ? 0 : context.elapsed.nanoseconds) &+ context.clock
     return context.executor.now + TimeSpan(nanoseconds: 0 &- passed)
   }
+
+  /// Has the keys that are on the disk; nil: none can be read.
+  var spilling: Spilling? { context.spilling }
 
   // MARK: Building blocks
 

@@ -41,6 +41,8 @@ public struct StateWriter {
     private var originIndex: [ObjectIdentifier: Int] = [:]
     /// Why the current record cannot be used.
     var fault: StateFault?
+    /// The steps that have keys on the disk.
+    var spilled: [SpilledOwner] = []
 
     init(
       _ executor: Executor, _ steps: StateTable.Builder, _ positions: SavedPositions, paging: StatePaging? = nil,
@@ -222,6 +224,20 @@ public struct StateWriter {
     default: value.kind
     }
   }
+
+  // MARK: Keys on the disk
+
+  /// Whether the state is written with pages.
+  var isPaged: Bool { context.paging != nil }
+
+  /// Moves keys of a step with these pages to the disk; nil: all stay in memory.
+  func spilling(_ pages: StatePages) -> Spilling? {
+    guard pages.owner != 0, let spilling = context.paging?.spilling, spilling.isOn else { return nil }
+    return spilling
+  }
+
+  /// Notes that the state has keys on the disk.
+  func add(_ spilled: SpilledOwner) { context.spilled.append(spilled) }
 
   // MARK: Records
 

@@ -1,0 +1,52 @@
+/// Keys of steps that are on the disk, because they have no room in memory.
+///
+/// Each key belongs to an owner, a step in a store (``StatePage/owner``), and has a value. A key is written here only after a
+/// commit has it in a page, and its page is left out of later commits only once it is here. So what is found here is right
+/// wherever the pages of the last commit have nothing else, after whatever crash.
+///
+/// `Storage` implements this protocol with RocksDB, tests in memory. The calls are made in turns.
+package protocol SpillStore: AnyObject, Sendable {
+  /// The value of a key; nil: the owner has no such key here. It may be a value that is no longer needed
+  /// (``SpilledOwner``).
+  func find(_ key: UnsafeRawBufferPointer, of owner: Int64) throws(SpillFault) -> SpilledValue?
+
+  /// Adds keys with their values. ``find(_:of:)`` finds them from now on; they are on the disk before the next commit.
+  ///
+  /// - Parameter top: The highest rank that any key of the owner has had here.
+  func write(
+    _ keys: [(key: UnsafeRawBufferPointer, value: SpilledValue)], of owner: Int64, top: Int
+  ) throws(SpillFault)
+
+  /// The highest rank that any key of the owner has had here; nil: the owner is unknown.
+  func top(of owner: Int64) throws(SpillFault) -> Int?
+}
+
+/// What is known of a key on the disk.
+package struct SpilledValue: Sendable, Equatable {
+  /// The order in which the keys of an owner came.
+  package var rank: Int
+  /// In nanoseconds, from a moment that the owner has chosen.
+  package var time: Int64
+
+  package init(rank: Int, time: Int64) { (self.rank, self.time) = (rank, time) }
+}
+
+/// A step of a committed state that has keys on the disk. All other owners are gone: their keys are removed.
+package struct SpilledOwner: Sendable, Equatable {
+  package var owner: Int64
+  /// Keys of a lower rank or time are no longer needed, and may be removed.
+  package var least: SpilledValue
+  /// Whether keys have been moved to the disk; false: some may be, before the commit is finished.
+  package var hasKeys: Bool
+
+  package init(owner: Int64, least: SpilledValue, hasKeys: Bool = true) {
+    (self.owner, self.least, self.hasKeys) = (owner, least, hasKeys)
+  }
+}
+
+/// Keys on the disk that cannot be read or written.
+package struct SpillFault: Error {
+  /// The reason, as a clause.
+  package var message: String
+  package init(_ message: String) { self.message = message }
+}
