@@ -1,1 +1,1 @@
-../../../Sources/Transport/WebSocketFrames.swift
+../../../Sources/Transport/WebSockets/WebSocketFrames.swift
