@@ -1,21 +1,13 @@
 // One step in full: its lines of the file, its lanes, what it keeps, and the event under the pointer.
 
-import { condition, droppedRate, errorRate, held } from "./model.js";
+import { held } from "./model.js";
 import { make, put, say } from "./dom.js";
-import { bytes, count, number, percent, rate, span, timeOfDay } from "./format.js";
+import { facts } from "./facts.js";
+import { number, span } from "./format.js";
 import { size } from "./graph.js";
 import { describe, Lanes, verdicts } from "./lanes.js";
 import { tap } from "./net.js";
 import { showWhy } from "./why.js";
-
-const conditions = { blocked: "makes its sources wait", waiting: "waits for the pipeline", busy: "takes more than half a core", "": "keeps up" };
-
-/** How far the event time of a step's events has come, and what holds it back. */
-function watermark(now) {
-  if (now.watermark_idle) return "idle, holds nothing up";
-  const time = new Date((now.watermark ?? 0) / 1e6).toISOString();
-  return now.watermark_held_by ? `${time}, held back by ${now.watermark_held_by}` : time;
-}
 
 export class Drawer {
   /** `close`: called when the person closes it; `save`: called with the drawer to save what was seen as a test. */
@@ -117,45 +109,15 @@ export class Drawer {
     if (!this.step) return;
     this.now = pipeline.steps.get(this.step.id);
     if (!this.now) return;
-    const { now, rates } = this.now;
     if (this.lanes && this.seenAt !== this.model.nanoseconds) this.lanes.settle(held(this.now), this.model.nanoseconds);
     this.seenAt = this.model.nanoseconds;
-    const facts = [
-      ["state", conditions[condition(this.now)], true],
-      ["trouble", now.trouble ? `${now.trouble.reason} (since ${timeOfDay(now.trouble.since)})` : "", now.trouble],
-      ["holds", number(held(this.now), "event"), held(this.now) > 0],
-      ["remembers", number(now.keys ?? 0, "key"), now.keys !== undefined],
-      ["keeps", bytes(now.kept_bytes ?? 0), now.kept_bytes !== undefined],
-      ["event time", watermark(now), now.watermark !== undefined || now.watermark_idle],
-      ["timers", `${count(now.timers ?? 0)}, the next due in ${span(Math.max(0, now.next_timer_nanoseconds ?? 0))}`, now.timers > 0],
-      ["inner signals", count(now.inner ?? 0), now.inner > 0],
-      ["queue", queue(now.queue), now.queue],
-      ["outbox on disk", queue(now.outbox), now.outbox],
-      ["retries", count(now.retries ?? 0), now.retries > 0],
-      ["lookups", `${count(now.lookups ?? 0)}, ${count(now.misses ?? 0)} without a row`, now.lookups > 0],
-      ["state, saved", bytes(now.state_bytes ?? 0), now.state_bytes],
-      ["left to read", bytes(now.lag_bytes ?? 0), now.lag_bytes !== undefined],
-      ["position", bytes(now.position ?? 0), now.position !== undefined],
-      ["came", `${count(now.in ?? 0)} (${rate(rates.in ?? 0)}/s)`, true],
-      ["restored", `${count(now.restored ?? 0)} of a saved state`, now.restored > 0],
-      ["made", count(now.made ?? 0), now.made > 0],
-      ["went on", `${count(now.out ?? 0)} (${rate(rates.out ?? 0)}/s)`, true],
-      ["became part of others", count(now.kept ?? 0), now.kept > 0],
-      ...this.sizes(pipeline),
-      ["dropped", `${count((now.dropped ?? 0) + (now.superseded ?? 0) + (now.undecided ?? 0))} (${rate(droppedRate(this.now))}/s)`,
-        (now.dropped ?? 0) + (now.superseded ?? 0) + (now.undecided ?? 0) > 0],
-      ["failed", `${count((now.rejected ?? 0) + (now.failed ?? 0))} (${rate(errorRate(this.now))}/s)${now.dead_letters ? `, ${count(now.dead_letters)} that nothing reads` : ""}`, (now.rejected ?? 0) + (now.failed ?? 0) > 0],
-      ["held at an end", count(now.held ?? 0), now.held > 0],
-      ["time", `${percent((rates.nanoseconds ?? 0) / 1e9)} of a core`, now.nanoseconds !== undefined],
-      ["made sources wait", span(now.paused_nanoseconds ?? 0), now.paused_nanoseconds > 0],
-      ["waited", span(now.waited_nanoseconds ?? 0), now.waited_nanoseconds > 0],
-    ].filter(([, , isShown]) => isShown);
-    const names = facts.map(([name]) => name).join();
+    const rows = facts(this.now, this.sizes(pipeline));
+    const names = rows.map(([name]) => name).join();
     if (names !== this.names || !this.facts.childElementCount) {
       this.names = names;
-      this.facts.replaceChildren(...facts.flatMap(([name, text]) => [make("dt", {}, name), make("dd", { "data-fact": name }, text)]));
+      this.facts.replaceChildren(...rows.flatMap(([name, text]) => [make("dt", {}, name), make("dd", { "data-fact": name }, text)]));
     } else {
-      [...this.facts.querySelectorAll("dd")].forEach((cell, index) => say(cell, facts[index][1]));
+      [...this.facts.querySelectorAll("dd")].forEach((cell, index) => say(cell, rows[index][1]));
     }
     this.showTime();
   }
@@ -163,7 +125,7 @@ export class Drawer {
   /** The bytes that pass the edges of the step. */
   sizes(pipeline) {
     const edges = this.step.lanes.map(({ from, to }) => pipeline.edges.get(`${from}>${to}`)).filter((edge) => edge?.now.bytes !== undefined);
-    return edges.map((edge) => [`${edge.from.split("/").at(-1)} → ${edge.to.split("/").at(-1)}`, size(edge), true]);
+    return edges.map((edge) => [`${edge.from.split("/").at(-1)} → ${edge.to.split("/").at(-1)}`, size(edge)]);
   }
 
   showTime() {
@@ -200,10 +162,6 @@ export class Drawer {
     this.showTime();
   }
 }
-
-const queue = (found) => (found
-  ? `${number(found.events, "event")}, ${bytes(found.bytes)}${found.in_flight ? `, ${number(found.in_flight, "request")} under way` : ""}${found.oldest_nanoseconds ? `, the oldest for ${span(found.oldest_nanoseconds)}` : ""}`
-  : "");
 
 /** A name in which nothing stands for any text. `?` stands for any one byte, a star too. */
 const exact = (name) => name.replaceAll("*", "?");
