@@ -3,8 +3,15 @@ import Testing
 
 /// A class that stores much is several: each part of its state belongs with its invariant in a type of its own.
 @Suite struct ClassSizeTests {
-  /// The most stored properties of a class.
+  /// The most stored properties of a class that `large` names.
   private static let most = 30
+  /// The most of any other class.
+  private static let usual = 25
+  /// Classes with more than `usual`. No class joins them; one that has been divided is struck here.
+  private static let large: Set = [
+    "Committer", "Compilation", "CurlExchange", "DeliverySink", "Execution", "Executor", "FollowerWork", "OutboxSink",
+    "PipelineSlot", "ServerConnection", "Supervisor", "TaggedAutomaton", "TemplatedFileSink",
+  ]
   /// The longest file that a person writes, in lines.
   private static let longest = 600
 
@@ -75,15 +82,19 @@ import Testing
 
   @Test func noClassStoresTooMuch() {
     var classes = 0
+    var large: Set<String> = []
     for file in Self.files {
       for type in StoredProperties(file.text).types where type.keyword == "class" {
         classes += 1
+        if type.count > Self.usual { large.insert(type.name) }
+        let most = Self.large.contains(type.name) ? Self.most : Self.usual
         #expect(
-          type.count <= Self.most,
-          "\(file.path):\(type.line): '\(type.name)' stores \(type.count) properties; \(Self.most) are possible")
+          type.count <= most,
+          "\(file.path):\(type.line): '\(type.name)' stores \(type.count) properties; \(most) are possible")
       }
     }
-    #expect(classes > 400)
+    #expect(classes > 500)
+    #expect(Self.large.subtracting(large) == [], "these are divided: strike them")
   }
 
   @Test func noFileIsTooLong() {
