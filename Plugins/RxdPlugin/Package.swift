@@ -1,7 +1,8 @@
 // swift-tools-version: 6.1
 import PackageDescription
 
-// Native plugins for rxd in Swift. A package of its own: it needs nothing of rxd but rxd_plugin.h, and rxd is built without it.
+// Native plugins for rxd in Swift. The package is independent of rxd, of which it needs only rxd_plugin.h, and rxd is built
+// without it.
 let package = Package(
   name: "RxdPlugin",
   products: [.library(name: "RxdPlugin", targets: ["RxdPlugin"])],

@@ -1,4 +1,4 @@
-// The two names that rxd looks for in a shared library, and what RxdPlugin keeps of a thread.
+// Exports the two names that rxd looks for in a shared library, and keeps RxdPlugin's per-thread data.
 #include "rxd_swift.h"
 
 #include <pthread.h>
@@ -8,9 +8,9 @@ RXD_PLUGIN_MAGIC;
 
 rxd_host rxd_swift_host_table;
 
-// Of the plugin: returns a Plugin.
+// Defined by the plugin; returns a Plugin.
 void *rxd_swift_plugin(void);
-// Of RxdPlugin.
+// Defined by RxdPlugin.
 int rxd_swift_start(
   void *plugin, uint32_t contract, const rxd_host *host, const rxd_plugin **result, rxd_text *problem);
 
@@ -24,7 +24,7 @@ static _Thread_local struct {
   int slot; /* 0: not assigned; otherwise the slot plus one */
 } thread;
 
-/* A set bit: a thread has that slot. */
+/* One bit per slot; set while a thread owns the slot. */
 static _Atomic uint64_t taken;
 static pthread_key_t key;
 static pthread_once_t once = PTHREAD_ONCE_INIT;

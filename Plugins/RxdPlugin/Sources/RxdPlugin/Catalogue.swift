@@ -60,7 +60,7 @@ public struct CatalogueEntry: Sendable {
       add("parameters", try spec.parameters.map { try $0.specified() })
       all += members()
       add("memory", spec.memory)
-      // Positions of sources are rxd's.
+      // rxd saves the position of a source itself, so only a state is declared.
       if form == .stream, case .state(let version) = spec.persistence {
         all.append(("state", .object([("version", .raw(String(version)))])))
       }
@@ -92,7 +92,7 @@ public struct CatalogueEntry: Sendable {
     [("input", input), ("output", output)].filter { $0.1 != .dyn }.map { ($0.0, $0.1.type.schema) }
   }
 
-  /// A member of the spec, and where it depends on one parameter.
+  /// A member of the spec, with the cases in which it depends on one parameter.
   private static func varying<C: Component>(
     _ type: C.Type, _ name: String, _ value: (C) -> String
   ) -> [(String, JSONDocument)] {
@@ -121,7 +121,7 @@ extension CatalogueEntry.Form {
   }
 }
 
-/// A declaration that the contract cannot hold.
+/// A declaration that the contract cannot express.
 struct SpecFault: Error {
   var message: String
 }

@@ -1,11 +1,12 @@
 /// Anything that a pipeline file can name with a component key: a value with the decoded parameters.
 public protocol Component: Sendable {
-  /// The defaults; a required parameter has a placeholder until it is decoded.
+  /// Creates the component with the defaults; a required parameter has a placeholder until it is decoded.
   init()
   static var spec: ComponentSpec<Self> { get }
   /// How many unanswered inputs it takes at once, 1 to 65,536.
   static var credit: Int { get }
-  /// Checks that no type can express, also of several parameters: `context.badValue(at: "path", "no such file")`.
+  /// Checks what no parameter type expresses, such as rules across parameters: `context.badValue(at: "path", "no such
+  /// file")`.
   func validate(_ context: inout DecodingContext)
 }
 
@@ -16,10 +17,10 @@ extension Component {
 
 /// A component that starts a signal.
 public protocol SourceComponent: Component {
-  /// The type of its events.
+  /// The type of the source's events.
   var outputType: EventType { get }
-  /// How its events come again after the process was killed before they were delivered. Where it depends on a parameter that is a boolean
-  /// or a choice, rxd knows.
+  /// How the source's events are delivered again after the process was killed before their delivery. If that depends on a boolean or
+  /// choice parameter, the spec lists each case.
   var recovery: SourceRecovery { get }
   func makeSource(_ nodeContext: NodeContext, downstream: Downstream) -> RunningSource
 }
@@ -31,11 +32,11 @@ extension SourceComponent {
 
 /// A step of a chain.
 public protocol OperatorComponent: Component {
-  /// The type of the events that it takes.
+  /// The type of the events that the operator accepts.
   static var inputType: EventType { get }
-  /// Whether each event that its steps send is one that came over the input.
+  /// Whether the steps send only events that they received.
   static var relaysEvents: Bool { get }
-  /// The type of its events, given that of the input's.
+  /// The type of the operator's events, given the type of its input.
   func outputType(_ inputs: [EventType]) -> EventType
   func makeNode(_ nodeContext: NodeContext, downstream: Downstream) -> OperatorNode
 }
@@ -46,9 +47,9 @@ extension OperatorComponent {
   public func outputType(_ inputs: [EventType]) -> EventType { inputs.first ?? .dyn }
 }
 
-/// A step that answers each event with at most one, at once.
+/// An operator whose steps emit at most one event for each event, immediately.
 public protocol FusableOperator: OperatorComponent {
-  /// Whether later steps see another value than this one.
+  /// Whether steps may change the value of an event.
   static var changesValue: Bool { get }
   /// Whether its steps are ``PureStep``s, whose result depends only on the event. Set by ``PureOperator``.
   static var isPure: Bool { get }
@@ -63,7 +64,7 @@ extension FusableOperator {
   }
 }
 
-/// A fusable operator whose steps are ``PureStep``s: it runs in the turn of the event, and is fused with its neighbours as a built-in one.
+/// A fusable operator whose steps are ``PureStep``s: it runs in the turn of the event, and is fused with adjacent steps like a built-in one.
 public protocol PureOperator: FusableOperator {
   func makePureStep() -> PureStep
 }
@@ -75,9 +76,9 @@ extension PureOperator {
 
 /// A component that ends a signal.
 public protocol SinkComponent: Component {
-  /// The type of the events that it takes.
+  /// The type of the events that the sink accepts.
   static var inputType: EventType { get }
-  /// The durability of an acknowledged event. Where it depends on a parameter that is a boolean or a choice, rxd knows.
+  /// The durability of an acknowledged event. If that depends on a boolean or choice parameter, the spec lists each case.
   var confirmation: SinkConfirmation { get }
   func makeSink(_ nodeContext: NodeContext) -> RunningSink
 }
@@ -87,13 +88,13 @@ extension SinkComponent {
   public var confirmation: SinkConfirmation { .nothing }
 }
 
-/// How the events of a source come again after the process was killed before they were delivered.
+/// How the events of a source are delivered again after the process was killed before their delivery.
 public enum SourceRecovery: String, Sendable, Equatable {
-  /// They do not.
+  /// Lost events are not delivered again.
   case never
-  /// Their sender waits for an answer and repeats unanswered ones: events have a token.
+  /// The sender waits for an answer and repeats unanswered events; each event has a token.
   case sender
-  /// The source asks for them again, and may receive others.
+  /// The source requests the events again; the reply may differ.
   case request
   /// The source reads them again from a saved position.
   case position

@@ -17,7 +17,7 @@ public struct Services: @unchecked Sendable {
   /// Whether time is virtual, as in `rxd test`.
   public let isImmediate: Bool
 
-  /// `label` is that of the step, which rxd puts there.
+  /// The label of the step is ignored: rxd adds it itself.
   public func log(_ level: Level, _ label: String, _ message: String) {
     level.rawValue.withText { level in message.withText { host.log(instance, level, $0) } }
   }
@@ -42,7 +42,7 @@ public struct NodeContext {
   public let label: String
   /// The name of the pipeline.
   public let pipeline: String
-  /// The component as a whole; name a parameter (`at: "path"`) to show that one.
+  /// The location of the whole component; to report one parameter, name it (`at: "path"`).
   public var location: SourceLocation? { SourceLocation("") }
 
   public func log(_ level: Services.Level, _ message: String) { execution.services.log(level, label, message) }
@@ -66,7 +66,7 @@ public struct SignalFailure: Error, Sendable, Equatable {
   }
 }
 
-/// The kinds of refusals. rxd gives those of a plugin one code, RX514.
+/// The kinds of refusals. rxd reports every refusal by a plugin with one code, RX514.
 public enum Diagnostic {
   /// The code of a failure.
   public enum Code: Sendable {
@@ -74,7 +74,8 @@ public enum Diagnostic {
   }
 }
 
-/// The policy for events that a step cannot process, where the file gives no `onError`. A plugin's are routed.
+/// The policy for events that a step cannot process if the file sets no `onError`. For a plugin, they always go to
+/// the errors output.
 public enum ErrorPolicy: Sendable { case drop, keep, fail, route }
 
 /// The receiver of a signal's events: `receive* (complete | fail)?`, one at a time, nothing after the end.

@@ -1,9 +1,9 @@
 import CRxdPlugin
 
-/// An expression in a pipeline file. rxd checks, compiles and evaluates it: the plugin is given its result with each event. An event for which
-/// it fails goes to the errors output before the plugin sees it.
+/// An expression in a pipeline file. rxd checks, compiles and evaluates it; the plugin receives the result with each event. If the expression
+/// fails, rxd sends the event to the errors output, and the plugin does not receive it.
 public struct ExpressionParameter: ParameterValue {
-  /// Its result with the present event; nil: the file does not give it.
+  /// Gives the expression's result for the current event; nil: the file does not set the parameter.
   public private(set) var program: Program?
 
   public init() {}
@@ -38,13 +38,13 @@ public struct TemplateParameter: ParameterValue {
     program = isGiven ? Program(index) : nil
   }
 
-  /// The text of the present event; empty: the file does not give it.
+  /// The text for the current event; empty: the file does not set the parameter.
   public func text(_ frame: EventFrame) -> String { program?.evaluate(frame).text ?? "" }
 
-  /// The text for logs; nil: the file does not give it.
+  /// The text for logs; nil: the file does not set the parameter.
   public func shownText(_ frame: EventFrame) -> String? { isGiven ? text(frame) : nil }
 
-  /// Appends the text. Nil: that never fails, because rxd has rendered it.
+  /// Appends the text. Always returns nil, because rxd has already rendered it without an error.
   public func render(_ frame: EventFrame, into buffer: OutputBuffer) -> Value? {
     if let program { buffer.append(program.evaluate(frame).rawBytes) }
     return nil
@@ -66,11 +66,11 @@ public final class Program: Sendable {
   /// The result of a condition.
   public enum Truth: Sendable {
     case yes, no
-    /// It has failed. Never in a plugin: rxd rejects the event.
+    /// The condition has failed. Never the case in a plugin: rxd rejects the event before.
     case failed
   }
 
-  /// The result with the present event; absent if there is none, as in a timer.
+  /// The result for the current event; absent outside an event, such as in a timer.
   @inline(__always)
   public func evaluate(_ frame: EventFrame) -> Value {
     guard let arguments = frame.arguments else { return .absent }
@@ -80,7 +80,7 @@ public final class Program: Sendable {
   public func evaluateBool(_ frame: EventFrame) -> Truth { evaluate(frame).isTrue ? .yes : .no }
 }
 
-/// The present event's results of expressions and templates, and the memory of the call.
+/// The results of expressions and templates for the current event, and the memory of the call.
 public final class EventFrame {
   var scope: OpaquePointer?
   var arguments: UnsafePointer<rxd_value>?
@@ -91,9 +91,9 @@ public final class EventFrame {
 
   /// The result for this event.
   public var arena: Arena { Arena(scope: scope) }
-  /// Itself.
+  /// The frame itself, for steps that are written for the core.
   public var frame: EventFrame { self }
-  /// The error of the last expression that failed: there is none.
+  /// The error of the last failed expression; always absent here.
   public var lastError: Value { .absent }
   /// Whether two values are equal by content.
   public func areEqual(_ a: Value, _ b: Value) -> Bool { a.equals(b) }

@@ -1,6 +1,6 @@
 import CRxdPlugin
 
-/// The functions of rxd; they live as long as the process.
+/// The table of rxd's functions, which lives as long as the process.
 @inline(__always)
 var host: rxd_host {
   _read { yield rxd_swift_host().pointee }
@@ -28,7 +28,7 @@ extension [UInt8] {
 }
 
 extension UnsafePointer<rxd_batch> {
-  /// A newer rxd may have longer inputs.
+  /// A newer rxd may pass larger inputs, so `input_size` is the stride.
   func input(_ index: Int) -> rxd_input {
     (UnsafeRawPointer(pointee.inputs!) + index * pointee.input_size).loadUnaligned(as: rxd_input.self)
   }

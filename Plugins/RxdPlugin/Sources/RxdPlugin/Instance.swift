@@ -11,7 +11,7 @@ struct Opening {
   private let raw: rxd_opening
   let scope: OpaquePointer?
 
-  /// An older rxd has shorter ones.
+  /// An older rxd passes a shorter table, so only its own size is copied.
   init(_ opening: UnsafePointer<rxd_opening>) {
     var raw = rxd_opening()
     let size = min(Int(opening.pointee.size), MemoryLayout<rxd_opening>.size)
@@ -53,7 +53,7 @@ struct Opening {
   }
 }
 
-/// An opened instance; each kind has some of the functions.
+/// An opened instance. Each kind of component overrides the functions that it needs.
 class Instance {
   static func fail(_ scope: OpaquePointer?, _ failure: Failure, _ status: Int32 = 2) -> Int32 {
     failure.message.withText { message in failure.path.withText { host.fail(scope, message, $0) } }
@@ -73,11 +73,11 @@ class Instance {
   func run(_ scope: OpaquePointer?, _ source: OpaquePointer?) -> Int32 { 2 }
   func write(_ scope: OpaquePointer?, _ batch: UnsafePointer<rxd_batch>, _ verdicts: OpaquePointer?) -> Int32 { 2 }
   func close() {}
-  /// Its output has completed when it was opened.
+  /// Whether the output completed while the instance was opened.
   var hasFinished: Bool { false }
 }
 
-/// A pure function: called on any thread, several at once, so each thread has a step of its own.
+/// A pure function: called on any thread, several at once, so each thread has its own step.
 final class RowInstance: Instance {
   private final class Slot {
     let step: PureStep
@@ -85,7 +85,7 @@ final class RowInstance: Instance {
     init(_ step: PureStep) { self.step = step }
   }
   private let make: @Sendable () -> FusedStep
-  /// One for each thread, made when it first comes; no two threads have the same.
+  /// One step per thread, made on the thread's first call; no two threads share a step.
   private let slots: UnsafeMutablePointer<Unmanaged<Slot>?>
 
   init(_ make: @escaping @Sendable () -> FusedStep) {
@@ -109,7 +109,7 @@ final class RowInstance: Instance {
     _ scope: OpaquePointer?, _ index: Int, _ event: UnsafeMutablePointer<rxd_value>,
     _ arguments: UnsafePointer<rxd_value>?
   ) -> Int32 {
-    // More threads than there are slots: a step for this event alone.
+    // More threads than slots: makes a step for this event alone.
     guard index < Int(RXD_SWIFT_SLOTS) else {
       let own = makeSlot()
       defer { own.release() }

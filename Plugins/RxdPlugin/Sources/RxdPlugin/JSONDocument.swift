@@ -1,9 +1,9 @@
-/// JSON that a spec is written with.
+/// The JSON in which a spec is written.
 indirect enum JSONDocument {
   case text(String)
   case list([JSONDocument])
   case object([(String, JSONDocument)])
-  /// JSON already: a number, `true`.
+  /// A JSON text, inserted unchanged: a number, `true`.
   case raw(String)
 
   var text: String {

@@ -1,7 +1,6 @@
-/// What a node or a step keeps between events: keys that it remembers, events, and the bytes of its keys, events and values.
+/// The numbers of keys, events and bytes that a node or step holds between events.
 ///
-/// rxd shows it for built-in operators only. What a plugin keeps is counted here for the plugin itself, and so that an operator of the core
-/// compiles unchanged.
+/// rxd shows them for built-in operators only. Here they are for the plugin's own use, and let an operator of the core compile unchanged.
 public struct KeptSize: Sendable {
   public private(set) var keys = 0
   public private(set) var events = 0
@@ -9,14 +8,14 @@ public struct KeptSize: Sendable {
 
   public init() {}
 
-  /// So much more is kept, or less.
+  /// Adds to the numbers, or subtracts.
   public mutating func add(keys more: Int = 0, events moreEvents: Int = 0, bytes moreBytes: Int) {
     keys &+= more
     events &+= moreEvents
     bytes &+= moreBytes
   }
 
-  /// So much is kept now.
+  /// Sets the numbers that are given.
   public mutating func set(keys now: Int = 0, events nowEvents: Int = 0, bytes nowBytes: Int) {
     (keys, events, bytes) = (now, nowEvents, nowBytes)
   }

@@ -1,8 +1,8 @@
 import CRxdPlugin
 
-/// One running operator. It has a thread of its own, and its calls come one after the other.
+/// One running operator. It has its own thread, and its calls do not overlap.
 ///
-/// Subclasses override `receive`, `complete` and `woke` where they differ from passing on. State lives in their stored properties.
+/// Subclasses override `receive`, `complete` and `woke` unless they only pass events on. Stored properties hold the state.
 open class OperatorNode: Downstream {
   public let nodeContext: NodeContext
   public private(set) var isClosed = false
@@ -10,7 +10,7 @@ open class OperatorNode: Downstream {
   public final var keptSize = KeptSize()
   let frame = EventFrame()
   let timers = Timers()
-  /// Takes the results for the input with ``index``; nil: no input is being processed.
+  /// Collects the results for the input with ``index``; nil: no input is being processed.
   var output: OpaquePointer?
   var index = 0
   /// Why the signal ends.
@@ -29,31 +29,33 @@ open class OperatorNode: Downstream {
 
   /// Receives an event.
   open override func receive(_ event: Event) { emit(event) }
-  /// The input has completed: the last call but for `stop`. The default completes.
+  /// The input has completed; only `stop` is called afterwards. The default completes.
   open override func complete() { finish() }
   /// A timer that this node set is due.
   open func woke(_ token: Int) {}
-  /// A timer that was due while the pipeline was down, where `whenLate` could leave it out. Never here: a plugin is given each timer.
+  /// A timer that was due while the pipeline was down and that `whenLate` may skip. Never called here: rxd delivers every timer to a
+  /// plugin.
   open func skipped(_ token: Int, _ late: Lateness) { woke(token) }
-  /// Called once, before the first input, unless the node is restored. It sends nothing.
+  /// Called once, before the first input, unless the node is restored. Must not send anything.
   open func start() {}
   /// Frees resources of the subclass. Called once.
   open func stop() {}
-  /// How many of the events that came it holds.
+  /// The number of received events that the node holds.
   open var heldCount: Int { 0 }
-  /// The timers at whose times it sends what it holds, if its completion sends the same at once. rxd takes all timers of a plugin for such.
+  /// The timers at which the node sends held events, if its completion would send the same events immediately. rxd treats every timer of a
+  /// plugin as such a timer.
   open var outputTimers: [Wake]? { nil }
 
   // MARK: State, to override where the spec says `persistence: .state`
 
   /// Writes the state of this class, timers included.
   open func save(_ state: inout StateWriter) {}
-  /// Reads what `save` wrote, in the same order; called in place of `start`. It sends nothing.
+  /// Reads the output of `save`, in the same order; called in place of `start`. Must not send anything.
   open func restore(_ state: inout StateReader) throws(StateFault) {}
 
   // MARK: Output
 
-  /// An event that the operator makes of several events, at a time or at an end.
+  /// An event that the operator creates from several events, at a timer or at the end.
   public final func made(_ value: Value) -> Event { Event(value) }
 
   public final func emit(_ event: Event) {
@@ -61,14 +63,16 @@ open class OperatorNode: Downstream {
     withUnsafePointer(to: event.value.raw) { host.send(output, index, $0) }
   }
 
-  /// Completes: nothing more is sent, and rxd cancels the input. In `start`: before the first input.
+  /// Completes: no further event is sent, and rxd cancels the input. Called in `start`, it completes before the first
+  /// input.
   public final func finish() {
     guard !isClosed else { return }
     if let output { host.finish(output, index) }
     close()
   }
 
-  /// Ends the signal with an error. In `start` and `restore`: the instance is refused, with the path in the parameters.
+  /// Ends the signal with an error. Called in `start` or `restore`, it refuses the instance; the path names the
+  /// parameter.
   public final func finish(failing failure: SignalFailure) {
     guard !isClosed else { return }
     self.failure = failure
@@ -89,17 +93,17 @@ open class OperatorNode: Downstream {
     message.withText { host.reject(output, index, $0) }
   }
 
-  /// Sends an event that the step cannot take to the errors output.
+  /// Sends an event that the step does not accept to the errors output.
   public final func refuse(_ event: Event, _ code: Diagnostic.Code, _ message: String) { reject(event, code, message) }
 
-  /// Counts an event that the step drops by its meaning.
+  /// Counts an event that the step drops as specified.
   public final func countDropped(_ event: @autoclosure () -> Event?) { counts["dropped", default: 0] += 1 }
   public final func countDropped(_ count: Int) { counts["dropped", default: 0] += Int64(count) }
   /// Counts an event that the step held and that a newer one replaces.
   public final func countSuperseded(_ event: @autoclosure () -> Event?) { counts["superseded", default: 0] += 1 }
   public final func countSuperseded(_ count: Int) { counts["superseded", default: 0] += Int64(count) }
 
-  /// Counts an event that did not come over the input and was given up.
+  /// Counts an event that the operator created and then discarded.
   public final func countMade() { counts["made", default: 0] += 1 }
 
   final func flushCounts() {
@@ -110,12 +114,12 @@ open class OperatorNode: Downstream {
 
   // MARK: Expressions
 
-  /// With the results for the event that is being received.
+  /// The frame with the expression results for the event that is being received.
   public final func makeFrame() -> EventFrame { frame }
   public final func sharedFrame() -> EventFrame { frame }
-  /// rxd has read the event.
+  /// Always true: rxd has parsed the event.
   public final func isReadable(_ event: Event, seeing seen: Value? = nil, _ frame: EventFrame) -> Bool { true }
-  /// Rejects an event for which an expression has failed; whether the event goes on all the same.
+  /// Handles an event for which an expression has failed; returns whether the event passes nevertheless.
   public final func failed(_ event: Event, _ error: Value, _ program: Program, _ frame: EventFrame) -> Bool {
     reject(event, .expressionFailed, "the expression has failed")
     return false
@@ -127,7 +131,7 @@ open class OperatorNode: Downstream {
 
   // MARK: Timers
 
-  /// Calls `woke` with the token then, on the pipeline's clock. rxd keeps the timer with the state.
+  /// Calls `woke` with the token after `span`, on the pipeline's clock. rxd saves the timer with the state.
   public final func wake(after span: TimeSpan, _ token: Int = 0) -> Wake {
     if isClosed { return .none }
     let wake = timers.make(token)
@@ -143,7 +147,7 @@ open class OperatorNode: Downstream {
     wake = .none
   }
 
-  /// Sets or cancels a timer of rxd.
+  /// Sets or cancels a timer in rxd.
   func tell(_ wake: Wake, _ after: Int64) {
     guard let output else {
       timers.untold.append((wake, after))
@@ -182,11 +186,11 @@ open class OperatorNode: Downstream {
 public enum StepVerdict: Sendable {
   /// The event goes on, perhaps with another value.
   case pass
-  /// The event ends here, as the step is there to do.
+  /// The step drops the event as specified.
   case drop
-  /// The event ends here: the step keeps it, or has used it for its results.
+  /// The event stops here: the step holds it, or has used it for its results.
   case keep
-  /// The event ends here: it was rejected.
+  /// The event stops here: it was rejected.
   case gone
   /// The event goes on, and the signal completes after it.
   case passAndFinish
@@ -194,17 +198,17 @@ public enum StepVerdict: Sendable {
   case finish
 }
 
-/// A running fused step: receives one event at a time and emits at most one for it, at once.
+/// A running fused step: receives one event at a time and emits at most one for it, immediately.
 open class FusedStep {
   public init() {}
-  /// What this step keeps between events.
+  /// The size of what this step holds between events.
   public final var keptSize = KeptSize()
-  /// The signal completes as soon as it is subscribed.
+  /// Whether the signal completes as soon as it is subscribed to.
   open var endsBeforeStart: Bool { false }
   /// Called for each event, in order. May change `event`, or reject it through `run` and drop it.
   open func apply(_ event: inout Event, _ frame: EventFrame, _ run: FusedRun) -> StepVerdict { .pass }
   open var standardPolicy: ErrorPolicy { .route }
-  /// The input is complete. The result is the last event of the signal.
+  /// The input has completed. The result, if any, is the last event of the signal.
   open func complete(_ run: FusedRun) -> Value? { nil }
   open func fail(_ failure: SignalFailure, _ run: FusedRun) {}
   open func save(_ state: inout StateWriter) {}
@@ -215,7 +219,7 @@ open class FusedStep {
     _ event: Event, _ error: Value, _ program: Program, _ frame: EventFrame, _ run: FusedRun
   ) -> StepVerdict { refused(event, .expressionFailed, "the expression has failed", run) }
 
-  /// Rejects an event that the step does not take.
+  /// Rejects an event that the step does not accept.
   public final func refused(_ event: Event, _ code: Diagnostic.Code, _ message: String, _ run: FusedRun) -> StepVerdict
   {
     run.reject(event, code, message)
@@ -269,14 +273,14 @@ open class PureStep: FusedStep {
   /// Processes one value, which it may change unless it returns `.failed`. On failure it first calls ``refuse(_:_:_:)``.
   open func transform(_ value: inout Value, _ frame: EventFrame) -> PureVerdict { .pass }
 
-  /// Fails because the step does not take the value.
+  /// Fails because the step does not accept the value.
   @inline(never)
   public final func refuse(_ code: Diagnostic.Code, _ message: String, _ frame: EventFrame) -> PureVerdict {
     frame.problem = message
     return .failed
   }
 
-  /// Fails because `program` gave `error`.
+  /// Fails because the result of `program` is `error`.
   @inline(never)
   public final func fail(_ error: Value, _ program: Program, _ frame: EventFrame) -> PureVerdict {
     frame.problem = "the expression has failed"

@@ -1,4 +1,4 @@
-/// The form of a parameter's values, as the contract names it.
+/// The form of a parameter's values, in the contract's terms.
 public indirect enum ParameterShape: Sendable, Equatable {
   case bool
   case int(ClosedRange<Int64>?)
@@ -26,7 +26,7 @@ public indirect enum ParameterShape: Sendable, Equatable {
     }
   }
 
-  /// Whether rxd evaluates it for each event.
+  /// Whether rxd evaluates the parameter for each event.
   var isPerEvent: Bool { self == .expression || self == .template }
 
   var name: String {
@@ -47,7 +47,7 @@ public indirect enum ParameterShape: Sendable, Equatable {
     }
   }
 
-  /// Whether it may be the type of elements.
+  /// Whether the form may be the element type of a list or map.
   var isElement: Bool {
     switch self {
     case .list, .table, .expression, .template, .choice: false
@@ -59,13 +59,13 @@ public indirect enum ParameterShape: Sendable, Equatable {
 /// A type that a parameter can have.
 public protocol ParameterValue: Sendable {
   static func shape(range: ClosedRange<Int64>?) -> ParameterShape
-  /// Reads a value that rxd has checked already; nil after an error, which is reported.
+  /// Reads a value that rxd has already checked; nil after an error, which is reported.
   static func decode(_ node: Value, _ context: inout DecodingContext) -> Self?
-  /// The value as JSON, as a pipeline file would have it; nil: it is none, or has no such form.
+  /// The value as JSON, in the form that a pipeline file uses; nil: it has no such form.
   var document: String? { get }
-  /// All values, where they are few.
+  /// All values, if there are few.
   static var cases: [Self] { get }
-  /// Prepares the parameter for being evaluated with each event.
+  /// Connects the parameter with its results, which arrive with each event.
   mutating func bind(_ binder: inout Binder)
 }
 
@@ -75,12 +75,12 @@ extension ParameterValue {
   public mutating func bind(_ binder: inout Binder) {}
 }
 
-/// Why a component's parameters are refused, and where.
+/// Decodes a component's parameters, and collects why and where they are refused.
 public struct DecodingContext {
-  /// The parameter that is read.
+  /// The parameter that is being read.
   public var parameter = ""
   public var range: ClosedRange<Int64>?
-  /// The first problem counts.
+  /// The first problem; later ones are ignored.
   var problem: (message: String, path: String)?
 
   init() {}
@@ -88,7 +88,7 @@ public struct DecodingContext {
   /// The component as a whole, for ``badValue(at:_:help:)``.
   public var location: SourceLocation { SourceLocation("") }
 
-  /// Refuses the parameter that is read.
+  /// Refuses the parameter that is being read.
   public mutating func badValue(_ node: Value, _ message: String, help: String? = nil) {
     badValue(at: SourceLocation(parameter), message, help: help)
   }
@@ -97,7 +97,7 @@ public struct DecodingContext {
     if problem == nil { problem = (message + (help.map { ": \($0)" } ?? ""), location.path) }
   }
 
-  /// Refuses unless exactly one of two parameters is given.
+  /// Refuses the component unless exactly one of the two parameters is given.
   public mutating func requireOne(_ first: String, _ hasFirst: Bool, or second: String, _ hasSecond: Bool) {
     guard hasFirst == hasSecond else { return }
     badValue(at: location, hasFirst ? "it has both '\(first)' and '\(second)'" : "it needs '\(first)' or '\(second)'")
@@ -108,22 +108,22 @@ public struct DecodingContext {
   }
 }
 
-/// A path in the parameters, such as `server.port`; rxd shows where the pipeline file has it.
+/// A path in the parameters, such as `server.port`; rxd reports its location in the pipeline file.
 public struct SourceLocation: Sendable, Equatable, ExpressibleByStringLiteral {
   public var path: String
   public init(_ path: String) { self.path = path }
   public init(stringLiteral path: String) { self.path = path }
 }
 
-/// Numbers the parameters whose results come with each event.
+/// Numbers the parameters whose results arrive with each event.
 public struct Binder {
   private var next = 0
-  /// Whether the pipeline file gives each of them; nil: unknown.
+  /// Whether the pipeline file sets each parameter; nil: unknown.
   private let given: [Bool]?
 
   init(_ given: [Bool]?) { self.given = given }
 
-  /// The index of the next one, and whether it is given.
+  /// The index of the next parameter, and whether the file sets it.
   mutating func take() -> (index: Int, isGiven: Bool) {
     defer { next += 1 }
     return (next, given.map { $0.indices.contains(next) && $0[next] } ?? true)
@@ -162,7 +162,7 @@ extension Double: ParameterValue {
       context.wrongType("a number")
       return nil
     }
-    // The contract has no ranges of these.
+    // The contract cannot express a range for doubles, so it is checked here.
     if let range = context.range, value < Double(range.lowerBound) || value > Double(range.upperBound) {
       context.wrongType(range.words)
       return nil
@@ -217,7 +217,7 @@ public struct ByteSize: ParameterValue, Equatable {
       context.wrongType("a size")
       return nil
     }
-    // The contract has no ranges of these.
+    // The contract cannot express a range for sizes, so it is checked here.
     if let range = context.range, !range.contains(value) {
       context.wrongType(range.words + " bytes")
       return nil
@@ -253,7 +253,7 @@ extension Optional: ParameterValue where Wrapped: ParameterValue {
   }
   public mutating func bind(_ binder: inout Binder) {
     guard var value = self else {
-      // Its location is its own all the same.
+      // An absent parameter still takes an index.
       if Wrapped.shape(range: nil).isPerEvent { _ = binder.take() }
       return
     }

@@ -1,6 +1,6 @@
 import CRxdPlugin
 
-/// A plugin: its name and its components. The library has one function that makes it:
+/// A plugin: its name and its components. The library exports one function that creates it:
 ///
 ///     @_cdecl("rxd_swift_plugin")
 ///     public func plugin() -> UnsafeMutableRawPointer {
@@ -15,7 +15,7 @@ public final class Plugin {
 
   /// - Parameters:
   ///   - summary: one sentence with a full stop.
-  ///   - uses: further files that the plugin is made of; relative paths count from the directory of its file.
+  ///   - uses: further files that belong to the plugin; relative paths start at the directory of its file.
   public init(
     _ name: String, version: String, summary: String, uses: [String] = [], _ components: [CatalogueEntry]
   ) {

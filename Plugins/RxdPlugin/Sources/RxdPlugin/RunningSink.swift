@@ -1,15 +1,15 @@
 import CRxdPlugin
 
-/// A running sink, on a thread of its own.
+/// A running sink, on its own thread.
 ///
-/// Every event that it receives is acknowledged exactly once: at once, with ``delivered(_:)`` or ``reject(_:_:on:)``, or by ``turnEnded()``, on a receipt.
+/// It acknowledges every received event exactly once: immediately with ``delivered(_:)`` or ``reject(_:_:on:)``, or by ``turnEnded()``, on a receipt.
 open class RunningSink: Downstream {
   public let nodeContext: NodeContext
   private(set) var failure: SignalFailure?
   /// The verdicts on the events of the batch being written.
   private enum Fate { case open, delivered, refused }
   private var fates: [Fate] = []
-  /// The first that is open.
+  /// The index of the first event without a verdict.
   private var next = 0
   private var verdicts: OpaquePointer?
   private var again: String?
@@ -20,29 +20,29 @@ open class RunningSink: Downstream {
   public final var execution: Execution { nodeContext.execution }
   public final var executor: Executor { Executor(execution: nodeContext.execution) }
   public final var arena: Arena { Arena.current }
-  /// With the results of the parameters' expressions for the event that is being received.
+  /// The frame with the expression results for the event that is being received.
   public final func makeFrame() -> EventFrame { frame }
 
   // MARK: To override
 
-  /// Takes one event.
+  /// Receives one event.
   open override func receive(_ event: Event) {}
   /// Opens the target. Called once; call `fail(because:)` if it cannot be opened.
   open func open() {}
-  /// All events of a turn have been received: write what is held, and acknowledge it.
+  /// All events of a turn have been received: writes held events and acknowledges them.
   open func turnEnded() {}
-  /// Nothing more comes: close the target.
+  /// No more events follow: closes the target.
   open func finish() {}
 
   // MARK: What becomes of events
 
-  /// A receipt for the next events that are not acknowledged.
+  /// A receipt for the next unacknowledged events.
   public final func take(_ events: Int) -> Receipt { Receipt(self, events) }
 
-  /// The next events that are not acknowledged have been delivered.
+  /// Reports the next unacknowledged events as delivered.
   public final func delivered(_ count: Int = 1) { settle(count, .delivered) }
 
-  /// The event that is being received goes to the errors output, for good.
+  /// Sends the event that is being received to the errors output; it is not retried.
   public final func reject(_ event: Event, _ message: String, on receipt: Receipt? = nil) {
     let index = fates.count - 1
     guard index >= 0, fates[index] == .open else { return }
@@ -50,7 +50,8 @@ open class RunningSink: Downstream {
     message.withText { host.refuse(verdicts, index, $0) }
   }
 
-  /// The sink cannot continue. In `open`: it is refused, with the path in the parameters. Later: nothing of it can ever be delivered.
+  /// The sink cannot continue. Called in `open`, it refuses the sink; the path names the parameter. Later: no event can ever be
+  /// delivered.
   public final func fail(because failure: SignalFailure) { if self.failure == nil { self.failure = failure } }
 
   fileprivate func retry(_ message: String) { if again == nil { again = message } }
@@ -105,12 +106,12 @@ open class RunningSink: Downstream {
   }
 }
 
-/// Events that a sink has taken and acknowledges later in the same turn.
+/// Events that a sink has accepted and acknowledges later in the same turn.
 public final class Receipt {
   /// The outcome of the events.
   public enum Outcome: Sendable, Equatable {
     case acknowledged
-    /// The events are delivered again, after a pause.
+    /// The events are delivered again after a pause.
     case failed(String)
   }
   private let sink: RunningSink

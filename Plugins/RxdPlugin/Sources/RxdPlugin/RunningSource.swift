@@ -1,22 +1,22 @@
 import CRxdPlugin
 import Glibc
 
-/// A running source. It has a thread of its own: `begin` may block, as long as it looks at ``isClosed`` or at what ``deliver()`` returns.
+/// A running source. It has its own thread: `begin` may block, provided that it checks ``isClosed`` or the result of ``deliver()``.
 open class RunningSource: OperatorNode {
   fileprivate var raw: OpaquePointer?
-  /// Timers and when they are due, on the monotonic clock.
+  /// The timers with their due times, on the monotonic clock.
   private var due: [(wake: Wake, at: Int64)] = []
   private var isWaiting = false
-  /// Events with a token that are not settled.
+  /// The number of unsettled events with a token.
   private var outstanding = 0
   /// The events added since the last ``deliver()``.
   private var added = 0
-  /// rxd takes nothing more.
+  /// rxd accepts no more events.
   private var isRefused = false
   fileprivate var keepsPosition = false
   fileprivate var version = 0
 
-  /// After so many events a position is noted.
+  /// The number of events after which a position is recorded.
   private static let most = 512
 
   // MARK: To override
@@ -25,7 +25,7 @@ open class RunningSource: OperatorNode {
   open func begin() {}
   /// Continues after `restore`, in place of `begin`.
   open func resume() { begin() }
-  /// rxd wants nothing more: drop waiting events. The default completes.
+  /// The source must stop: drops waiting events. The default completes.
   open func drain() { finish() }
   /// The outcome of events with tokens: all of their results are delivered, or one has failed.
   open func settled(_ tokens: [(token: UInt64, hasFailed: Bool)]) {}
@@ -34,17 +34,17 @@ open class RunningSource: OperatorNode {
 
   // MARK: Output
 
-  /// Sends an event. `token`: above 0, of the author's choice; ``settled(_:)`` gets the outcome.
+  /// Sends an event. `token`: above 0, chosen by the source; ``settled(_:)`` reports its outcome.
   public final func produce(_ value: Value, position: Int64 = -1, token: UInt64 = 0) {
     guard !isClosed, !isRefused else { return }
     if token > 0 { outstanding += 1 }
     added += 1
     if withUnsafePointer(to: value.raw, { host.add(raw, $0, token) }) != 0 { isRefused = true }
-    // The memory of the values is freed with each delivery, so it comes behind the event.
+    // Each delivery frees the memory of the values, so it must follow the event.
     if isRefused || added >= Self.most { deliver() }
   }
 
-  /// Sends input that is no event to the errors output.
+  /// Sends input that is not an event to the errors output.
   public final func reject(input: String, _ message: String, token: UInt64 = 0) {
     guard !isClosed, !isRefused else { return }
     if token > 0 { outstanding += 1 }
@@ -52,7 +52,7 @@ open class RunningSource: OperatorNode {
     input.withText { input in message.withText { host.reject_input(raw, input, $0, token) } }
   }
 
-  /// Hands over the added events, with the position after them; waits while the pipeline takes none. False: the source must stop.
+  /// Sends the added events, with the position after them; waits while the pipeline accepts none. False: the source must stop.
   @discardableResult
   public final func deliver() -> Bool {
     if keepsPosition {
@@ -67,12 +67,12 @@ open class RunningSource: OperatorNode {
     return !isClosed
   }
 
-  /// The request of rxd that the source send nothing more.
+  /// Whether rxd has asked the source to stop.
   public final var isStopping: Bool { isRefused || host.is_stopping(raw) != 0 }
-  /// Readable while something is settled, or the source is to stop: for `poll`, in a `begin` that waits for a socket.
+  /// Readable while outcomes wait, or when the source must stop; for a `begin` that waits for a socket with `poll`.
   public final var wakeDescriptor: Int32 { host.wake_descriptor(raw) }
 
-  /// Notes that nothing of this turn has a position yet. The end of a turn is where ``deliver()`` is called.
+  /// Marks the start of a turn whose events have no position yet. A turn ends where ``deliver()`` is called.
   public final func beginPiece<Position: Sendable>(
     of ledger: PositionLedger<Position>, endingAt position: @escaping () -> Position
   ) {
@@ -81,7 +81,7 @@ open class RunningSource: OperatorNode {
 
   // MARK: Waiting
 
-  /// Waits for timers, settled tokens and the stop, for so long at most; nil: until one of them comes.
+  /// Waits for timers, settled tokens or the stop, at most for this time; nil: without a limit.
   public final func wait(for span: TimeSpan?) {
     guard !isClosed else { return }
     if added > 0 { deliver() }
@@ -134,7 +134,7 @@ open class RunningSource: OperatorNode {
     if isRestored { resume() } else { begin() }
     if !isRefused, added > 0 { deliver() }
     while !isClosed { wait(for: nil) }
-    // Whoever waits for an answer gets one.
+    // Senders that wait for an answer receive one before the source ends.
     while outstanding > 0, host.is_stopping(raw) != 2 {
       var acks = [rxd_ack](repeating: rxd_ack(), count: 256)
       let count = host.acks(raw, &acks, acks.count, -1)
@@ -161,14 +161,14 @@ open class RunningSource: OperatorNode {
   }
 }
 
-/// The ends of a source's turns. rxd tracks which of them are acknowledged.
+/// The ends of a source's turns. rxd tracks their acknowledgement.
 public final class PositionLedger<Position: Sendable> {
   private var start: Position
   var end: (() -> Position)?
   public init(_ start: Position) { self.start = start }
   /// The position after the events sent so far.
   public var taken: Position { end?() ?? start }
-  /// The same: rxd keeps a position until what came before it is acknowledged.
+  /// Equal to ``taken``: rxd itself holds a position back until everything before it is acknowledged.
   public var acknowledged: Position { taken }
   public func reset(to position: Position) {
     start = position

@@ -1,5 +1,5 @@
-/// The single definition of a component's name, parameters and meaning: rxd gets it as the JSON document of docs/plugin-contract.md,
-/// and the parameters are read by it.
+/// The single definition of a component's name, parameters and documentation. rxd receives it as the JSON document of
+/// docs/plugin-contract.md; parameters are decoded by it.
 public struct ComponentSpec<C: Component>: Sendable {
   public var name: String
   /// One sentence with a full stop.
@@ -12,9 +12,9 @@ public struct ComponentSpec<C: Component>: Sendable {
   public var edges: EdgeCases
   /// The events that a running component holds in memory, and how long; empty: none.
   public var memory: String
-  /// The part of that which outlives the process.
+  /// The part of that memory that outlives the process.
   public var persistence: Persistence
-  /// Nil: a running one keeps no time. Otherwise it sets timers.
+  /// Set if a running component sets timers; nil otherwise.
   public var lateness: LatenessRule<C>?
   /// The names in other libraries and daemons: `RxJS debounceTime`.
   public var knownAs: [String]
@@ -52,8 +52,8 @@ public struct Example: Sendable {
   public var title: String
   var body: Body
 
-  /// `step` over the input `a`; the values are YAML: `["1": "{x: 1}"]`. An unlisted letter stands for its own text, a
-  /// digit for the number. `rxd plugin test` runs it.
+  /// An example of `step` with the input `a`; the values are YAML: `["1": "{x: 1}"]`. An unlisted letter stands for
+  /// its own text, a digit for its number. `rxd plugin test` runs it.
   public static func marble(
     _ title: String, _ step: String, in input: String, out: String, values: KeyValuePairs<String, String> = [:]
   ) -> Example {
@@ -65,7 +65,7 @@ public struct Example: Sendable {
   public static func snippet(_ title: String, _ yaml: String) -> Example { Example(title: title, body: .snippet(yaml)) }
 }
 
-/// One parameter of a component: where it is in the file, in the spec, and in the component.
+/// One parameter of a component: its property, its spec and its decoder.
 public struct Parameter<C: Component>: Sendable {
   let name: String
   let help: String
@@ -76,15 +76,15 @@ public struct Parameter<C: Component>: Sendable {
   let shape: ParameterShape
   /// The default as JSON; nil: none.
   let fallback: String?
-  /// Values that it can have, for a component that differs with them.
+  /// The values on which declarations of the component may depend.
   let cases: [(document: String, set: @Sendable (inout C) -> Void)]
   let decode: @Sendable (Value, inout C, inout DecodingContext) -> Void
   let bind: @Sendable (inout C, inout Binder) -> Void
 
   /// - Parameters:
-  ///   - primary: The parameter of the short form (`throttle: 300ms`).
-  ///   - range: Of a duration in nanoseconds.
-  ///   - expecting: The type that the expression must have.
+  ///   - primary: Whether it is the parameter of the short form (`throttle: 300ms`).
+  ///   - range: For a duration, in nanoseconds.
+  ///   - expecting: The required type of the expression.
   public init<Value_: ParameterValue>(
     _ name: String, _ path: WritableKeyPath<C, Value_> & Sendable, primary: Bool = false, required: Bool = false,
     range: ClosedRange<Int64>? = nil, expecting: ExpressionType? = nil, _ help: String
@@ -108,7 +108,7 @@ public struct Parameter<C: Component>: Sendable {
   }
 }
 
-/// The behaviour of a component at the start and the end of a signal, a sentence each.
+/// The behaviour of a component at the start and the end of a signal, one sentence each.
 public struct EdgeCases: Sendable {
   public var empty: String
   public var error: String
@@ -150,7 +150,7 @@ public struct UseCase: Sendable {
   }
 }
 
-/// The meanings that a component can give to `whenLate`. A plugin is given each timer that was due, so `skip` has no meaning for it.
+/// The meanings that a component can give to `whenLate`. rxd delivers every due timer to a plugin, so `skip` is not one of them.
 public struct LatenessRule<C: Component>: Sendable {
   public static func leavesOut(_ skip: String) -> LatenessRule { LatenessRule() }
   public static func always(_ reason: String) -> LatenessRule { LatenessRule() }
@@ -185,7 +185,7 @@ public indirect enum ExpressionType: Sendable, Equatable {
     }
   }
 
-  /// As in `schema:` of a pipeline file.
+  /// The type in the notation of `schema:`.
   var text: String {
     switch self {
     case .dyn: "any"
@@ -205,7 +205,7 @@ public indirect enum ExpressionType: Sendable, Equatable {
     }
   }
 
-  /// As a JSON Schema, which has no times, durations and bytes.
+  /// The type as a JSON Schema, which has no types for times, durations and bytes.
   var schema: JSONDocument {
     switch self {
     case .dyn, .bytes, .timestamp, .duration: .object([])

@@ -1,10 +1,10 @@
-/// A value that a state consists of: it can be written and read, in a form that stays the same across versions.
+/// A value that a state contains. Its encoding must stay the same across versions.
 public protocol StateValue {
   func save(to state: inout StateWriter)
   init(from state: inout StateReader) throws(StateFault)
 }
 
-/// Why a saved state cannot be used. The instance is refused, and rxd says why.
+/// Why a saved state cannot be used. The instance is refused, and rxd reports the reason.
 public struct StateFault: Error, Sendable, Equatable {
   /// A clause without full stop: `the counter is negative`.
   public var message: String
@@ -17,13 +17,13 @@ public struct StateFault: Error, Sendable, Equatable {
 public enum Persistence: Sendable, Equatable {
   /// The component has no state.
   case nothing
-  /// The component saves and restores its state with `save` and `restore`. The version rises when the form changes.
+  /// The component saves and restores its state with `save` and `restore`. A new format needs a higher version.
   case state(version: Int)
   /// The positions of a source, valid for any parameters.
   case position(version: Int)
 }
 
-/// Up to where the positions of a source go.
+/// The position up to which a source saves.
 public enum SavedPositions: Sendable {
   /// The position after the events sent so far: rxd keeps each position until the events before it are acknowledged.
   case taken
@@ -45,8 +45,8 @@ public struct StateWriter {
     for value in values { value.save(to: &self) }
   }
 
-  /// Writes a list of anything: ``StateReader/count()`` reads the length, then each element is read in turn. `body`
-  /// writes at least one byte.
+  /// Writes a list of any elements: ``StateReader/count()`` reads the length, and the caller then reads each element.
+  /// `body` must write at least one byte.
   public mutating func write<S: Collection>(each values: S, _ body: (inout StateWriter, S.Element) -> Void) {
     write(UInt64(values.count))
     for value in values { body(&self, value) }
@@ -65,7 +65,8 @@ public struct StateWriter {
   }
 }
 
-/// Reads what a ``StateWriter`` wrote, in the same order: `held = try state.read()`. The bytes may be damaged: every value is checked.
+/// Reads the output of a ``StateWriter``, in the same order: `held = try state.read()`. The bytes may be damaged: every value is
+/// checked.
 public struct StateReader {
   /// The version of the component's state when it was written.
   public let version: Int
@@ -90,7 +91,7 @@ public struct StateReader {
     return number
   }
 
-  /// Reads the number of elements that follow; never more than the bytes left.
+  /// Reads the number of elements that follow; never more than the number of remaining bytes.
   public mutating func count() throws(StateFault) -> Int {
     let count = try UInt64(from: &self)
     guard count <= UInt64(bytes.count - at) else { throw .truncated }
@@ -199,7 +200,7 @@ extension Wake: StateValue {
   }
   public init(from state: inout StateReader) throws(StateFault) {
     let wake = Wake(number: try state.read(), token: try state.read())
-    // A source sets its timers anew.
+    // A source sets its timers again itself.
     guard wake.isSet, let timers = state.timers else {
       self = .none
       return

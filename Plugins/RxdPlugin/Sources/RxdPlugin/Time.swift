@@ -26,7 +26,7 @@ public struct TimeSpan: Sendable, Hashable, Comparable {
 }
 
 extension TimeSpan: CustomStringConvertible {
-  /// The way pipeline files write it: `1h30m`, `250ms`, `0s`.
+  /// The duration as pipeline files write it: `1h30m`, `250ms`, `0s`.
   public var description: String {
     if nanoseconds == 0 { return "0s" }
     var rest = nanoseconds.magnitude
@@ -40,7 +40,7 @@ extension TimeSpan: CustomStringConvertible {
   }
 }
 
-/// A moment on the pipeline's clock, which nobody sets; virtual in tests.
+/// A point on the pipeline's monotonic clock; virtual in tests.
 public struct Instant: Sendable, Hashable, Comparable {
   public var nanoseconds: Int64
   public init(nanoseconds: Int64) { self.nanoseconds = nanoseconds }
@@ -64,7 +64,7 @@ public struct Lateness: Sendable {
   public var restored: Instant
 }
 
-/// A timer that was set.
+/// The handle of a timer.
 public struct Wake: Equatable, Sendable {
   let number: UInt64
   let token: Int
@@ -72,7 +72,7 @@ public struct Wake: Equatable, Sendable {
   public static let none = Wake(number: 0, token: 0)
   public var isSet: Bool { number > 0 }
 
-  /// Its name in rxd.
+  /// The timer's name in rxd.
   var name: String { "\(number):\(token)" }
 
   init(number: UInt64, token: Int) {
@@ -80,7 +80,7 @@ public struct Wake: Equatable, Sendable {
     self.token = token
   }
 
-  /// Nil: it is no name of a timer.
+  /// Nil: the text is not the name of a timer.
   init?(name: String) {
     let parts = name.split(separator: ":")
     guard parts.count == 2, let number = UInt64(parts[0]), number > 0, let token = Int(parts[1]) else { return nil }
@@ -90,10 +90,10 @@ public struct Wake: Equatable, Sendable {
 
 /// The timers of a node.
 final class Timers {
-  /// The number of the newest.
+  /// The number of the newest timer.
   var last: UInt64 = 0
   private(set) var pending: Set<UInt64> = []
-  /// Set before rxd could be told, by a start or a restoration.
+  /// Timers set in `start` or `restore`, before rxd could be called.
   var untold: [(wake: Wake, after: Int64)] = []
 
   func make(_ token: Int) -> Wake {
@@ -102,10 +102,10 @@ final class Timers {
     return Wake(number: last, token: token)
   }
 
-  /// False: it is not pending any more.
+  /// Returns false if the timer is no longer pending.
   func remove(_ wake: Wake) -> Bool { pending.remove(wake.number) != nil }
 
-  /// A timer of a saved state, which rxd has kept.
+  /// Takes over a timer of a saved state, which rxd still runs.
   func adopt(_ wake: Wake) -> Bool {
     guard wake.number <= last else { return false }
     pending.insert(wake.number)

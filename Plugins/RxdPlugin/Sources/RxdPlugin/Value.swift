@@ -1,9 +1,9 @@
 import CRxdPlugin
 
-/// A value of an event. It lives until the call returns that it belongs to; keep an ``OwnedValue``.
+/// A value of an event. It is valid until the current call returns; store an ``OwnedValue`` to keep it.
 public struct Value {
   var raw: rxd_value
-  /// Nil: of a number, a time, null, which need no memory.
+  /// The memory of the value; nil for numbers, times and null, which need none.
   let scope: OpaquePointer?
 
   /// The kind of a value.
@@ -60,32 +60,32 @@ public struct Value {
   public var isAbsent: Bool { self.is(.absent) }
   public var isNull: Bool { self.is(.null) }
   public var isTrue: Bool { withUnsafePointer(to: raw) { host.boolean($0) } != 0 }
-  /// No expression gives an error here: rxd rejects an event whose expressions fail before the plugin is given it.
+  /// Always false: rxd rejects an event whose expression fails before the plugin receives it.
   public var isError: Bool { false }
   public var isAnyList: Bool { self.is(.list) }
   public var isAnyMap: Bool { self.is(.map) }
 
-  /// False for other kinds.
+  /// The boolean; false for other kinds.
   public var asBool: Bool { isTrue }
-  /// Of whole numbers, times (nanoseconds since 1970) and durations (nanoseconds); 0 for other kinds.
+  /// A whole number, a time (nanoseconds since 1970) or a duration (nanoseconds); 0 for other kinds.
   public var asInt: Int64 { withUnsafePointer(to: raw) { host.integer($0) } }
-  /// 0 for other kinds.
+  /// The whole number; 0 for other kinds.
   public var asUInt: UInt64 { UInt64(json) ?? 0 }
-  /// Of any number; 0 for other kinds.
+  /// The number of any numeric kind; 0 for other kinds.
   public var asDouble: Double { withUnsafePointer(to: raw) { host.number($0) } }
-  /// Of texts and bytes, valid as long as the value; empty for other kinds.
+  /// The bytes of a text or of bytes, valid as long as the value; empty for other kinds.
   public var rawBytes: UnsafeRawBufferPointer { withUnsafePointer(to: raw) { host.text(scope, $0).buffer } }
 
-  /// Nil: it is of another kind.
+  /// The boolean; nil for other kinds.
   public var bool: Bool? { self.is(.bool) ? asBool : nil }
-  /// Of whole numbers that fit, times (nanoseconds since 1970) and durations (nanoseconds).
+  /// A whole number that fits, a time (nanoseconds since 1970) or a duration (nanoseconds); nil for other kinds.
   public var int: Int64? {
     switch what {
     case .int, .timestamp, .duration: asInt
     default: nil
     }
   }
-  /// Of any number.
+  /// The number of any numeric kind; nil for other kinds.
   public var double: Double? {
     switch what {
     case .int, .uint, .double: asDouble
@@ -96,30 +96,30 @@ public struct Value {
   public var bytes: [UInt8]? { self.is(.bytes) ? Array(rawBytes) : nil }
   public var duration: TimeSpan? { self.is(.duration) ? TimeSpan(nanoseconds: asInt) : nil }
 
-  /// Of members or elements.
+  /// The number of members or elements.
   public var count: Int { withUnsafePointer(to: raw) { host.count(scope, $0) } }
-  /// The member of an object; absent: there is none.
+  /// The member of an object; absent if there is none.
   public subscript(name: String) -> Value {
     name.withText { name in withUnsafePointer(to: raw) { Value(host.member(scope, $0, name), scope) } }
   }
-  /// The element of a list; absent: behind the end.
+  /// The element of a list; absent past the end.
   public subscript(index: Int) -> Value { withUnsafePointer(to: raw) { Value(host.element(scope, $0, index), scope) } }
 
-  /// Of a list.
+  /// The elements of a list.
   public var elements: Elements { Elements(value: self, count: self.is(.list) ? count : 0) }
-  /// Of an object, in order.
+  /// The entries of an object, in order.
   public var entries: Entries { Entries(value: self, count: self.is(.map) ? count : 0) }
-  /// Of an object, in order.
+  /// The members of an object, in order.
   public var members: [(name: String, value: Value)] { entries.map { ($0.key.text ?? "", $0.value) } }
 
-  /// On one line.
+  /// The value as JSON, on one line.
   public var json: String { withUnsafePointer(to: raw) { host.json(scope, $0).string } }
-  /// ``Arena/decode(_:)`` reads it, also in another process and a later version.
+  /// The value as bytes that ``Arena/decode(_:)`` can read, even in another process and a later version.
   public var encoded: [UInt8] {
     withUnsafePointer(to: raw) { Array(host.encode(scope ?? rxd_swift_scope(), $0).buffer) }
   }
 
-  /// The same object with this member.
+  /// A copy of the object with this member set.
   public func with(_ name: String, _ value: Value) -> Value {
     name.withText { name in
       withUnsafePointer(to: raw) { object in
@@ -150,7 +150,7 @@ public struct Value {
     }
   }
 
-  /// By content: numbers of different kinds are equal if they are the same number, and the order of members does not matter.
+  /// Compares by content: numbers of different kinds are equal if their values are, and the order of members does not matter.
   func equals(_ other: Value) -> Bool {
     switch (what, other.what) {
     case (.int, .int), (.timestamp, .timestamp), (.duration, .duration): return asInt == other.asInt
@@ -174,22 +174,22 @@ public struct Entry {
   public var value: Value
 }
 
-/// The memory of values made in one call; freed when it returns.
+/// The memory of values made during one call; freed when the call returns.
 public struct Arena {
   let scope: OpaquePointer?
 
-  /// Of the call that this thread is in.
+  /// The memory of the call that this thread is in.
   static var current: Arena { Arena(scope: rxd_swift_scope()) }
 
   public func string(_ text: String) -> Value { text.withText { Value(host.make_text(scope, $0), scope) } }
-  /// Bytes that are no UTF-8 are replaced.
+  /// A text; invalid UTF-8 is replaced.
   public func string(_ bytes: UnsafeRawBufferPointer) -> Value { Value(host.make_text(scope, rxd_text(bytes)), scope) }
   public func bytes(_ bytes: [UInt8]) -> Value { bytes.withText { Value(host.make_bytes(scope, $0), scope) } }
   public func list(_ values: some Collection<Value>) -> Value {
     let raw = values.map(\.raw)
     return Value(host.make_list(scope, raw, raw.count), scope)
   }
-  /// Of the values of events that were kept.
+  /// A list of the values of held events.
   public func list(of events: [OwnedEvent]) -> Value { list(events.map(\.event.value)) }
   public func map(_ members: KeyValuePairs<StaticString, Value>) -> Value {
     let names = members.map {
@@ -198,13 +198,13 @@ public struct Arena {
     let values = members.map(\.value.raw)
     return Value(host.make_object(scope, names, values, values.count), scope)
   }
-  /// Of a name that is there twice, the later one counts.
+  /// A map; of equal keys, the last one wins.
   public func map(_ members: some Collection<(key: Value, value: Value)>) -> Value {
     let names = members.map { rxd_text($0.key.rawBytes) }
     let values = members.map(\.value.raw)
     return Value(host.make_object(scope, names, values, values.count), scope)
   }
-  /// Nil: it is not JSON.
+  /// The value of a JSON text; nil if the text is not JSON.
   public func json(_ text: String) -> Value? {
     var raw = rxd_value()
     return text.withText { host.parse_json(scope, $0, &raw) } == 0 ? Value(raw, scope) : nil
@@ -216,10 +216,10 @@ public struct Arena {
   }
 }
 
-/// A value that is kept between calls.
+/// A value that is held between calls.
 public struct OwnedValue: Sendable {
   private enum Content {
-    /// Needs no memory.
+    /// A value that needs no memory.
     case plain(UInt64, UInt64)
     case encoded([UInt8])
   }
@@ -233,21 +233,21 @@ public struct OwnedValue: Sendable {
     }
   }
   public mutating func assign(_ new: Value) { self = OwnedValue(new) }
-  /// Assigns a value that needs no memory; false: it does.
+  /// Assigns a value that needs no memory; returns false if it needs some.
   public mutating func assign(scalar new: Value) -> Bool {
     self = OwnedValue(new)
     return true
   }
-  /// In the memory of the call that this thread is in.
+  /// The value, in the memory of the call that this thread is in.
   public var value: Value {
     switch content {
     case .plain(let one, let two): Value(rxd_value(word: (one, two)), nil)
     case .encoded(let bytes): Arena.current.decode(bytes) ?? .absent
     }
   }
-  /// ``value`` is in the memory of the call already.
+  /// Does nothing: ``value`` is already in the memory of the call.
   public func keep(in arena: Arena) {}
-  /// As ``Value/encoded``.
+  /// See ``Value/encoded``.
   var encoded: [UInt8] { if case .encoded(let bytes) = content { bytes } else { value.encoded } }
   public var byteCount: Int { if case .encoded(let bytes) = content { bytes.count } else { 0 } }
 }
@@ -260,14 +260,14 @@ public struct Event {
   public func with(_ value: Value) -> Event { Event(value) }
 }
 
-/// An event that is kept between calls.
+/// An event that is held between calls.
 public struct OwnedEvent: Sendable {
   private(set) var value: OwnedValue
   public init(_ event: Event) { value = OwnedValue(event.value) }
   public mutating func assign(_ event: Event) { value.assign(event.value) }
-  /// In the memory of the call that this thread is in.
+  /// The event, in the memory of the call that this thread is in.
   public var event: Event { Event(value.value) }
-  /// ``event`` is in the memory of the call already.
+  /// Does nothing: ``event`` is already in the memory of the call.
   public func keep(in arena: Arena) {}
   public var byteCount: Int { value.byteCount }
 }

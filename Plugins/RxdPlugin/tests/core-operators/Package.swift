@@ -1,7 +1,7 @@
 // swift-tools-version: 6.1
 import PackageDescription
 
-// Files of the core's operators, as they are, built as a plugin: test_core_operators.py copies them here.
+// The core's operators, unchanged, built as a plugin: test_core_operators.py copies them here.
 let package = Package(
   name: "core-operators",
   products: [.library(name: "core-operators", type: .dynamic, targets: ["CoreOperators"])],

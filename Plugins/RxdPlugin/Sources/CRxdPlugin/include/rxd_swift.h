@@ -1,19 +1,19 @@
-/* What RxdPlugin has in C: the table of rxd's functions, and what a thread is doing. */
+/* The C part of RxdPlugin: the table of rxd's functions, and the call that each thread is in. */
 #ifndef RXD_SWIFT_H
 #define RXD_SWIFT_H
 #include "rxd_plugin.h"
 
-/* Set once, before everything else; read by all threads. */
+/* Set once, before any other call; read by all threads. */
 extern rxd_host rxd_swift_host_table;
 
 static inline const rxd_host *rxd_swift_host(void) { return &rxd_swift_host_table; }
 
 static inline void rxd_swift_set_host(const rxd_host *host) { rxd_swift_host_table = *host; }
 
-/* The number of threads that have a slot of their own at the same time. */
+/* The maximum number of threads that own a slot at the same time. */
 #define RXD_SWIFT_SLOTS 64
 
-/* A call begins, with this scope. Returns the slot of the thread, which no other running thread has; RXD_SWIFT_SLOTS: it has none. */
+/* Begins a call with this scope. Returns the slot that the calling thread owns exclusively, or RXD_SWIFT_SLOTS if all are in use. */
 int rxd_swift_enter(rxd_scope *scope);
 
 /* The scope of the call that this thread is in. */
