@@ -1,5 +1,5 @@
-/* The components of a plugin with one format: a decoder and an encoder with its name, and the functions `decode` and `encode`. Included by the
- * one file that defines FORMAT, `spec` (INCLUDE_FILE) and `open_decoder`, which may give an instance for `decode_value`. */
+/* The components of a plugin for one format: a decoder and an encoder with its name, and the functions `decode` and `encode`. Included by the
+ * one file that defines FORMAT, `spec` (INCLUDE_FILE) and `open_decoder`, which may create an instance for `decode_value`. */
 #ifndef FORMAT_PLUGIN_H
 #define FORMAT_PLUGIN_H
 #include "format_value.h"
@@ -7,7 +7,7 @@
 RXD_PLUGIN_MAGIC;
 const rxd_host *host;
 
-/* All values of the input, one after another. */
+/* Decodes all values of the input, one after another. */
 static int decode_all(void *instance, rxd_scope *scope, rxd_value *event, const rxd_value *arguments) {
   (void)arguments;
   rxd_text input = host->text(scope, event);

@@ -1,21 +1,21 @@
-/* Helpers of the plugins that decode and encode binary formats: values in the making, output, whole numbers of 64 bits
- * without a sign, times. Header only, C11. */
+/* Helpers for plugins that decode and encode binary formats: building values, output, unsigned 64-bit integers, times.
+ * Header only, C11. */
 #ifndef FORMAT_UTIL_H
 #define FORMAT_UTIL_H
 #include <stdint.h>
 
 #include "plugin_util.h"
 
-/* How deeply lists and objects may be nested, in input and in output, so that what is written can be read. */
+/* The maximum nesting of lists and objects, in input and in output, so that all output can be read. */
 #define DEPTH_LIMIT 128
 
-/* ---- Values in the making ---- */
+/* ---- Values under construction ---- */
 
-/* The members of all lists and objects that are not complete, innermost last. It grows by what the input has, never by
- * the lengths that the input claims. */
+/* The members of all incomplete lists and objects, innermost last. It grows with the data in the input, never by the
+ * lengths that the input claims. */
 typedef struct {
   rxd_value *values;
-  rxd_text *names; /* of members of objects */
+  rxd_text *names; /* names of members of objects */
   size_t count, capacity, name_capacity;
 } value_stack;
 
@@ -42,7 +42,7 @@ static inline UNUSED void free_values(value_stack *stack) {
   *stack = (value_stack){0};
 }
 
-/* The list of all values from `start` on, which leave the stack. */
+/* Pops all values from `start` on and returns them as a list. */
 static inline UNUSED rxd_value pop_list(rxd_scope *scope, value_stack *stack, size_t start) {
   rxd_value made = host->make_list(scope, stack->values + start, stack->count - start);
   stack->count = start;
@@ -55,7 +55,7 @@ static inline int compare_names(const void *a, const void *b) {
   return left->count == 0 ? 0 : memcmp(left->bytes, right->bytes, left->count);
 }
 
-/* The second of two equal names, or NULL. Sorts many names, so that no choice of names makes it slow. */
+/* The second of two equal names, or NULL. Sorts long lists, so that no input makes it slow. */
 static inline UNUSED const char *repeated_name(const rxd_text *names, size_t count, rxd_text *which) {
   if (count <= 12) {
     for (size_t i = 1; i < count; i++)
@@ -76,7 +76,7 @@ static inline UNUSED const char *repeated_name(const rxd_text *names, size_t cou
   return found;
 }
 
-/* The object of all values from `start` on, which leave the stack. */
+/* Pops all values from `start` on and returns them as an object. */
 static inline UNUSED rxd_value pop_object(rxd_scope *scope, value_stack *stack, size_t start) {
   static const rxd_text no_name;
   static const rxd_value no_value;
@@ -100,7 +100,7 @@ static inline UNUSED void begin_output(output_bytes *output) {
   output->capacity = sizeof output->first;
 }
 
-/* Room for `more` bytes, at the end. */
+/* Reserves `more` bytes at the end. */
 static inline UNUSED char *output_room(output_bytes *output, size_t more) {
   if (output->capacity - output->count < more) {
     size_t capacity = output->capacity * 2;
@@ -125,7 +125,7 @@ static inline UNUSED void free_output(output_bytes *output) {
 
 /* ---- Times ---- */
 
-/* The text of a time or a duration as the encoder `json` writes it, without the quotes. */
+/* The text of a time or a duration as the encoder `json` writes it, without quotes. */
 static inline UNUSED rxd_text plain_text(rxd_scope *scope, const rxd_value *value) {
   rxd_text json = host->json(scope, value);
   if (json.count >= 2 && json.bytes[0] == '"') return (rxd_text){json.bytes + 1, json.count - 2};
@@ -149,7 +149,7 @@ static inline bool skip_one(const char **at, const char *end, const char *of) {
   return true;
 }
 
-/* A time of RFC 3339 as seconds since 1970; digits behind the ninth of a fraction are dropped. */
+/* Parses an RFC 3339 time as seconds since 1970; digits after the ninth of a fraction are dropped. */
 static inline UNUSED bool parse_time(rxd_text text, int64_t *seconds, uint32_t *nanoseconds) {
   static const int days_before[] = {0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334, 365};
   const char *at = text.bytes, *end = at + text.count;
@@ -192,7 +192,8 @@ static inline UNUSED bool parse_time(rxd_text text, int64_t *seconds, uint32_t *
   return true;
 }
 
-/* The seconds and nanoseconds of a RXD_TIMESTAMP. `integer` wraps for years beyond 1677 and 2262, whose text is read. */
+/* The seconds and nanoseconds of an RXD_TIMESTAMP. `integer` wraps outside the years 1677 to 2262, whose text is parsed
+ * instead. */
 static inline UNUSED bool time_of(rxd_scope *scope, const rxd_value *value, int64_t *seconds, uint32_t *nanoseconds) {
   int64_t all = host->integer(value);
   rxd_value again = host->make_timestamp(all);
@@ -206,11 +207,11 @@ static inline UNUSED bool time_of(rxd_scope *scope, const rxd_value *value, int6
 
 #define TIMES_ARE_FROM_TO "is not between 1677-09-21 and 2262-04-11"
 
-/* False: the host has no such time; see TIMES_ARE_FROM_TO. */
+/* False: the time is out of the host's range; see TIMES_ARE_FROM_TO. */
 static inline UNUSED bool make_time(int64_t seconds, uint32_t nanoseconds, rxd_value *value) {
   int64_t all;
   if (__builtin_mul_overflow(seconds, (int64_t)1000000000, &all)) {
-    /* The first second has no beginning in 64 bits. */
+    /* The first second is only partly representable in 64 bits. */
     if (seconds != INT64_MIN / 1000000000 - 1) return false;
     if (__builtin_mul_overflow(seconds + 1, (int64_t)1000000000, &all)) return false;
     if (__builtin_add_overflow(all, (int64_t)nanoseconds - 1000000000, &all)) return false;
@@ -223,7 +224,7 @@ static inline UNUSED bool make_time(int64_t seconds, uint32_t nanoseconds, rxd_v
 
 /* ---- Reasons ---- */
 
-/* A name for a message: at most 60 bytes, whole characters. */
+/* The part of a name for a message: at most 60 bytes, whole characters. */
 static inline UNUSED int shown_count(rxd_text name) {
   size_t count = name.count < 60 ? name.count : 60;
   while (count < name.count && count > 0 && ((unsigned char)name.bytes[count] & 0xc0) == 0x80) count--;

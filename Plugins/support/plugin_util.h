@@ -1,6 +1,6 @@
-/* Helpers of the native plugins of this repository: parameters, addresses, texts, pauses, waiting. Header only, C11.
+/* Helpers for the native plugins of this repository: parameters, addresses, texts, pauses, waiting. Header only, C11.
  *
- * A plugin sets `host` in rxd_plugin_init, before anything else runs. */
+ * A plugin sets `host` in rxd_plugin_init, before any other call. */
 #ifndef PLUGIN_UTIL_H
 #define PLUGIN_UTIL_H
 #include <ctype.h>
@@ -19,7 +19,8 @@
 
 extern const rxd_host *host;
 
-/* The bytes of a file as constants `name` and `name_end`; the directory of the file must be in the include path. */
+/* Embeds the bytes of a file as the constants `name` and `name_end`; the file's directory must be in the include
+ * path. */
 #define INCLUDE_FILE(name, file)                                                                                       \
   __asm__(".section .rodata\n.global " #name "\n.hidden " #name "\n" #name ":\n"                                       \
           ".incbin \"" file "\"\n.global " #name "_end\n.hidden " #name "_end\n" #name "_end:\n.byte 0\n.previous\n"); \
@@ -33,7 +34,7 @@ static inline UNUSED bool text_is(rxd_text a, rxd_text b) {
   return a.count == b.count && (a.count == 0 || memcmp(a.bytes, b.bytes, a.count) == 0);
 }
 
-/* Memory that must be there: a plugin cannot go on without it, and Linux hardly ever refuses it. */
+/* Aborts if an allocation has failed: a plugin cannot continue without memory, and Linux hardly ever refuses it. */
 static inline UNUSED void *need(void *memory) {
   if (memory == NULL) abort();
   return memory;
@@ -78,21 +79,21 @@ static inline UNUSED bool is_utf8(const char *bytes, size_t count) {
   return true;
 }
 
-/* Bytes from outside as a value: a text if they are UTF-8, else raw bytes. */
+/* A value of external bytes: a text if they are UTF-8, else raw bytes. */
 static inline UNUSED rxd_value value_of_bytes(rxd_scope *scope, const char *bytes, size_t count) {
   rxd_text text = {bytes, count};
   return is_utf8(bytes, count) ? host->make_text(scope, text) : host->make_bytes(scope, text);
 }
 
-/* The same, but a JSON document is decoded. False: it is none, and `value` is a text or raw bytes. Nothing at all is an
- * empty text. */
+/* Decodes a JSON document. False: the bytes are not one, and `value` is a text or raw bytes. Zero bytes are an empty
+ * text. */
 static inline UNUSED bool decode_json(rxd_scope *scope, const char *bytes, size_t count, rxd_value *value) {
   if (count > 0 && is_utf8(bytes, count) && host->parse_json(scope, (rxd_text){bytes, count}, value) == RXD_OK) return true;
   *value = value_of_bytes(scope, bytes, count);
   return count == 0;
 }
 
-/* What is sent of a value: texts and bytes as they are, everything else as JSON. */
+/* The bytes to send for a value: texts and bytes unchanged, everything else as JSON. */
 static inline UNUSED rxd_text bytes_of_value(rxd_scope *scope, const rxd_value *value) {
   int kind = host->kind(value);
   return kind == RXD_TEXT || kind == RXD_BYTES ? host->text(scope, value) : host->json(scope, value);
@@ -134,7 +135,8 @@ static inline UNUSED rxd_value parameter(const rxd_opening *opening, const char 
   return host->member(opening->scope, &opening->parameters, text_of(name));
 }
 
-/* A copy of a text, or NULL if it was not given. RXD_FAILED: it has a zero byte, which no C library would see. */
+/* A copy of a text, or NULL if it was not given. RXD_FAILED: it contains a zero byte, at which C libraries would cut
+ * it off. */
 static inline UNUSED int text_parameter(const rxd_opening *opening, const char *name, char **copy) {
   rxd_value value = parameter(opening, name);
   *copy = NULL;
@@ -176,10 +178,10 @@ static inline UNUSED int64_t milliseconds_parameter(const rxd_opening *opening, 
 /* ---- Addresses ---- */
 
 typedef struct address {
-  char name[256]; /* of the host; without brackets */
-  char path[108]; /* of a Unix socket, if not empty */
+  char name[256]; /* host name, without brackets */
+  char path[108]; /* path of a Unix socket, if not empty */
   int port;
-  bool is_secure; /* the scheme asks for TLS */
+  bool is_secure; /* the scheme requires TLS */
 } address;
 
 typedef struct address_form {
@@ -188,8 +190,8 @@ typedef struct address_form {
   bool allows_unix; /* "unix:/path" */
 } address_form;
 
-/* Parses HOST, HOST:PORT, [IPv6]:PORT, SCHEME://..., unix:/path. What is wrong, or NULL. Nothing of what stands before
- * an @ is repeated in the message: it may be a password. */
+/* Parses HOST, HOST:PORT, [IPv6]:PORT, SCHEME://..., unix:/path. Returns the problem, or NULL. A message never repeats
+ * the text before an @: it may be a password. */
 static inline UNUSED const char *parse_address(const char *text, const address_form *form, address *result,
                                                char *problem, size_t capacity) {
   memset(result, 0, sizeof *result);
@@ -309,7 +311,7 @@ static inline UNUSED int64_t now_ms(void) {
   return (int64_t)time.tv_sec * 1000 + time.tv_nsec / 1000000;
 }
 
-/* The pause before attempt `failures` + 1: from 100 ms, doubled, to 10 s, shortened by a random part of up to half. */
+/* The pause before attempt `failures` + 1: 100 ms, doubled up to 10 s, shortened by a random part of up to half. */
 static inline UNUSED int64_t backoff_ms(unsigned failures) {
   int64_t pause = failures >= 8 ? 10000 : (int64_t)100 << failures;
   if (pause > 10000) pause = 10000;
@@ -320,7 +322,7 @@ static inline UNUSED int64_t backoff_ms(unsigned failures) {
 
 /* ---- Waiting ---- */
 
-/* A condition for `wait_at_most`. */
+/* Initializes a condition for `wait_at_most`. */
 static inline UNUSED void init_condition(pthread_cond_t *condition) {
   pthread_condattr_t attributes;
   pthread_condattr_init(&attributes);
@@ -329,7 +331,7 @@ static inline UNUSED void init_condition(pthread_cond_t *condition) {
   pthread_condattr_destroy(&attributes);
 }
 
-/* Waits until the condition is signalled or the time has passed, or for no reason: the caller looks. */
+/* Waits until the condition is signalled or the time has passed; may wake spuriously, so the caller must check. */
 static inline UNUSED void wait_at_most(pthread_cond_t *condition, pthread_mutex_t *mutex, int64_t milliseconds) {
   struct timespec until;
   clock_gettime(CLOCK_MONOTONIC, &until);
@@ -339,7 +341,7 @@ static inline UNUSED void wait_at_most(pthread_cond_t *condition, pthread_mutex_
   pthread_cond_timedwait(condition, mutex, &until);
 }
 
-/* The thread of a source without events that are to be acknowledged waits, at most until the source is to stop. */
+/* Waits on the thread of a source without events to acknowledge, at most until the source must stop. */
 static inline UNUSED void pause_source(rxd_source *running, int64_t milliseconds) {
   rxd_ack ignored;
   int64_t end = now_ms() + milliseconds;

@@ -1,5 +1,5 @@
-/* Measures the decoder and the encoder of a plugin beside a plain loop of its library, over the values in a file. Values are
- * as cheap here as in rxd: two words, with lists and objects in memory that a call gives back at once.
+/* Measures the decoder and the encoder of a plugin against a plain loop of its library, over the values in a file. Values
+ * are as cheap here as in rxd: two words, with lists and objects in memory that a call frees at once.
  *
  * The including file defines plain_decode, plain_encode and FORMAT. */
 #include <dlfcn.h>
@@ -10,9 +10,9 @@
 
 #include "rxd_plugin.h"
 
-/* Reads all values of the file once; false: it cannot. */
+/* Reads all values of the file once; false on failure. */
 static int plain_decode(const char *bytes, size_t count);
-/* Encodes what `plain_prepare` has read, once; the number of bytes. */
+/* Encodes the values read by `plain_prepare` once; returns the number of bytes. */
 static void plain_prepare(const char *bytes, size_t count);
 static size_t plain_encode(void);
 
@@ -76,7 +76,7 @@ static rxd_value on_object(rxd_scope *s, const rxd_text *names, const rxd_value 
 static rxd_value on_with_member(rxd_scope *s, const rxd_value *object, rxd_text name, const rxd_value *value) {
   (void)s;
   (void)value;
-  (void)name; /* the plugins replace a member by itself, for which rxd copies the members */
+  (void)name; /* the plugins replace a member themselves, for which rxd copies the members */
   member *made = take(count_of(object) * sizeof *made);
   memcpy(made, pointer_of(object), count_of(object) * sizeof *made);
   return value_of(RXD_OBJECT, (uint64_t)(uintptr_t)made, count_of(object));
@@ -107,7 +107,7 @@ static double now(void) {
 
 static int by_size(const void *a, const void *b) { return *(const double *)a < *(const double *)b ? -1 : 1; }
 
-/* bench PLUGIN FILE: nanoseconds for each value, as JSON. */
+/* bench PLUGIN FILE: prints nanoseconds per value, as JSON. */
 int main(int count, char **arguments) {
   if (count != 3) return 64;
   FILE *file = fopen(arguments[2], "rb");

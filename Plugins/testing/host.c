@@ -1,5 +1,5 @@
-// The host of native plugins in their tests, without rxd: offers rxd_host over values that are trees of JSON, and is called
-// from Python (host.py). It checks nothing of what rxd checks; it shows what a plugin does, without rxd.
+// A host for tests of native plugins without rxd: implements rxd_host over trees of JSON, and is called from Python
+// (host.py). It performs none of rxd's checks, so it shows the behaviour of the plugin alone.
 #include <dlfcn.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -82,13 +82,13 @@ static void host_refuse(rxd_verdicts *verdicts, size_t index, rxd_text message) 
 
 struct rxd_source {
   rxd_scope scope;
-  FILE *events;  // of the batch that is being made
+  FILE *events;  // of the current batch
   char *text;
   size_t length, count;
   char *position;  // in hex
   pthread_mutex_t lock;
   pthread_cond_t change;
-  char **batches;  // handed over
+  char **batches;  // sent batches
   size_t batch_count;
   int64_t credit;
   int is_stopping, is_stop_known, wake;  // a stop ends one wait
@@ -122,7 +122,7 @@ static int host_flush(rxd_source *source) {
   return status;
 }
 static int add_text(rxd_source *source, const char *bytes, size_t count, uint64_t token) {
-  // At the beginning, so that a position set behind the last event goes with it.
+  // At the start, so that a position set after the last event is sent with it.
   if (source->count >= 1024 && host_flush(source) == RXD_STOP) return RXD_STOP;
   if (source->events == NULL) source->events = open_memstream(&source->text, &source->length);
   fprintf(source->events, "%s{\"token\":%" PRIu64 ",\"event\":%.*s}", source->count++ ? "," : "", token, (int)count, bytes);
@@ -194,7 +194,7 @@ static rxd_host the_host = {
     .position = host_position, .acks = host_acks, .wake_descriptor = host_wake_descriptor, .is_stopping = host_is_stopping,
     .reject_input = host_reject_input, .is_closing = host_is_closing, .finish = host_finish, .loaded = host_loaded};
 
-// ---- What Python calls. Texts that are returned are freed with `test_free`. ----
+// ---- Called from Python. Returned texts are freed with `test_free`. ----
 
 void test_free(void *pointer) { free(pointer); }
 
@@ -241,9 +241,9 @@ handle *test_open(const rxd_plugin *plugin, const char *kind, const char *name, 
       .size = sizeof(rxd_opening), .instance = (rxd_instance *)(void *)self, .scope = &self->scope,
       .parameters = value_of(parse(&self->scope, parameters, strlen(parameters), 1)), .step = RXD_TEXT_OF("test/1"),
       .pipeline = RXD_TEXT_OF("test"), .component = component->name, .state = {state, state_count}, .state_version = version, .position = {position, position_count}};
-  // Functions and formats may do without.
+  // Functions and formats may have no `open`.
   const int status = component->open == NULL ? RXD_OK : component->open(&opening, &self->instance);
-  // An operator whose output has completed already is open too.
+  // An operator whose output has already completed is open too.
   if (status != RXD_OK && status != RXD_FINISH) {
     if (asprintf(problem, "%s\n%s", self->scope.at ? self->scope.at : "", self->scope.message ? self->scope.message : "") < 0)
       abort();
@@ -269,7 +269,7 @@ void test_close(handle *self) {
   free(self);
 }
 
-/// What has been logged and counted since, a line each.
+/// Returns log records and counts since the last call, one per line.
 char *test_log(handle *self) {
   pthread_mutex_lock(&self->lock);
   char *log = self->log ? self->log : strdup("");
@@ -384,7 +384,7 @@ char *test_save(handle *self, size_t *count) {
   return copy;
 }
 
-/// From now on `is_closing` is 1.
+/// `is_closing` returns 1 from now on.
 void test_begin_closing(handle *self) { self->is_closing = 1; }
 
 void test_begin_source(handle *self, int64_t credit) {
@@ -398,7 +398,7 @@ void test_begin_source(handle *self, int64_t credit) {
 /// Blocks until the source has ended.
 char *test_run(handle *self) {
   int status = self->component->run(self->instance, &self->scope, self->source);
-  // What it has added and not handed over.
+  // Events that were added but not sent.
   if (status != RXD_FAILED) host_flush(self->source);
   char *text = NULL;
   size_t count;
@@ -417,7 +417,7 @@ static void wake(rxd_source *source) {
   pthread_cond_broadcast(&source->change);
 }
 
-/// The next batch, or NULL after `seconds` without one.
+/// The next batch, or NULL if none arrives within `seconds`.
 char *test_take(handle *self, double seconds) {
   rxd_source *source = self->source;
   struct timespec until;

@@ -46,7 +46,7 @@ static node *make_string(rxd_scope *scope, int kind, const char *bytes, size_t c
   return made;
 }
 
-/// Numbers, times and truth values fit into the value itself: word[0] is the kind, odd; word[1] the bits.
+/// Numbers, times and booleans fit into the value itself: word[0] is the kind, which is odd; word[1] the bits.
 static rxd_value small(int kind, int64_t bits) { return (rxd_value){{(uint64_t)kind << 1 | 1, (uint64_t)bits}}; }
 rxd_value value_of(const node *node) {
   if (node == NULL) return (rxd_value){{0, 0}};
@@ -131,7 +131,7 @@ static node *parse_string(parser *p) {
 
 static node *parse_value(parser *p);
 
-/// Turns a text of hexadecimal digits into the bytes.
+/// Replaces a text of hexadecimal digits by the bytes.
 static void from_hex(node *made) {
   char *bytes = made->text.bytes;
   for (size_t i = 0; i < made->text.count / 2; i++) {
@@ -184,7 +184,7 @@ static node *parse_items(parser *p, int kind) {
   free(values);
   free(names);
   if (!is_good) return NULL;
-  // {"$duration": 5} and the like, in what Python hands over.
+  // {"$duration": 5} and similar objects in the input from Python.
   if (p->is_extended && kind == RXD_OBJECT && made->items.count == 1) {
     const char *name = made->items.names[0]->text.bytes;
     int64_t integer = made->items.values[0]->integer;
@@ -264,7 +264,7 @@ void put_string(FILE *to, const char *bytes, size_t count) {
   fputc('"', to);
 }
 
-/// `is_extended`: times, durations, bytes and doubles as `parse` reads them again.
+/// `is_extended`: writes times, durations, bytes and doubles in the form that `parse` reads.
 static void put_as(FILE *to, const node *value, int is_extended) {
   if (is_extended && value != NULL && (value->kind == RXD_TIMESTAMP || value->kind == RXD_DURATION)) {
     fprintf(to, "{\"$%s\":%" PRId64 "}", value->kind == RXD_TIMESTAMP ? "timestamp" : "duration", value->integer);
@@ -337,7 +337,7 @@ rxd_value bytes_value(rxd_scope *scope, const char *bytes, size_t count) {
   return value_of(make_string(scope, RXD_BYTES, bytes, count));
 }
 
-// ---- What plugins call ----
+// ---- Called by plugins ----
 
 int host_kind(const rxd_value *value) {
   if (value->word[0] & 1) return (int)(value->word[0] >> 1);
@@ -369,7 +369,7 @@ rxd_text host_text(rxd_scope *scope, const rxd_value *value) {
   (void)scope;
   int kind = host_kind(value);
   if (kind != RXD_TEXT && kind != RXD_BYTES) return (rxd_text){"", 0};
-  // A copy without a zero behind it, so that a sanitizer finds who relies on one.
+  // A copy without a terminating zero, so that a sanitizer detects plugins that rely on one.
   node *node = node_of(value);
   char *bytes = allocate(scope, node->text.count);
   memcpy(bytes, node->text.bytes, node->text.count);

@@ -7,7 +7,7 @@
 
 struct rxd_scope {
   struct block *blocks;
-  char *message, *at;  // of `fail`
+  char *message, *at;  // arguments of `fail`
 };
 
 typedef struct node {
@@ -23,8 +23,8 @@ typedef struct node {
 void *allocate(rxd_scope *scope, size_t count);
 void clear(rxd_scope *scope);
 rxd_value value_of(const node *node);
-/// NULL if it is no JSON. `is_extended`: {"$duration": 5}, {"$timestamp": 5}, {"$bytes": "text"}, {"$hex": "ff00"},
-/// {"$double": "nan"} and {"$absent": 0} are such values.
+/// NULL if the bytes are not JSON. `is_extended`: {"$duration": 5}, {"$timestamp": 5}, {"$bytes": "text"}, {"$hex":
+/// "ff00"}, {"$double": "nan"} and {"$absent": 0} stand for such values.
 node *parse(rxd_scope *scope, const char *bytes, size_t count, int is_extended);
 void put_string(FILE *to, const char *bytes, size_t count);
 void put_value(FILE *to, const rxd_value *value);
@@ -38,6 +38,6 @@ size_t host_count(rxd_scope *scope, const rxd_value *value);
 rxd_value host_member(rxd_scope *scope, const rxd_value *object, rxd_text name);
 rxd_value host_element(rxd_scope *scope, const rxd_value *list, size_t index);
 rxd_text host_json(rxd_scope *scope, const rxd_value *value);
-/// Fills in the functions that read and make values.
+/// Sets the functions that read and make values.
 void offer_values(rxd_host *host);
 #endif

@@ -50,14 +50,14 @@ typedef struct {
   const char *at, *end;
 } slice;
 
-/* Behind the string that begins at `at`. */
+/* The end of the string that begins at `at`. */
 static const char *skip_string(const char *at, const char *end) {
   for (at++; at < end && *at != '"'; at++)
     if (*at == '\\') at++;
   return at < end ? at + 1 : end;
 }
 
-/* Behind the value that begins at `at`. */
+/* The end of the value that begins at `at`. */
 static const char *skip_value(const char *at, const char *end) {
   int depth = 0;
   while (at < end) {
@@ -104,7 +104,7 @@ static const char spec[] =
 
 static size_t digits_of[INSTANCES]; /* of each instance, by its number */
 
-/* Copies the event, with digits in texts masked; names of members stay. */
+/* Copies the event and masks digits in its texts; names of members stay unchanged. */
 static void mask(buffer *out, slice event, size_t least) {
   const char *at = event.at;
   char *to = room(out, (size_t)(event.end - event.at));
@@ -116,7 +116,7 @@ static void mask(buffer *out, slice event, size_t least) {
     if (quote == event.end) break;
     const char *behind = skip_string(quote, event.end);
     memcpy(to, quote, (size_t)(behind - quote));
-    if (behind < event.end && *behind == ':') { /* a name */
+    if (behind < event.end && *behind == ':') { /* it was a name */
       to += behind - quote;
       at = behind;
       continue;
@@ -129,7 +129,7 @@ static void mask(buffer *out, slice event, size_t least) {
       }
       if (row >= least) memset(to - row, '*', row - KEPT_DIGITS);
       row = 0;
-      if (*c == '\\') { /* an escape, whose digits are none of the text */
+      if (*c == '\\') { /* the digits of an escape are not part of the text */
         long skipped = c + 1 < behind && c[1] == 'u' ? 5 : 1;
         if (skipped >= behind - c) skipped = behind - c - 1;
         c += skipped;

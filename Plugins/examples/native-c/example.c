@@ -1,7 +1,7 @@
 // Ten small components that show every part of the native plugin contract; see rxd_plugin.h.
 //
-// What holds in all of them: texts of rxd have no zero at the end and live only as long as the call, so `open` copies
-// what it keeps. A function that fails says why with `fail`, once, as a sentence without a full stop.
+// Rules for all of them: texts from rxd are not zero-terminated and live only as long as the call, so `open` copies
+// those that it keeps. A function that fails gives the reason once with `fail`, as a sentence without a full stop.
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -15,7 +15,7 @@
 
 RXD_PLUGIN_MAGIC;
 
-// Made from spec.json by the Makefile.
+// Generated from spec.json by the Makefile.
 static const char spec[] =
 #include "spec.h"
     ;
@@ -26,7 +26,7 @@ static const rxd_host *host;
 
 static rxd_text text_of(const char *string) { return (rxd_text){string, strlen(string)}; }
 
-/// A copy with a zero at the end.
+/// A zero-terminated copy.
 static char *copy(rxd_text text) {
   char *result = malloc(text.count + 1);
   if (result == NULL) return NULL;
@@ -55,7 +55,7 @@ static int out_of_memory(rxd_scope *scope) { return fail(scope, "no memory", "")
 
 static void release_copy(rxd_bytes *bytes) { free(bytes->owner); }
 
-/// Hands over `string`, which `malloc` has made.
+/// Hands over `string`, which was allocated with `malloc`.
 static int hand_over(rxd_scope *scope, rxd_bytes *state, char *string) {
   if (string == NULL) return out_of_memory(scope);
   *state = (rxd_bytes){string, strlen(string), release_copy, string};
@@ -102,7 +102,7 @@ static int shorten_row(void *instance, rxd_scope *scope, rxd_value *event, const
   rxd_text text = host->text(scope, &value);
   size_t characters = 0;
   for (size_t index = 0; index < text.count; index++) {
-    // Each byte but 10xxxxxx begins a character.
+    // Each byte other than 10xxxxxx begins a character.
     if (((unsigned char)text.bytes[index] & 0xC0) == 0x80 || characters++ < self->to) continue;
     rxd_value cut = host->make_text(scope, (rxd_text){text.bytes, index});
     *event = host->with_member(scope, event, text_of(self->field), &cut);
@@ -146,7 +146,7 @@ static int running_sum_open(const rxd_opening *opening, void **instance) {
 static int running_sum_process(void *instance, rxd_scope *scope, const rxd_batch *batch, rxd_output *output) {
   running_sum *self = instance;
   for (size_t index = 0; index < batch->count; index++) {
-    // A newer rxd may have longer inputs.
+    // A newer rxd may pass larger inputs, so `input_size` is the stride.
     const rxd_input *input = (const rxd_input *)((const char *)batch->inputs + index * batch->input_size);
     if (input->kind != RXD_EVENT) continue;
     rxd_value value = host->member(scope, &input->event, text_of(self->field));
@@ -197,7 +197,7 @@ static int take_open(const rxd_opening *opening, void **instance) {
 static int take_process(void *instance, rxd_scope *scope, const rxd_batch *batch, rxd_output *output) {
   (void)scope;
   take *self = instance;
-  // What is in the batch behind the last one counts as not taken.
+  // Inputs of the batch after the last one count as not taken.
   for (size_t index = 0; index < batch->count && self->left > 0; index++) {
     const rxd_input *input = (const rxd_input *)((const char *)batch->inputs + index * batch->input_size);
     if (input->kind != RXD_EVENT) continue;
@@ -337,7 +337,7 @@ static int counter_run(void *instance, rxd_scope *scope, rxd_source *source) {
   const rxd_text names[] = {RXD_TEXT_OF("n")};
   while (self->n < self->to && !host->is_stopping(source)) {
     if (self->every > 0 && self->n > 0) {
-      // Sleeps, but not when the source is to stop.
+      // Sleeps until the next event is due or the source must stop.
       struct pollfd wake = {.fd = host->wake_descriptor(source), .events = POLLIN};
       int64_t milliseconds = (self->every + 999999) / 1000000;
       poll(&wake, 1, milliseconds > 3600000 ? 3600000 : (int)milliseconds);
@@ -350,7 +350,7 @@ static int counter_run(void *instance, rxd_scope *scope, rxd_source *source) {
     char digits[32];
     snprintf(digits, sizeof digits, "%lld", (long long)self->n);
     host->position(source, text_of(digits));
-    // Otherwise `add` hands over 1,024 at once.
+    // Otherwise `add` sends 1,024 events at once.
     if (self->every > 0 && host->flush(source) == RXD_STOP) return RXD_OK;
   }
   host->flush(source);
@@ -362,7 +362,7 @@ static int counter_run(void *instance, rxd_scope *scope, rxd_source *source) {
 typedef struct {
   char *field;
   int file;
-  off_t size;  // of whole lines
+  off_t size;  // size of the complete lines
 } log_file;
 
 static void log_close(void *instance) {
@@ -387,7 +387,7 @@ static int log_open(const rxd_opening *opening, void **instance) {
     return fail(opening->scope, message, "path");
   }
   self->size = status.st_size;
-  // A line that a crash has torn is ended, so that it does not spoil the next one.
+  // Completes a line that a crash has cut off, so that it does not spoil the next one.
   char last = '\n';
   if (self->size > 0 && pread(self->file, &last, 1, self->size - 1) == 1 && last != '\n' && write(self->file, "\n", 1) == 1)
     self->size++;
@@ -395,7 +395,7 @@ static int log_open(const rxd_opening *opening, void **instance) {
   return RXD_OK;
 }
 
-/// 0 or -1 with `errno`.
+/// Returns 0, or -1 with `errno` set.
 static int write_all(int file, const char *bytes, size_t count) {
   while (count > 0) {
     ssize_t written = write(file, bytes, count);
@@ -437,7 +437,7 @@ static int log_write(void *instance, rxd_scope *scope, const rxd_batch *batch, r
   if (write_all(self->file, lines, length) != 0 || (length > 0 && fdatasync(self->file) != 0)) {
     char message[200];
     snprintf(message, sizeof message, "cannot write the file: %s", strerror(errno));
-    // The whole batch comes again, so nothing of it stays.
+    // The whole batch is repeated, so none of it may stay in the file.
     if (ftruncate(self->file, self->size) != 0) self->size = lseek(self->file, 0, SEEK_END);
     host->fail(scope, text_of(message), text_of(""));
     status = RXD_RETRY;

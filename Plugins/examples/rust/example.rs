@@ -1,4 +1,4 @@
-//! Three operators in Rust, without crates. rxd.rs has the contract.
+//! Three operators in Rust, without crates. rxd.rs implements the contract.
 mod rxd;
 
 use rxd::{Input, Kind, Output, Refusal, Row, Scope, Stream, Value, Verdict};
@@ -40,10 +40,10 @@ impl Row for Slug {
     }
 }
 
-/// exampleChanges: passes an event on if a member differs from that of the event before.
+/// exampleChanges: passes an event if a member differs from that of the previous event.
 struct Changes {
     field: String,
-    /// Encoded.
+    /// The last value, encoded.
     last: Option<Vec<u8>>,
 }
 
@@ -75,7 +75,7 @@ impl Stream for Changes {
     }
 }
 
-/// exampleFirst: the first events; the output completes behind the last of them.
+/// exampleFirst: passes the first events; the output completes after the last of them.
 struct First {
     left: u64,
 }
@@ -89,7 +89,7 @@ impl Stream for First {
 
     fn process<'a>(&mut self, _: &'a Scope, input: Input<'a>, output: &mut Output) {
         if let Input::Event(event) = input {
-            // What is in the batch behind the last one does not count.
+            // Inputs of the batch after the last one count as not taken.
             if self.left == 0 {
                 return;
             }

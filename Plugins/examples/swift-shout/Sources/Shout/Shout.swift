@@ -1,4 +1,4 @@
-// A plugin with each kind of component, in Swift without libraries. They are declared as rxd's own are.
+// A plugin with each kind of component, in Swift without libraries. The declarations are those of rxd's own components.
 import Glibc
 import RxdPlugin
 
@@ -46,7 +46,7 @@ struct Shout: PureOperator {
 
     override func transform(_ value: inout Value, _ frame: EventFrame) -> PureVerdict {
       guard let text = value[field].text else { return refuse(.pluginRefusal, "no text '\(field)'", frame) }
-      // Nothing to shout: the event ends here.
+      // The text is empty, so the event is dropped.
       if text.isEmpty { return .drop }
       value = value.with(field, frame.arena.string(text.uppercased() + marks))
       return .pass
@@ -89,7 +89,7 @@ struct Tally: OperatorComponent {
   final class Node: OperatorNode {
     private let parameters: Tally
     private lazy var frame = sharedFrame()
-    /// In the order in which the keys came.
+    /// In the order in which the keys first appeared.
     private var counts: [(key: String, count: Int64)] = []
     private var timer = Wake.none
 
@@ -141,8 +141,8 @@ struct Tally: OperatorComponent {
   }
 }
 
-/// `exampleLetters`: the letters of a text, one event each. After a restart it continues after the last letter that was sent. A letter with
-/// several code points, such as `e` and a combining accent, stays whole.
+/// `exampleLetters`: the letters of a text, one event each. After a restart it continues after the last sent letter. A letter with several
+/// code points, such as `e` with a combining accent, stays whole.
 struct Letters: SourceComponent {
   var of = ""
 
@@ -193,7 +193,7 @@ struct Letters: SourceComponent {
   }
 }
 
-/// `exampleLines`: appends a text of each event to a file, a line each.
+/// `exampleLines`: appends a text of each event to a file, one line each.
 struct Lines: SinkComponent {
   var path = ""
   var field = "text"
@@ -240,7 +240,7 @@ struct Lines: SinkComponent {
       let receipt = take(count)
       let start = lseek(file, 0, SEEK_END)
       if let problem = write() {
-        // The events come again, so nothing of them stays.
+        // The events are repeated, so none of them may stay in the file.
         if start >= 0 { _ = ftruncate(file, start) }
         receipt.acknowledgeAll(.failed(problem))
       } else {
@@ -258,7 +258,7 @@ struct Lines: SinkComponent {
         guard count > 0 else { return "cannot write: \(reason(errno))" }
         written += count
       }
-      // EINVAL: a pipe or a device, which has no disk.
+      // EINVAL: the file is a pipe or a device, which cannot be synced.
       return fdatasync(file) == 0 || errno == EINVAL ? nil : "cannot sync: \(reason(errno))"
     }
 
