@@ -1,4 +1,4 @@
-// Connections: settings, waiting with a deadline and for the stop of a source, errors without secrets.
+// Connections: settings, waiting until a deadline or a source's stop, errors without secrets.
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
@@ -29,13 +29,13 @@ int open_session(session *session, const rxd_opening *opening) {
   enum { part_count = sizeof parts / sizeof parts[0], most = part_count + 10 };
   session->instance = opening->instance;
   session->connect_timeout = integer_parameter(opening, "connectTimeout");
-  // The server ends a statement by itself before the connection is given up, so that it holds no locks.
+  // The server's own time limit ends a statement before the connection is closed, so that no locks remain.
   session->statement_timeout = integer_parameter(opening, "timeout");
   session->timeout = session->statement_timeout + 1000000000;
   session->names = allocate((most + 1) * sizeof(char *));
   session->values = allocate((most + 1) * sizeof(char *));
   int count = 0;
-  // What `conninfo` says comes later, so it counts.
+  // libpq uses the last value of a setting, so `conninfo` overrides this one.
   put_setting(session, &count, "fallback_application_name", "rxd");
   put_setting(session, &count, "keepalives_idle", "30");
   put_setting(session, &count, "keepalives_interval", "10");
@@ -43,7 +43,7 @@ int open_session(session *session, const rxd_opening *opening) {
   char *conninfo = text_parameter(opening, "conninfo");
   bool has_conninfo = conninfo != NULL;
   if (conninfo != NULL) {
-    // The message of libpq may quote a part of the password.
+    // libpq's message may quote a part of the password.
     PQconninfoOption *options = PQconninfoParse(conninfo, NULL);
     if (options == NULL) {
       free(conninfo);
@@ -104,7 +104,7 @@ void set_error(session *session, const char *message) {
       append_text(to, "(secret)");
       message += secret;
     } else if (*message == '\n' || *message == '\t') {
-      // One line; the lines behind the first are indented.
+      // Joins the message into one line; its later lines are indented.
       while (*message == '\n' || *message == '\t' || *message == ' ') message++;
       if (*message != 0) append_text(to, "; ");
     } else {
@@ -141,9 +141,10 @@ fault fault_of(const PGresult *result) {
   }
   const char *state = result == NULL ? NULL : PQresultErrorField(result, PG_DIAG_SQLSTATE);
   if (state == NULL) return fault_passing;
-  // Connection, transaction state (a read-only standby), rollbacks, resources, locks, shutdown, system, internal.
+  // Temporary: connection, transaction state (a read-only standby), rollbacks, resources, locks, shutdown, system,
+  // internal.
   static const char passing[][3] = {"08", "25", "40", "53", "55", "57", "58", "F0", "XX"};
-  // Not offered, authorization, no such database, no such schema, no such table or right.
+  // Settings: unsupported feature, authorization, missing database, schema or table, missing privilege.
   static const char setting[][3] = {"0A", "28", "3D", "3F", "42"};
   for (size_t index = 0; index < sizeof passing / sizeof passing[0]; index++) {
     if (strncmp(state, passing[index], 2) == 0) return fault_passing;
@@ -180,13 +181,13 @@ static bool look_at_stop(session *session) {
   return session->is_stopping;
 }
 
-/// Waits for `descriptor` (-1: none) or the stop. 1: ready; 0: the deadline; -1: it is to stop.
+/// Waits for `descriptor` (-1: none) or the stop. 1: ready; 0: the deadline has passed; -1: the source must stop.
 static int wait_descriptor(session *session, int descriptor, short events, int64_t deadline) {
   for (;;) {
     if (look_at_stop(session)) return -1;
     int64_t left = deadline - now();
     if (left < 0) left = 0;
-    // A sink has nothing that wakes it.
+    // A sink has no wake descriptor, so it polls.
     int64_t most = session->source == NULL ? 100000000 : 3600000000000;
     if (left > most) left = most;
     struct pollfd waits[2] = {{.fd = descriptor, .events = events},
@@ -194,7 +195,7 @@ static int wait_descriptor(session *session, int descriptor, short events, int64
     int ready = poll(waits, 2, (int)((left + 999999) / 1000000));
     if (ready < 0 && errno != EINTR) return 0;
     if (ready > 0 && waits[1].revents != 0) {
-      // Acknowledgements: the position says it all.
+      // Discards acknowledgements: the position makes them redundant.
       rxd_ack acks[64];
       while (host->acks(session->source, acks, 64, 0) == 64) continue;
     }
@@ -222,7 +223,7 @@ bool flush_session(session *session, int64_t deadline) {
     if (left == 0) return true;
     if (left < 0) break;
     if (!wait_for(session, true, deadline)) return false;
-    // The server may wait until its answers are read.
+    // The server may not read until its answers have been read.
     if (!PQconsumeInput(session->connection)) break;
   }
   take_connection_error(session);
@@ -261,7 +262,7 @@ PGresult *run_command(session *session, const char *command, int count, const ch
       return NULL;
     }
     if (result == NULL) break;
-    // Of several commands the first error counts.
+    // Of several commands, the first error is reported.
     if (last != NULL && fault_of(last) != fault_none) {
       PQclear(result);
     } else {
@@ -307,7 +308,7 @@ bool connect_session(session *session) {
     if (status == PGRES_POLLING_FAILED) break;
     if (status != PGRES_POLLING_OK) continue;
     PQsetnonblocking(session->connection, 1);
-    // What is confirmed must be on the server's disk; times are read and written in one form.
+    // Confirmed rows must be on the server's disk; times have one fixed format.
     char command[600];
     snprintf(command, sizeof command,
              "SET TimeZone TO 'UTC'; SET DateStyle TO 'ISO'; SET IntervalStyle TO 'iso_8601'; SET bytea_output TO 'hex'; "

@@ -1,8 +1,8 @@
-// postgresInsert: rows from events, one transaction for each batch.
+// postgresInsert: inserts rows made from events, one transaction per batch.
 //
-// The batch is sent in one go (libpq's pipeline mode, or COPY) and confirmed behind COMMIT. If the server refuses a
-// value, the batch is sent again row by row with savepoints, so that only the rows at fault are refused. Without COPY each
-// event has a statement of its own, in the order of the events, so a later one finds what an earlier one has done.
+// The batch is sent at once (libpq's pipeline mode, or COPY) and confirmed after COMMIT. If the server refuses a value,
+// the batch is sent again row by row with savepoints, so that only the offending rows are refused. Without COPY each event
+// has its own statement, in the order of the events, so a later one sees the effect of earlier ones.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,18 +11,18 @@
 
 static const char no_key_for_retraction[] = "a row is taken back by its key, which only 'mode: upsert' has";
 
-// The places of the parameters that are expressions.
+// The indexes of the expression parameters.
 enum { argument_row, argument_retracted };
 
 typedef struct {
   session session;
-  char **columns;  // quoted nowhere
-  char ***paths;   // of each column the members that lead to its value; an empty one is the whole event
-  bool *is_key;    // of each column, whether it is one of the key
+  char **columns;  // not quoted
+  char ***paths;   // for each column, the member path of its value; an empty path is the whole event
+  bool *is_key;    // for each column, whether it belongs to the key
   int column_count, key_count;
-  char *insert, *copy, *delete;  // statements; `copy` is NULL without mode copy, `delete` if no event takes a row back
+  char *insert, *copy, *delete;  // statements; `copy` is NULL unless the mode is copy, `delete` if no event retracts a row
   Oid *types;
-  buffer *values;       // of one row
+  buffer *values;       // the values of one row
   bool checks_at_commit;  // a deferred constraint has failed
 } insert;
 
@@ -97,13 +97,13 @@ static bool contains(char **list, const char *name) {
   return false;
 }
 
-/// What the parameters `mode`, `conflict` and `key` say together.
+/// The combined meaning of the parameters `mode`, `conflict` and `key`.
 typedef struct {
   bool upserts, ignores, copies;
-  char **key;  // the columns that tell rows apart; NULL unless it upserts
+  char **key;  // the key columns; NULL unless it upserts
 } conflicts;
 
-/// Whether the file gives the expression at `place`; `otherwise`, if this rxd does not say.
+/// Whether the file sets the expression parameter at index `place`; `otherwise` if this rxd does not report it.
 static bool is_given(const rxd_opening *opening, size_t place, bool otherwise) {
   if (opening->size < offsetof(rxd_opening, given_count) + sizeof opening->given_count || opening->given == NULL ||
       place >= opening->given_count)
@@ -146,7 +146,7 @@ static void append_columns(insert *self, buffer *to) {
   append_text(to, ")");
 }
 
-/// Changes the row with the key; one whose columns are all of the key stays as it is.
+/// Updates the row with the key; does nothing if all columns belong to the key.
 static void append_upsert(insert *self, buffer *to, char **key) {
   for (char **column = key; *column != NULL; column++) {
     append_text(to, column == key ? " ON CONFLICT (" : ", ");
@@ -187,7 +187,7 @@ static char *make_copy(insert *self, const char *table) {
   return made.bytes;
 }
 
-/// Its parameters are the columns of the key, in the order of the columns.
+/// The statement's parameters are the key columns, in the order of the columns.
 static char *make_delete(insert *self, const char *table) {
   buffer made = {0};
   append_text(&made, "DELETE FROM ");
@@ -235,7 +235,7 @@ static int insert_open(const rxd_opening *opening, void **instance) {
 
 typedef enum {
   row_good,
-  row_refused,  // said in the verdicts, now or before
+  row_refused,  // the verdict has been reported
 } row_state;
 
 typedef struct {
@@ -243,17 +243,17 @@ typedef struct {
   rxd_scope *scope;
   const rxd_batch *batch;
   rxd_verdicts *verdicts;
-  char *rows;  // a row_state each
-  int good;    // how many
-  fault fault;  // of what has failed last
-  const char *at;  // the parameter at fault, if it is one of the settings
+  char *rows;  // a row_state for each row
+  int good;    // number of valid rows
+  fault fault;  // kind of the last failure
+  const char *at;  // the parameter that caused the failure, if any
 } work;
 
-/// What is sent for an event.
+/// The statement for an event.
 typedef struct {
-  const char *name;    // of the prepared statement
-  int count;           // of its parameters
-  const char **texts;  // the parameters; NULL is SQL's NULL
+  const char *name;    // name of the prepared statement
+  int count;           // number of its parameters
+  const char **texts;  // the parameters; NULL stands for SQL's NULL
 } statement;
 
 static const rxd_input *input_at(const work *work, size_t index) {
@@ -274,13 +274,13 @@ static void refuse_column(work *work, size_t index, const char *before, int colu
   free(message.bytes);
 }
 
-/// The result of an expression; NULL if the file does not give it.
+/// The result of an expression; NULL if the file does not set the parameter.
 static const rxd_value *argument(const rxd_input *input, size_t place) {
   bool is_there = place < input->argument_count && host->kind(&input->arguments[place]) != RXD_ABSENT;
   return is_there ? &input->arguments[place] : NULL;
 }
 
-/// Fills `self->values[column]`; `*is_null`: with SQL's NULL. False: the row was refused.
+/// Fills `self->values[column]`; `*is_null`: the value is SQL's NULL. False: the row was refused.
 static bool fill_column(work *work, size_t index, const rxd_value *whole, int column, bool *is_null) {
   insert *self = work->self;
   rxd_value value = *whole;
@@ -292,7 +292,7 @@ static bool fill_column(work *work, size_t index, const rxd_value *whole, int co
   return false;
 }
 
-/// Takes the columns, or those of the key, as parameters. False: the row was refused.
+/// Fills the parameters from the columns, or from the key columns. False: the row was refused.
 static bool fill_row(work *work, size_t index, bool is_key_only, statement *made) {
   insert *self = work->self;
   const rxd_input *input = input_at(work, index);
@@ -303,7 +303,7 @@ static bool fill_row(work *work, size_t index, bool is_key_only, statement *made
     bool is_null;
     if (!fill_column(work, index, whole, column, &is_null)) return false;
     if (is_null && is_key_only) {
-      // NULL equals no value, so nothing would be deleted.
+      // NULL equals no value, so no row would be deleted.
       refuse_column(work, index, "the row cannot be taken back: column", column, "of its key is NULL");
       return false;
     }
@@ -312,7 +312,7 @@ static bool fill_row(work *work, size_t index, bool is_key_only, statement *made
   return true;
 }
 
-/// Whether the event takes its row back. False: the row was refused.
+/// Whether the event retracts its row. False: the row was refused.
 static bool look_at_retraction(work *work, size_t index, bool *is_retracted) {
   const rxd_value *value = argument(input_at(work, index), argument_retracted);
   int kind = value == NULL ? RXD_NULL : host->kind(value);
@@ -322,14 +322,14 @@ static bool look_at_retraction(work *work, size_t index, bool *is_retracted) {
     return false;
   }
   if (*is_retracted && work->self->delete == NULL) {
-    // An rxd that does not say at the opening which expressions are given.
+    // This rxd does not report at the opening which expressions are set.
     refuse_row(work, index, no_key_for_retraction);
     return false;
   }
   return true;
 }
 
-/// Makes what is to be sent for the input at `index`. False: nothing; it is no event, or was refused.
+/// Makes the statement for the input at `index`. False: there is none; the input is not an event, or was refused.
 static bool make_statement(work *work, size_t index, statement *made) {
   if (input_at(work, index)->kind != RXD_EVENT || work->rows[index] == row_refused) return false;
   bool is_retracted;
@@ -355,7 +355,8 @@ static bool has_state(const PGresult *result, const char *state) {
   return has != NULL && strcmp(has, state) == 0;
 }
 
-/// To write to what cannot be written to, such as a view or a key whose constraint is deferrable, is no passing state.
+/// Writing to an object that cannot be written to, such as a view or a key with a deferrable constraint, is not a
+/// temporary failure.
 static fault fault_of_row(const PGresult *result) { return has_state(result, "55000") ? fault_setting : fault_of(result); }
 
 static void take_row_error(work *work, const PGresult *result) {
@@ -371,7 +372,7 @@ static void take_row_error(work *work, const PGresult *result) {
   free(message.bytes);
 }
 
-/// Takes the answer to one command in a pipeline. `*fault` and the error are of the first one that fails.
+/// Handles the answer to one command of a pipeline. `*fault` and the error describe the first failure.
 static bool take_answer(work *work, int64_t deadline, fault *fault) {
   session *session = &work->self->session;
   for (;;) {
@@ -387,7 +388,7 @@ static bool take_answer(work *work, int64_t deadline, fault *fault) {
   }
 }
 
-/// All rows in one transaction, by a pipeline. False with `fault`.
+/// Inserts all rows in one transaction, in pipeline mode. False with `fault`.
 static bool insert_all(work *work) {
   insert *self = work->self;
   session *session = &self->session;
@@ -400,7 +401,7 @@ static bool insert_all(work *work) {
   for (size_t index = 0; is_good && index < work->batch->count; index++) {
     if (!make_statement(work, index, &made)) continue;
     is_good = send_statement(session, &made);
-    // Written as it comes, so that it does not pile up here.
+    // Sends regularly, so that data does not pile up here.
     if (is_good && ++sent % 64 == 0) {
       deadline = now() + session->timeout;
       is_good = flush_session(session, deadline);
@@ -414,7 +415,7 @@ static bool insert_all(work *work) {
   for (int answer = 0; is_good && answer < sent + 3; answer++) {
     fault before = work->fault;
     is_good = take_answer(work, now() + session->timeout, &work->fault);
-    // Only now: a deferred constraint.
+    // An error that appears only at COMMIT comes from a deferred constraint.
     if (answer == sent + 1 && before == fault_none && work->fault == fault_row) self->checks_at_commit = true;
   }
   if (!is_good) return lost(work);
@@ -430,7 +431,7 @@ static bool insert_all(work *work) {
   return false;
 }
 
-/// COPY's text form of a row.
+/// Appends a row in COPY's text format.
 static void append_copy_row(insert *self, const char *const *texts, buffer *to) {
   for (int column = 0; column < self->column_count; column++) {
     if (column > 0) append_text(to, "\t");
@@ -461,7 +462,7 @@ static bool put_copy(work *work, const buffer *rows) {
   return status == 1 && flush_session(session, deadline);
 }
 
-/// All rows in one transaction, by COPY. False with `fault`.
+/// Inserts all rows in one transaction, with COPY. False with `fault`.
 static bool copy_all(work *work) {
   insert *self = work->self;
   session *session = &self->session;
@@ -503,7 +504,7 @@ static bool copy_all(work *work) {
   return false;
 }
 
-/// Row by row with savepoints: rows that are at fault are refused. False with `fault`.
+/// Inserts row by row with savepoints and refuses offending rows. False with `fault`.
 static bool insert_each(work *work) {
   insert *self = work->self;
   session *session = &self->session;
@@ -529,7 +530,7 @@ static bool insert_each(work *work) {
       append_text(&message, "the database refuses the row: ");
       append(&message, session->error.bytes, session->error.count);
       is_good = run_simple(session, "ROLLBACK TO one; RELEASE one", &work->fault);
-      // Said only now: after a lost connection the row comes again.
+      // Reported only now: after a lost connection the row is repeated.
       if (is_good) refuse_row(work, index, message.bytes);
       free(message.bytes);
     } else {
@@ -542,7 +543,7 @@ static bool insert_each(work *work) {
   return false;
 }
 
-/// Prepares a statement under a name; `types` may be NULL. False with `fault`.
+/// Prepares a named statement; `types` may be NULL. False with `fault`.
 static bool prepare_statement(work *work, const char *name, const char *text, int count, const Oid *types) {
   session *session = &work->self->session;
   int64_t deadline = now() + session->timeout;
@@ -553,7 +554,7 @@ static bool prepare_statement(work *work, const char *name, const char *text, in
   return work->fault == fault_none;
 }
 
-/// Learns the types of the columns. False with `fault`.
+/// Gets the types of the columns. False with `fault`.
 static bool describe_columns(work *work) {
   insert *self = work->self;
   session *session = &self->session;
@@ -569,7 +570,7 @@ static bool describe_columns(work *work) {
   return ok || lost(work);
 }
 
-/// The key of a row that is taken back has the types that it has when the row is written. False with `fault`.
+/// The key of a deleted row has the same types as when the row is written. False with `fault`.
 static bool prepare_delete(work *work) {
   insert *self = work->self;
   Oid *types = allocate((size_t)self->key_count * sizeof(Oid));
@@ -609,8 +610,8 @@ static int insert_write(void *instance, rxd_scope *scope, const rxd_batch *batch
       free(work.rows);
       return RXD_OK;
     }
-    // A connection that was idle may have been closed long ago, and a changed table needs a new statement: try a new
-    // connection at once.
+    // An idle connection may have been closed long ago, and a changed table needs a new statement: tries a new
+    // connection immediately.
     if (!had_connection || self->session.is_stopping) break;
     had_connection = false;
     disconnect(&self->session);

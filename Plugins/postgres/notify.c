@@ -91,7 +91,7 @@ static int notify_run(void *instance, rxd_scope *scope, rxd_source *source) {
       }
       delay = 500000000;
     }
-    // An hour or a notification; the server's keepalives find a dead connection.
+    // Wakes after an hour or at a notification; the server's keepalives detect a dead connection.
     PGnotify *notification;
     while ((notification = PQnotifies(session->connection)) != NULL) {
       int status = send_notification(self, source, notification);

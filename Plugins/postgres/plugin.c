@@ -1,11 +1,11 @@
-// What rxd loads.
+// The entry point that rxd loads.
 #include "postgres.h"
 
 RXD_PLUGIN_MAGIC;
 
 const rxd_host *host;
 
-// Made from spec.json by the Makefile.
+// Generated from spec.json by the Makefile.
 static const char spec[] =
 #include "spec.h"
     ;

@@ -1,7 +1,7 @@
 // postgresQuery: polls a table or a query by a growing key.
 //
-// A row whose transaction commits late can have a smaller key than rows that have been read. So a table is read only up
-// to the greatest key that is visible, and only when every transaction that was writing to the table at that moment has
+// A row whose transaction commits late can have a smaller key than rows that were already read. So a table is read only
+// up to the greatest visible key, and only when every transaction that was writing to the table at that moment has
 // ended: INSERT locks the table before it takes a number from the sequence.
 #include <inttypes.h>
 #include <stdio.h>
@@ -12,11 +12,11 @@
 
 typedef struct {
   session session;
-  char *limit_query;   // the greatest key now, and who writes; NULL: rows are read as they are
+  char *limit_query;   // selects the current greatest key and the writers; NULL: rows are read without waiting
   char *first_query, *next_query;
   char *writers_query;
-  char *last;          // the key that it goes on behind; NULL: from the first row
-  bool has_begun;      // `last` counts
+  char *last;          // the key after which it continues; NULL: from the first row
+  bool has_begun;      // `last` is valid
   bool only_new;
   bool is_once;
   int64_t every, batch;
@@ -71,7 +71,7 @@ static int prepare_queries(query *self, const rxd_opening *opening) {
     }
     char limit[32];
     snprintf(limit, sizeof limit, "%" PRId64, self->batch + 1);
-    // The key once more as the last column, in text form. The empty line ends a comment of the query.
+    // Adds the key again as the last column, in text format. The empty line ends a comment of the query.
     const char *ending = table != NULL && is_choice(opening, "writers", "wait") ? "<= $1" : "IS NOT NULL";
     bool has_limit = ending[0] == '<';
     self->first_query = make("SELECT q.*, q.%1$s::text FROM (%2$s\n) AS q WHERE q.%1$s %4$s ORDER BY q.%1$s LIMIT %3$s",
@@ -81,7 +81,7 @@ static int prepare_queries(query *self, const rxd_opening *opening) {
                                       : "SELECT q.*, q.%1$s::text FROM (%2$s\n) AS q WHERE q.%1$s > $1 "
                                         "ORDER BY q.%1$s LIMIT %3$s%4$s",
                             quoted.bytes, from.bytes, limit, "");
-    // The snapshot is older than the look at the locks, so no writer of a smaller key is overlooked.
+    // The snapshot is older than the check of the locks, so no writer of a smaller key is overlooked.
     buffer name = {0}, literal = {0};
     if (table != NULL) {
       append_name(&name, table);
@@ -121,7 +121,7 @@ static int query_open(const rxd_opening *opening, void **instance) {
   self->batch = integer_parameter(opening, "batch");
   self->only_new = is_choice(opening, "start", "new");
   self->is_once = bool_parameter(opening, "once");
-  // "-": from the first row; "=KEY": behind that row.
+  // "-": from the first row; "=KEY": after that row.
   if (opening->position.bytes != NULL && opening->position.count > 0) {
     self->has_begun = true;
     if (opening->position.bytes[0] == '=')
@@ -152,8 +152,8 @@ static outcome failure(query *self, rxd_scope *scope, const PGresult *result) {
   return poll_fatal;
 }
 
-/// Waits until the transactions that were writing have ended. Another one may have got the same number since: then it
-/// waits for that, too.
+/// Waits until the transactions that were writing have ended. If another one has got the same number since, this
+/// waits for it too.
 static outcome wait_for_writers(query *self, rxd_scope *scope, const char *writers) {
   int64_t delay = 1000000;
   while (writers[0] != 0) {
@@ -172,11 +172,11 @@ static outcome wait_for_writers(query *self, rxd_scope *scope, const char *write
   return poll_some;
 }
 
-/// The events of the rows, and the position behind them.
+/// Sends the rows as events, with the position after them.
 static outcome send_rows(query *self, rxd_scope *scope, rxd_source *source, const PGresult *result) {
   int rows = PQntuples(result), columns = PQnfields(result) - 1;
   if (rows > self->batch) {
-    // Rows with the same key stay together: those of the last key come with the next batch.
+    // Rows with the same key stay together: those with the last key are left to the next batch.
     const char *beyond = PQgetvalue(result, rows - 1, columns);
     while (rows > 0 && strcmp(PQgetvalue(result, rows - 1, columns), beyond) == 0) rows--;
     if (rows == 0) {
@@ -209,7 +209,7 @@ static outcome send_rows(query *self, rxd_scope *scope, rxd_source *source, cons
       outcome = poll_stopped;
       break;
     }
-    // The position of rows with one key is behind the last of them.
+    // The position follows the last row with a key.
     const char *key = PQgetvalue(result, row, columns);
     if (row + 1 == rows || strcmp(PQgetvalue(result, row + 1, columns), key) != 0) {
       free(self->last);
@@ -240,7 +240,7 @@ static outcome poll_rows(query *self, rxd_scope *scope, rxd_source *source) {
     PQclear(result);
     outcome waited = poll_some;
     if (begins) {
-      // Behind the greatest key now.
+      // Starts after the current greatest key.
       self->has_begun = true;
       self->last = limit == NULL ? NULL : copy_text(text_of(limit));
       save_position(self, source);
@@ -278,7 +278,7 @@ static int query_run(void *instance, rxd_scope *scope, rxd_source *source) {
   for (;;) {
     int64_t due = now() + self->every;
     switch (poll_rows(self, scope, source)) {
-      case poll_some: continue;  // there are more
+      case poll_some: continue;  // more rows may follow
       case poll_stopped: return RXD_OK;
       case poll_fatal: return RXD_FAILED;
       case poll_all:

@@ -1,18 +1,18 @@
-// Values of the server, in text form, and values of rxd.
+// Converts between server values in text format and values of rxd.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "postgres.h"
 
-// Of pg_type.dat; they never change.
+// From pg_type.dat; these numbers never change.
 enum {
   type_bool = 16, type_bytea = 17, type_int8 = 20, type_int2 = 21, type_int4 = 23, type_oid = 26, type_json = 114,
   type_float4 = 700, type_float8 = 701, type_numeric = 1700, type_timestamptz = 1184, type_jsonb = 3802,
   type_text = 25,
 };
 
-/// The type of the elements, 0 if `type` is no known array.
+/// The element type; 0 if `type` is not a known array.
 static Oid element_type(Oid type) {
   static const Oid arrays[][2] = {
       {1000, type_bool}, {1001, type_bytea}, {1005, type_int2}, {1007, type_int4}, {1016, type_int8}, {199, type_json},
@@ -25,7 +25,7 @@ static Oid element_type(Oid type) {
   return 0;
 }
 
-/// "2026-01-02 03:04:05.678901+00". False: another form, such as "infinity" or a year before 1.
+/// Parses "2026-01-02 03:04:05.678901+00". False: another format, such as "infinity" or a year before 1.
 static bool parse_timestamp(const char *text, int64_t *nanoseconds) {
   int year, month, day, hour, minute, second, used = 0;
   if (sscanf(text, "%4d-%2d-%2d %2d:%2d:%2d%n", &year, &month, &day, &hour, &minute, &second, &used) != 6) return false;
@@ -35,7 +35,7 @@ static bool parse_timestamp(const char *text, int64_t *nanoseconds) {
     for (used++; text[used] >= '0' && text[used] <= '9'; used++, scale /= 10) fraction += (text[used] - '0') * scale;
   }
   if (strcmp(text + used, "+00") != 0) return false;
-  // Days since 1970, counted from March so that the leap day is the last one.
+  // Days since 1970. Years start in March here, so that the leap day is the last day.
   int64_t y = month > 2 ? year : year - 1, m = month > 2 ? month - 3 : month + 9;
   int64_t days = 365 * y + y / 4 - y / 100 + y / 400 + (153 * m + 2) / 5 + day - 1 - 719468;
   int64_t seconds = days * 86400 + hour * 3600 + minute * 60 + second;
@@ -43,7 +43,7 @@ static bool parse_timestamp(const char *text, int64_t *nanoseconds) {
          !__builtin_add_overflow(*nanoseconds, fraction, nanoseconds);
 }
 
-/// `{1,NULL,"a b",{2}}`; `*at` is behind the opening brace, and then behind the closing one.
+/// Parses `{1,NULL,"a b",{2}}`; `*at` moves from after the opening brace to after the closing one.
 static rxd_value parse_array(rxd_scope *scope, Oid type, const char **at) {
   rxd_value *values = NULL;
   size_t count = 0, room = 0;
@@ -93,7 +93,7 @@ rxd_value value_of_text(rxd_scope *scope, Oid type, const char *text, size_t cou
       return host->make_double(number);
     }
     case type_numeric: case type_json: case type_jsonb:
-      // A number keeps its digits; NaN is a text.
+      // A number keeps its digits; NaN becomes a text.
       if (host->parse_json(scope, whole, &value) == RXD_OK) return value;
       break;
     case type_bytea: {
@@ -119,14 +119,14 @@ rxd_value value_of_text(rxd_scope *scope, Oid type, const char *text, size_t cou
   return host->make_text(scope, whole);
 }
 
-// ---- The other way ----
+// ---- From rxd to the server ----
 
 static void append_timestamp(buffer *to, int64_t nanoseconds) {
   int64_t seconds = nanoseconds / 1000000000, rest = nanoseconds % 1000000000;
   if (rest < 0) seconds--, rest += 1000000000;
   int64_t days = seconds / 86400, time = seconds % 86400;
   if (time < 0) days--, time += 86400;
-  // The civil date, again from March; years from 1678 to 2262.
+  // The civil date, with years starting in March again; years from 1678 to 2262.
   int64_t z = days + 719468, era = z / 146097, doe = z - era * 146097;
   int64_t yoe = (doe - doe / 1460 + doe / 36524 - doe / 146096) / 365, doy = doe - (365 * yoe + yoe / 4 - yoe / 100);
   int64_t m = (5 * doy + 2) / 153, day = doy - (153 * m + 2) / 5 + 1, month = m < 10 ? m + 3 : m - 9;
@@ -207,7 +207,7 @@ bool text_of_value(rxd_scope *scope, Oid type, const rxd_value *value, buffer *t
       break;
     default: break;
   }
-  // Objects, and numbers with the digits they came with.
+  // Objects, and numbers with their original digits.
   text = host->json(scope, value);
   append(to, text.bytes, text.count);
   return true;

@@ -1,7 +1,7 @@
-// Instances of modules: wasmtime by dlopen, the imported functions, deadlines and limits.
+// Instances of modules: wasmtime through dlopen, imported functions, deadlines and limits.
 //
-// Nothing that a module does reaches memory of the process but by the functions below: each checks its handles and its
-// addresses. What a module sends is kept until its call has ended well.
+// A module can reach the memory of the process only through the functions below, each of which checks its handles and
+// addresses. The output of a module is buffered until its call has succeeded.
 #include <dlfcn.h>
 #include <libgen.h>
 #include <pthread.h>
@@ -35,11 +35,11 @@ struct machine {
   wasmtime_context *context;
   wasmtime_extern memory, open, row, process, save;
   bool has_row, has_process, has_save;
-  // Of the call that runs.
+  // State of the current call.
   rxd_scope *scope;
-  rxd_value *values;  // by handle; 0 is absent
+  rxd_value *values;  // indexed by handle; 0 is absent
   size_t value_count, value_room;
-  int64_t made;       // bytes of values
+  int64_t made;       // bytes of the values
   const rxd_batch *batch;
   size_t first, count;
   action *actions;
@@ -47,10 +47,10 @@ struct machine {
   rxd_text state;
   uint32_t state_version;
   buffer kept;
-  char *failure;      // of rxd_fail
+  char *failure;      // reason given to rxd_fail
 };
 
-// ---- The clock of deadlines: ticks while something runs ----
+// ---- The deadline clock: ticks while a call runs ----
 
 static pthread_mutex_t clock_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t clock_change = PTHREAD_COND_INITIALIZER;
@@ -118,7 +118,7 @@ static wasm_trap *give(machine *self, wasm_raw *raw, rxd_value value) {
   return NULL;
 }
 
-/// Bytes that values take outside of the module count, too.
+/// Memory for values outside of the module counts towards its limit, too.
 static bool charge(machine *self, size_t count, wasm_trap **bad) {
   self->made += (int64_t)count + 64;
   if (self->made <= self->settings.memory) return true;
@@ -140,7 +140,7 @@ static rxd_text text_at(machine *self, int32_t address, int32_t count, wasm_trap
   return bytes == NULL ? (rxd_text){"", 0} : (rxd_text){bytes, (uint32_t)count};
 }
 
-/// Writes to raw[to] as many bytes as raw[to + 1] says.
+/// Copies a text to raw[to], at most raw[to + 1] bytes.
 static void give_text(machine *self, wasm_raw *raw, int to, rxd_text text, wasm_trap **bad) {
   size_t count = text.count < (uint32_t)raw[to + 1].i32 ? text.count : (uint32_t)raw[to + 1].i32;
   char *bytes = range(self, raw[to].i32, count, bad);
@@ -263,7 +263,7 @@ IMPORT(timer, rxd_text text = TEXT(0); if (self->batch == NULL) bad = trap("a ti
 
 typedef struct { const char *name, *signature; wasmtime_callback *function; } import;
 
-// Parameters, a colon, the result: i 32 bits, l 64 bits, d a double.
+// A signature: parameters, a colon, the result; i: 32 bits, l: 64 bits, d: double.
 static const import imports[] = {
     {"kind", "i:i", import_kind}, {"boolean", "i:i", import_boolean}, {"integer", "i:l", import_integer},
     {"number", "i:d", import_number}, {"text", "iii:i", import_text}, {"json", "iii:i", import_json},
@@ -283,7 +283,7 @@ static const import imports[] = {
 
 // ---- The engine ----
 
-/// Appends a message on one line, and frees the error.
+/// Appends the error's message on one line, and frees the error.
 static bool take_error(wasmtime_error *error, buffer *problem) {
   if (error == NULL) return true;
   wasm_bytes message;
@@ -316,7 +316,7 @@ static void *open_library(buffer *problem) {
     if (library == NULL) append_text(problem, "RXD_WASMTIME: "), append_text(problem, dlerror());
     return library;
   }
-  // Beside this library, and where the system looks.
+  // Looks next to this library, then in the system's directories.
   if (dladdr((void *)open_library, &info) != 0 && info.dli_fname != NULL) {
     static const char *const names[] = {"libwasmtime.so", "_libwasmtime.so"};
     for (int index = 0; index < 2; index++) {
@@ -348,7 +348,7 @@ static bool start_engine(buffer *problem) {
 #undef X
   wasm_config *config = wasmtime.wasm_config_new();
   wasmtime.wasmtime_config_epoch_interruption_set(config, true);
-  // No handlers of signals in rxd's process: bounds are checked by code.
+  // Without signal handlers in rxd's process: compiled code checks bounds.
   wasmtime.wasmtime_config_signals_based_traps_set(config, false);
   wasmtime.wasmtime_config_max_wasm_stack_set(config, 256 << 10);
   wasm_engine *made = wasmtime.wasm_engine_new_with_config(config);
@@ -398,7 +398,7 @@ static void begin(machine *self, rxd_scope *scope) {
   self->value_count = 1;
 }
 
-/// False: a trap, with `problem`.
+/// False: the call trapped; `problem` has the reason.
 static bool call(machine *self, wasmtime_extern *function, wasm_raw *raw, size_t count, buffer *problem) {
   wasm_trap *trapped = NULL;
   wasmtime.wasmtime_context_set_epoch_deadline(self->context, (uint64_t)(self->settings.deadline / tick) + 2);
@@ -415,7 +415,7 @@ static bool call(machine *self, wasmtime_extern *function, wasm_raw *raw, size_t
              (long long)(self->settings.deadline / 1000000));
     append_text(problem, text);
   } else {
-    // Without the lines of the backtrace.
+    // The message without the lines of the backtrace.
     wasm_bytes message;
     wasmtime.wasm_trap_message(trapped, &message);
     size_t length = strnlen(message.data, message.size);
@@ -432,13 +432,13 @@ static bool call(machine *self, wasmtime_extern *function, wasm_raw *raw, size_t
   return false;
 }
 
-/// What the module has said with rxd_fail.
+/// Reports the reason that the module has given to rxd_fail.
 static run_outcome failed(machine *self, buffer *problem) {
   append_text(problem, self->failure == NULL ? "the module has failed without a reason" : self->failure);
   return run_failed;
 }
 
-/// An exported function; `call` does not check its type. True if it is absent and not needed.
+/// Finds an exported function; `call` does not check its type. True if it is absent and optional.
 static bool find_function(machine *self, wasmtime_instance *instance, const char *name, const char *signature,
                           wasmtime_extern *function, bool is_needed, bool *has, buffer *problem) {
   *has = wasmtime.wasmtime_instance_export_get(self->context, instance, name, strlen(name), function);

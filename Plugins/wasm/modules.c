@@ -1,5 +1,5 @@
-// Finds modules: those that are bundled into this library, behind its own bytes, or the files and directories of RXD_WASM.
-// Makes one spec of theirs.
+// Finds modules: those that are bundled with this library, appended to its file, or the files and directories in RXD_WASM.
+// Merges their specs into one.
 #include <dirent.h>
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -43,7 +43,7 @@ static bool refuse(buffer *problem, const char *path, const char *what) {
   return false;
 }
 
-// ---- JSON, as far as the places of members are needed. rxd checks the document. ----
+// ---- JSON: finds members; rxd checks the document. ----
 
 typedef struct { const char *at, *end; } cursor;
 
@@ -76,14 +76,14 @@ static bool skip_value(cursor *c) {
     } else if (*c->at == ',' || *c->at == ':') {
       c->at++;
     } else {
-      // One byte at least: a zero ends the set, too.
+      // Always advances: strchr also finds the terminating zero.
       do c->at++; while (c->at < c->end && strchr(",:{}[]\" \t\r\n", *c->at) == NULL);
     }
   } while (depth > 0);
   return true;
 }
 
-/// The value of a member of an object, `bytes` NULL if there is none.
+/// The value of a member of an object; `bytes` is NULL if there is none.
 static rxd_text find_member(rxd_text object, const char *name) {
   cursor c = {object.bytes, object.bytes + object.count};
   size_t count = strlen(name);
@@ -132,7 +132,7 @@ static void append_component(buffer *spec, rxd_text component) {
     append_text(spec, ", \"parameters\": ["), append_text(spec, own_parameters), append_text(spec, "]}");
     return;
   }
-  const char *end = parameters.bytes + parameters.count - 1;  // at the bracket
+  const char *end = parameters.bytes + parameters.count - 1;  // index of the bracket
   const char *last = end;
   while (last > parameters.bytes && strchr(" \t\r\n", last[-1]) != NULL) last--;
   append(spec, component.bytes, (size_t)(last - component.bytes));
@@ -141,7 +141,7 @@ static void append_component(buffer *spec, rxd_text component) {
   append(spec, end, (size_t)(component.bytes + component.count - end));
 }
 
-/// How many parameters rxd evaluates for each event.
+/// The number of parameters that rxd evaluates for each event.
 static uint32_t count_arguments(rxd_text component) {
   rxd_text list = find_member(component, "parameters");
   cursor c = {list.bytes, list.bytes + list.count};
@@ -184,7 +184,7 @@ static bool take_components(module *module, buffer *spec, buffer *problem) {
   }
 }
 
-/// Adds a text as JSON.
+/// Appends a text as JSON.
 static void append_string(buffer *buffer, const char *text) {
   append_text(buffer, "\"");
   for (; *text != 0; text++) {
@@ -198,7 +198,7 @@ static void append_string(buffer *buffer, const char *text) {
   append_text(buffer, "\"");
 }
 
-/// Names the modules that are files of their own: rxd reads the spec anew when one of them has changed.
+/// Lists the modules that are separate files: rxd reads the spec again when one of them changes.
 static void append_uses(buffer *spec) {
   int count = 0;
   for (int index = 0; index < module_count; index++) {
@@ -249,7 +249,7 @@ static const uint8_t *read_file(const char *path, size_t *count) {
   if (file < 0) return NULL;
   void *bytes = NULL;
   if (fstat(file, &status) == 0 && S_ISREG(status.st_mode) && status.st_size > 0) {
-    // A copy, because a file that is cut off while it is mapped ends the process.
+    // A copy, because truncating a mapped file ends the process.
     *count = (size_t)status.st_size;
     bytes = malloc(*count);
     size_t have = 0;
@@ -265,7 +265,7 @@ static const uint8_t *read_file(const char *path, size_t *count) {
   return bytes == NULL ? NULL : bytes;
 }
 
-/// Behind the library's own bytes: for each module its bytes, their number (8 bytes, little endian) and "rxdwasm1".
+/// Appended to the library's file: for each module its bytes, their number (8 bytes, little endian) and "rxdwasm1".
 static bool add_bundled(buffer *problem) {
   Dl_info info;
   size_t count;
@@ -291,7 +291,7 @@ static int is_module(const struct dirent *entry) {
   return count > 5 && strcmp(entry->d_name + count - 5, ".wasm") == 0;
 }
 
-/// Others must not be able to write what runs here, though it can do little.
+/// Other users must not be able to write to code that runs here, although it is sandboxed.
 static bool is_trusted(const char *path, const struct stat *status, buffer *problem) {
   if ((status->st_uid == 0 || status->st_uid == geteuid()) && (status->st_mode & 022) == 0) return true;
   return refuse(problem, path, "other users may write to it");
@@ -324,7 +324,7 @@ static bool add_path(const char *path, buffer *problem) {
 bool find_modules(buffer *spec, buffer *problem) {
   if (!add_bundled(problem)) return false;
   const char *paths = getenv("RXD_WASM");
-  // A bundle has what it needs.
+  // A bundle needs no further modules.
   if (module_count == 0 && paths != NULL) {
     char *copy = strdup(paths), *rest = copy;
     for (char *path; (path = strsep(&rest, ":")) != NULL;) {
@@ -339,7 +339,7 @@ bool find_modules(buffer *spec, buffer *problem) {
     append_text(problem, "there is no module: bundle some with rxd-wasm-bundle, or name files or directories in RXD_WASM");
     return false;
   }
-  // One module keeps its name; several are one plugin.
+  // A single module keeps its name; several are one plugin.
   append_text(spec, "{");
   for (int index = 0; index < 3; index++) {
     static const char *const names[] = {"plugin", "version", "summary"};

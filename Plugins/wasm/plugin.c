@@ -1,4 +1,4 @@
-// What rxd loads: the operators of modules as components.
+// The entry point that rxd loads: offers the modules' operators as components.
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,13 +9,13 @@ RXD_PLUGIN_MAGIC;
 
 const rxd_host *host;
 
-/// An operator in a pipeline. A row operator is called on several threads at once, each with a machine of its own.
+/// An operator in a pipeline. A row operator is called on several threads at once, each with its own machine.
 typedef struct {
   machine_settings settings;
   pthread_mutex_t lock;
-  machine **idle;  // of a row operator
+  machine **idle;  // for a row operator
   size_t idle_count, idle_room;
-  machine *machine;  // of a stream operator; NULL after a trap
+  machine *machine;  // for a stream operator; NULL after a trap
   buffer saved;      // its state before the batch
   bool has_saved;
 } step;
@@ -100,7 +100,7 @@ static int step_row(void *instance, rxd_scope *scope, rxd_value *event, const rx
   return drops ? RXD_DROP : RXD_OK;
 }
 
-/// The state in `saved`, if the operator has one.
+/// Saves the state in `saved`, if the operator has one.
 static run_outcome save(step *self, rxd_scope *scope, buffer *problem) {
   if (self->settings.info->state_version == 0) return run_good;
   run_outcome outcome = run_save(self->machine, scope, &self->saved, problem);
@@ -108,7 +108,7 @@ static run_outcome save(step *self, rxd_scope *scope, buffer *problem) {
   return outcome;
 }
 
-/// A new instance with the state in `saved`.
+/// Creates a new instance with the state in `saved`.
 static bool restart(step *self, rxd_scope *scope, buffer *problem) {
   free_machine(self->machine);
   rxd_text state = {self->has_saved ? self->saved.bytes : NULL, self->saved.count};
@@ -125,7 +125,7 @@ static int step_process(void *instance, rxd_scope *scope, const rxd_batch *batch
   if (outcome == run_good) outcome = run_process(self->machine, scope, batch, 0, batch->count, output, &problem);
   if (outcome == run_good) return RXD_OK;
   if (outcome == run_failed) return fail(scope, &problem, "");
-  // Again from the state before, one by one: the input at fault is rejected alone.
+  // Repeats the batch one by one from the saved state, so that only the offending input is rejected.
   problem.count = 0;
   if (!restart(self, scope, &problem)) return fail(scope, &problem, "");
   for (size_t index = 0; index < batch->count; index++) {
@@ -152,7 +152,7 @@ static int step_save(void *instance, rxd_scope *scope, rxd_bytes *state) {
   buffer problem = {0};
   if (self->machine == NULL && !restart(self, scope, &problem)) return fail(scope, &problem, "");
   if (save(self, scope, &problem) != run_good) return fail(scope, &problem, "");
-  // rxd copies it before the next call.
+  // rxd copies the state before the next call.
   *state = (rxd_bytes){self->saved.bytes == NULL ? "" : self->saved.bytes, self->saved.count, release, NULL};
   return RXD_OK;
 }

@@ -1,5 +1,5 @@
-// The part of wasmtime's C interface that is used, declared here so that nothing is needed to build. Only what has been
-// the same in all versions is relied upon: an export is 8 bytes of kind and then the item, whose form does not matter.
+// The used part of wasmtime's C interface, declared here so that the build needs no headers. Relies only on what is the
+// same in all versions: an export has 8 bytes of kind and then the item, whose layout does not matter.
 #ifndef RXD_WASMTIME_H
 #define RXD_WASMTIME_H
 #include <stdbool.h>
@@ -21,7 +21,7 @@ typedef struct { size_t size; char *data; } wasm_bytes;
 typedef struct { size_t size; wasm_valtype **data; } wasm_valtypes;
 typedef union { int32_t i32; int64_t i64; float f32; double f64; uint8_t v128[16]; } wasm_raw;
 typedef struct { uint64_t room[8]; } wasmtime_instance;
-typedef struct { uint64_t kind; uint64_t item[8]; } wasmtime_extern;  // kind: the first byte; 0 function, 3 memory
+typedef struct { uint64_t kind; uint64_t item[8]; } wasmtime_extern;  // the kind is the first byte: 0 function, 3 memory
 typedef wasm_trap *wasmtime_callback(void *environment, wasmtime_caller *, wasm_raw *, size_t count);
 
 #define WASMTIME_FUNCTIONS(X)                                                                                   \

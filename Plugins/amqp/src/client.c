@@ -4,9 +4,9 @@
 #include <openssl/err.h>
 
 enum {
-  FRAME_WANTED = 128 << 10, /* bytes of the largest frame that is sent */
-  CALL_MS = 10000,          /* for an answer */
-  SLICE_MS = 100,           /* of a wait, between checks for a stop */
+  FRAME_WANTED = 128 << 10, /* maximum size of a sent frame, in bytes */
+  CALL_MS = 10000,          /* time limit of a request */
+  SLICE_MS = 100,           /* time between checks for a stop */
 };
 
 /* ---- Parameters ---- */
@@ -66,7 +66,7 @@ static int certificate_parameters(const rxd_opening *opening, client *client, co
   return RXD_OK;
 }
 
-/* A key with a passphrase must not ask for it at a terminal. */
+/* OpenSSL must not ask for a key's passphrase at a terminal. */
 static int no_passphrase(char *text, int size, int writes, void *closure) {
   (void)text, (void)size, (void)writes, (void)closure;
   return -1;
@@ -148,7 +148,7 @@ void client_close(client *client) {
 
 /* ---- Reports ---- */
 
-/* The server that was tried last. */
+/* The server of the last attempt. */
 static const char *server_text(const client *client, char *text, size_t capacity) {
   size_t last = (client->next_server + client->server_count - 1) % client->server_count;
   return address_text(&client->servers[last], text, capacity);
@@ -186,7 +186,7 @@ void client_works(client *client) {
 
 /* ---- Frames of the connection and the channel ---- */
 
-/* The server's text, of which only printable ASCII is kept: it goes to the log. */
+/* The server's text, reduced to printable ASCII because it is logged. */
 static void keep_reason(client *client, int code, amqp_bytes_t text) {
   size_t count = 0;
   const unsigned char *bytes = text.bytes;
@@ -197,7 +197,7 @@ static void keep_reason(client *client, int code, amqp_bytes_t text) {
 }
 
 static void handle_close(client *client, const frame *frame, bool is_channel) {
-  amqp_channel_close_t *close = wire_decode(&client->wire, frame); /* both have the same members */
+  amqp_channel_close_t *close = wire_decode(&client->wire, frame); /* both methods have the same members */
   if (close == NULL) return;
   keep_reason(client, close->reply_code, close->reply_text);
   client->is_open = false;
@@ -244,7 +244,8 @@ bool client_handle(client *client, const frame *frame) {
 
 /* ---- Requests ---- */
 
-/* Waits for one of two methods; handles what else concerns the connection. 0: lost or refused. */
+/* Waits for one of two methods and handles other frames of the connection. Returns 0 if the connection is lost or the
+ * request refused. */
 static amqp_method_number_t wait_for_method(client *client, amqp_method_number_t first, amqp_method_number_t second,
                                             frame *frame, int64_t until) {
   while (!client->wire.is_lost && client->code == 0) {
@@ -285,7 +286,7 @@ outcome client_call(client *client, amqp_method_number_t request, void *argument
 
 /* ---- Connecting ---- */
 
-/* Whether the list of words, separated by spaces, has the word. */
+/* Whether `word` is in the space-separated list. */
 static bool has_word(const uint8_t *list, size_t count, const char *word) {
   size_t length = strlen(word);
   for (size_t i = 0; i + length <= count; i++)
@@ -295,7 +296,7 @@ static bool has_word(const uint8_t *list, size_t count, const char *word) {
   return false;
 }
 
-/* connection.start: two bytes, a table, and the mechanisms. The table is skipped. */
+/* connection.start has two bytes, a table, and the mechanisms. The table is skipped. */
 static bool offers_mechanism(const frame *frame, const char *mechanism) {
   const uint8_t *at = frame->bytes + 4, *end = frame->bytes + frame->count;
   for (int text = 0; text < 2; text++) {
@@ -350,7 +351,7 @@ static void send_login(client *client) {
   free(response);
 }
 
-/* What has worked may work again: the server's configuration may be changing. */
+/* If the parameters have worked before, they may work again: the server's configuration may be changing. */
 static outcome refused(const client *client) { return client->was_connected ? UNREACHABLE : REFUSED; }
 
 static outcome login_refused(client *client) {
@@ -368,7 +369,7 @@ static outcome login_refused(client *client) {
   return UNREACHABLE;
 }
 
-/* Bytes of out are wiped: they had the password. */
+/* Wipes the output buffer, which contained the password. */
 static void wipe_out(wire *wire) {
   if (wire->out.bytes != NULL && wire_waiting(wire) == 0) explicit_bzero(wire->out.bytes, wire->out.capacity);
 }

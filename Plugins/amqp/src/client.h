@@ -1,5 +1,5 @@
-/* Parameters that source and sink have in common, and a connection with one channel. A connection that is lost is
- * closed, and its component makes a new one. */
+/* The parameters that source and sink share, and a connection with one channel. A lost connection is closed, and the
+ * component opens a new one. */
 #ifndef CLIENT_H
 #define CLIENT_H
 #include "wire.h"
@@ -10,8 +10,8 @@ extern const rxd_component amqp_source, amqp_sink;
 
 typedef enum outcome {
   DONE,
-  UNREACHABLE, /* trying again may help; `problem` says why */
-  REFUSED,     /* trying again does not help; `problem` says why, `at` where */
+  UNREACHABLE, /* a retry may help; `problem` has the reason */
+  REFUSED,     /* a retry does not help; `problem` has the reason, `at` the parameter */
 } outcome;
 
 typedef struct client {
@@ -24,47 +24,47 @@ typedef struct client {
   char *user, *password, *vhost, *name;
   int64_t connect_timeout, heartbeat; /* milliseconds */
   wire wire;
-  bool is_open;        /* connection and channel may be used */
-  bool was_connected;  /* the parameters have worked once */
-  bool is_failing;     /* and that is in the log */
-  bool is_blocked;     /* the server takes no messages for now */
-  atomic_bool is_ending; /* no answer is waited for any more; may be set by another thread */
-  unsigned failures;   /* in a row */
-  char problem[400];   /* why the last attempt failed, with the server */
-  char at[24];         /* the parameter that is to blame, or empty */
-  /* What the server has last closed the channel or the connection with. */
-  int code;            /* 0: nothing */
+  bool is_open;        /* the connection and the channel are usable */
+  bool was_connected;  /* the parameters have worked at least once */
+  bool is_failing;     /* the failure has been logged */
+  bool is_blocked;     /* the server accepts no messages for now */
+  atomic_bool is_ending; /* no answer is needed any more; may be set by another thread */
+  unsigned failures;   /* failed attempts in a row */
+  char problem[400];   /* why the last attempt failed, and at which server */
+  char at[24];         /* the parameter that caused the failure, or empty */
+  /* The code and text with which the server last closed the channel or the connection. */
+  int code;            /* 0: none */
   char reason[240];
 } client;
 
 int client_open(const rxd_opening *opening, client *client);
 void client_close(client *client);
-/* Tries the next server: at most as long as `connectTimeout` for each of connecting and logging in, and resolving its
- * name. */
+/* Tries the next server. Connecting and logging in each take at most `connectTimeout`; resolving the name takes extra
+ * time. */
 outcome client_connect(client *client);
-/* Closes without a farewell. */
+/* Closes without the closing handshake. */
 void client_disconnect(client *client);
-/* Closes after the server has handled all that was sent, at the latest at `until` (now_ms). */
+/* Closes after the server has handled everything that was sent, or at `until` (now_ms). */
 void client_leave(client *client, int64_t until);
-/* A new channel in place of one that the server has closed. */
+/* Opens a new channel in place of one that the server has closed. */
 outcome client_reopen(client *client);
-/* Sends a request and waits for its answer. DONE: `answer` has its arguments, if it is not NULL. Otherwise `code` has
- * the server's refusal, or is 0: the connection is lost. */
+/* Sends a request and waits for its answer. DONE: `answer`, if not NULL, receives the arguments. Otherwise `code` is
+ * the code of the server's refusal, or 0 if the connection is lost. */
 outcome client_call(client *client, amqp_method_number_t request, void *arguments, amqp_method_number_t answer_id,
                     void **answer);
-/* Handles a frame that concerns the connection or the channel. False: it is another one. After a refusal by the server,
+/* Handles a frame of the connection or the channel; returns false for other frames. After a refusal by the server,
  * `code` is set and the channel is closed. */
 bool client_handle(client *client, const frame *frame);
-/* Counts the failure and logs the first in a row. The pause before the next attempt, in milliseconds. */
+/* Counts a failure and logs the first one in a row. Returns the pause before the next attempt, in milliseconds. */
 int64_t client_failed(client *client);
-/* The connection works. */
+/* Marks the connection as working. */
 void client_works(client *client);
-/* "server: text" into `problem`. */
+/* Sets `problem` to "server: text". */
 __attribute__((format(printf, 3, 4))) void client_trouble(client *client, const char *at, const char *format, ...);
 /* The reason why the wire is lost. */
 void client_lost(client *client);
 
-/* A name of at most 255 bytes. */
+/* Reads a name of at most 255 bytes. */
 int short_parameter(const rxd_opening *opening, const char *name, char **copy);
 static inline amqp_bytes_t bytes_of(const char *string) {
   return string == NULL ? amqp_empty_bytes : (amqp_bytes_t){strlen(string), (void *)(uintptr_t)string};

@@ -9,7 +9,7 @@ decoding decode_parameter(const rxd_opening *opening) {
                                                  : DECODE_TEXT;
 }
 
-/* NULL: they are damaged, or have tables that are nested too deeply. */
+/* NULL: the properties are damaged, or have tables that are nested too deeply. */
 static const amqp_basic_properties_t *read_properties(amqp_pool_t *pool, rxd_text encoded) {
   void *decoded = NULL;
   amqp_bytes_t bytes = {encoded.count, (void *)(uintptr_t)encoded.bytes};
@@ -33,7 +33,7 @@ int64_t stream_offset(amqp_pool_t *pool, rxd_text properties) {
   return offset;
 }
 
-/* False: it is no JSON document. */
+/* False: the content is not a JSON document. */
 static bool content_value(rxd_scope *scope, decoding decode, rxd_text body, rxd_value *value) {
   if (decode == DECODE_JSON) return decode_json(scope, body.bytes, body.count, value);
   *value = decode == DECODE_BYTES ? host->make_bytes(scope, body) : value_of_bytes(scope, body.bytes, body.count);

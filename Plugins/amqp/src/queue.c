@@ -44,7 +44,7 @@ static bool is_known_member(rxd_text name) {
          || text_is(name, RXD_TEXT_OF("arguments"));
 }
 
-/* `{ exchange, routingKey, arguments }`; a list of routing keys is that many bindings. */
+/* `{ exchange, routingKey, arguments }`; a list of routing keys makes one binding each. */
 static int binding_parameter(const rxd_opening *opening, queue *queue, const rxd_value *object, size_t index) {
   rxd_scope *scope = opening->scope;
   char at[60];
@@ -89,7 +89,8 @@ static int bindings_parameter(const rxd_opening *opening, queue *queue) {
   return RXD_OK;
 }
 
-/* "2026-01-31T12:00:00Z", with a fraction or another offset. False: it is none. */
+/* Reads a time such as "2026-01-31T12:00:00Z", also with a fraction or another offset. False: the text is not a
+ * time. */
 static bool read_time(const char *text, int64_t *seconds) {
   struct tm time = {0};
   const char *at = strptime(text, "%Y-%m-%dT%H:%M:%S", &time);
@@ -177,7 +178,7 @@ void queue_close(queue *queue) {
 
 /* ---- Beginning ---- */
 
-/* The server's refusal, with what to do. What has worked may work again. */
+/* The server's refusal, with a hint. A queue that has worked before may work again. */
 static outcome refuse(client *client, outcome outcome, const char *at, const char *advice) {
   if (outcome != REFUSED) return outcome;
   client_trouble(client, at, "%s; %s", client->reason, advice);
@@ -235,7 +236,7 @@ static outcome consume(queue *queue, client *client, int64_t resume) {
     .arguments = {queue->is_stream ? 1 : 0, &start},
   };
   outcome outcome = client_call(client, AMQP_BASIC_CONSUME_METHOD, &consume, AMQP_BASIC_CONSUME_OK_METHOD, NULL);
-  /* Another consumer has it: when it ends, this one may begin. */
+  /* Another consumer uses the queue exclusively; this one may start when it ends. */
   bool is_in_use = client->code == AMQP_RESOURCE_LOCKED
                    || (client->code == AMQP_ACCESS_REFUSED && strstr(client->reason, "exclusive") != NULL);
   if (outcome == REFUSED && is_in_use) {

@@ -1,4 +1,4 @@
-/* The queue that a source reads: its parameters, and how a consumer of it begins. */
+/* The queue that a source reads: its parameters, and the start of a consumer. */
 #ifndef QUEUE_H
 #define QUEUE_H
 #include "client.h"
@@ -6,7 +6,7 @@
 typedef struct binding {
   char *exchange, *routing_key;
   amqp_table_t arguments;
-  size_t index; /* in the parameter */
+  size_t index; /* index in the parameter */
 } binding;
 
 typedef struct queue {
@@ -14,17 +14,17 @@ typedef struct queue {
   const char *type;
   bool is_stream, is_declared, is_durable, is_auto_delete, is_exclusive;
   uint16_t prefetch;
-  amqp_pool_t pool; /* of the tables */
+  amqp_pool_t pool; /* memory of the tables */
   amqp_table_t arguments;
   binding *bindings;
   size_t binding_count;
-  amqp_field_value_t start; /* of a stream without a position */
+  amqp_field_value_t start; /* start of a stream without a position */
 } queue;
 
 int queue_open(const rxd_opening *opening, queue *queue);
 void queue_close(queue *queue);
-/* Declares and binds the queue, if the parameters say so, and begins a consumer. `resume`: the first offset of a stream,
- * or -1. REFUSED: trying again does not help. */
+/* Declares and binds the queue if the parameters say so, and starts a consumer. `resume`: the first offset of a stream,
+ * or -1. REFUSED: a retry does not help. */
 outcome queue_consume(queue *queue, client *client, int64_t resume);
 
 #endif

@@ -1,74 +1,74 @@
-/* The sink `amqp`: publishes a batch with a window of messages that are not confirmed, and reports what the server says
- * of each. Between two batches a thread of its own keeps the connection alive. */
+/* The sink `amqp`: publishes a batch with a window of unconfirmed messages, and reports the server's verdict on each.
+ * Between batches, a separate thread keeps the connection alive. */
 #include "client.h"
 #include "table.h"
 
 enum {
-  WINDOW_MOST = 4096,          /* messages without a confirmation, */
-  WINDOW_BYTES_MOST = 16 << 20, /* likewise */
-  PUSH_BYTES = 64 << 10,       /* that are put before they are sent */
-  SLICE_MS = 100,              /* of a wait, between checks for a stop */
-  KEEP_MS = 1000,              /* between looks at a connection without work */
-  LEAVE_MS = 1000,             /* for the farewell at the end */
-  PROPERTIES_MOST = 128 << 10, /* bytes */
+  WINDOW_MOST = 4096,          /* unconfirmed messages, */
+  WINDOW_BYTES_MOST = 16 << 20, /* and their bytes */
+  PUSH_BYTES = 64 << 10,       /* bytes buffered before they are sent */
+  SLICE_MS = 100,              /* time between checks for a stop */
+  KEEP_MS = 1000,              /* time between checks of an idle connection */
+  LEAVE_MS = 1000,             /* time limit of the closing handshake */
+  PROPERTIES_MOST = 128 << 10, /* maximum size in bytes */
   PROBLEM_MOST = 300,
   POOL_PAGE = 16384,
 };
 
-/* The parameters that are templates or expressions, in the order of the spec. */
+/* The template and expression parameters, in the order of the spec. */
 enum { ROUTING_KEY, VALUE, HEADERS, MESSAGE_ID, CORRELATION_ID, REPLY_TO, TYPE, PRIORITY, TIMESTAMP };
 
-/* What has become of a message. */
+/* The outcome of a message. */
 typedef struct verdict {
   enum { TO_SEND, SENT, DELIVERED, REFUSED_ALONE, NACKED } kind;
-  char *problem;      /* REFUSED_ALONE: the reason */
-  size_t bytes;       /* SENT */
-  uint64_t hash;      /* of its routing key and properties, by which a message that comes back is known, */
+  char *problem;      /* the reason, if REFUSED_ALONE */
+  size_t bytes;       /* size, if SENT */
+  uint64_t hash;      /* hash of its routing key and properties, to recognize a returned message, */
   uint64_t body_hash; /* and of its routing key and body: a server may change the properties */
 } verdict;
 
-/* An event that comes again after a batch that has failed. */
+/* An event that is repeated after a failed batch. */
 typedef struct known {
   uint64_t hash;
   bool is_delivered;
 } known;
 
-/* A message that comes back, of which not all frames have come. */
+/* A returned message whose frames have not all arrived. */
 typedef struct returned {
   bool is_open;
   int code;
   char reason[100];
   uint64_t hash, body_hash;
-  uint64_t left; /* bytes of its body */
+  uint64_t left; /* remaining bytes of its body */
 } returned;
 
 typedef struct sink {
   client client;
   char *exchange, *content_type, *app_id;
-  const char *declared_type; /* of an exchange that is declared; NULL: it must exist */
+  const char *declared_type; /* type of the exchange to declare; NULL: it must exist */
   char expiration[24];       /* empty: none */
   bool is_mandatory, is_persistent;
-  int64_t timeout; /* milliseconds for a batch */
-  uint8_t *properties; /* of the message that is made */
-  /* The thread that keeps the connection alive. It and `write` hold the mutex while they use the sink. */
+  int64_t timeout; /* time limit of a batch, in milliseconds */
+  uint8_t *properties; /* properties of the message that is being made */
+  /* The thread that keeps the connection alive. The thread and `write` hold the mutex while they use the sink. */
   pthread_t keeper;
   pthread_mutex_t mutex;
   pthread_cond_t ending;
   bool has_keeper, is_ending;
-  /* Of the channel. */
-  uint64_t last_tag;  /* of what was published */
+  /* State of the channel. */
+  uint64_t last_tag;  /* tag of the last published message */
   returned returned;
-  /* Of the batch under way. */
+  /* The batch that is being written. */
   const rxd_batch *batch;
   rxd_scope *scope;
   verdict *verdicts;
-  uint32_t *sent;     /* the index of each message that was sent, from the tag `first_tag` on */
+  uint32_t *sent;     /* the index of each sent message, from the tag `first_tag` on */
   uint64_t first_tag;
-  size_t sent_count, settled; /* before `settled`, all have a verdict */
+  size_t sent_count, settled; /* all messages before `settled` have a verdict */
   size_t missing, missing_bytes;
-  int64_t end;        /* now_ms */
-  bool has_failed;    /* something that may pass; the client's `problem` says what */
-  /* Of the last batch, if it has failed: what comes again, in order. */
+  int64_t end;        /* deadline (now_ms) */
+  bool has_failed;    /* a temporary failure; the client's `problem` has the reason */
+  /* The last batch, if it failed: the events that will be repeated, in order. */
   known *known;
   size_t known_count;
 } sink;
@@ -158,7 +158,7 @@ static bool set_texts(const sink *self, const rxd_input *input, amqp_basic_prope
              || set_text(to, AMQP_BASIC_APP_ID_FLAG, &to->app_id, text_of(self->app_id), "appId", problem));
 }
 
-/* Absent and null: not given. */
+/* The kind of an argument; absent and null both mean that it is not given. */
 static int kind_of_argument(const rxd_input *input, uint32_t index) {
   int kind = index < input->argument_count ? host->kind(&input->arguments[index]) : RXD_ABSENT;
   return kind == RXD_NULL ? RXD_ABSENT : kind;
@@ -195,7 +195,8 @@ static bool set_headers(const sink *self, const rxd_input *input, amqp_pool_t *p
   return true;
 }
 
-/* The encoded properties in `properties`; how many bytes, or 0: refused, with the reason in `problem`. */
+/* Encodes the properties into `properties`. Returns their size in bytes, or 0 if they are refused, with the reason in
+ * `problem`. */
 static size_t make_properties(sink *self, const rxd_input *input, bool is_json, amqp_pool_t *pool, char *problem) {
   amqp_basic_properties_t made = {._flags = AMQP_BASIC_DELIVERY_MODE_FLAG};
   made.delivery_mode = self->is_persistent ? AMQP_DELIVERY_PERSISTENT : AMQP_DELIVERY_NONPERSISTENT;
@@ -204,7 +205,7 @@ static size_t make_properties(sink *self, const rxd_input *input, bool is_json, 
       || !set_texts(self, input, &made, problem) || !set_numbers(input, &made, problem)
       || !set_headers(self, input, pool, &made, problem))
     return 0;
-  enum { AROUND = 20 }; /* of a frame of properties */
+  enum { AROUND = 20 }; /* overhead of a properties frame */
   size_t most = self->client.wire.frame_max - AROUND;
   int count = amqp_encode_properties(AMQP_BASIC_CLASS, &made,
                                      (amqp_bytes_t){most < PROPERTIES_MOST ? most : PROPERTIES_MOST, self->properties});
@@ -261,7 +262,7 @@ static void publish(sink *self, size_t index) {
 
 /* ---- Answers ---- */
 
-/* All with the tag, or up to it. */
+/* Marks the message with the tag, or all up to it, as confirmed. */
 static void take_confirmation(sink *self, uint64_t tag, bool is_multiple, int kind) {
   if (tag < self->first_tag || tag > self->last_tag) return;
   size_t last = (size_t)(tag - self->first_tag), first = is_multiple ? self->settled : last;
@@ -290,8 +291,8 @@ static void begin_return(sink *self, const frame *frame) {
   }
 }
 
-/* The server returns messages in the order in which they were published, each before its confirmation: so it is the
- * first one without an answer that has the same content. */
+/* The server returns messages in the order in which they were published, each before its confirmation. So the
+ * returned message is the first unanswered one with the same content. */
 static void end_return(sink *self) {
   char problem[PROBLEM_MOST];
   returned *returned = &self->returned;
@@ -348,7 +349,7 @@ static void handle(sink *self, const frame *frame) {
   amqp_method_number_t method = frame_method(frame);
   if (method == AMQP_BASIC_RETURN_METHOD) begin_return(self, frame);
   if (method != AMQP_BASIC_ACK_METHOD && method != AMQP_BASIC_NACK_METHOD) return;
-  /* An ack has the first two members of a nack. */
+  /* The first two members of ack and nack are the same. */
   if (method == AMQP_BASIC_ACK_METHOD) {
     amqp_basic_ack_t *ack = wire_decode(&self->client.wire, frame);
     if (ack != NULL && self->batch != NULL) take_confirmation(self, ack->delivery_tag, ack->multiple, DELIVERED);
@@ -378,7 +379,7 @@ static outcome look_for_exchange(sink *self) {
   return self->client.was_connected ? UNREACHABLE : REFUSED;
 }
 
-/* Makes the channel one with confirmations. */
+/* Opens a channel in confirm mode. */
 static outcome begin_channel(sink *self) {
   amqp_confirm_select_t select = {0};
   self->last_tag = 0;
@@ -402,7 +403,7 @@ static outcome connect_sink(sink *self) {
   return outcome;
 }
 
-/* What the server says while nothing is published. */
+/* Handles frames of the server while nothing is published. */
 static void keep_alive(sink *self) {
   frame frame;
   wire_pump(&self->client.wire, -1, 0);
@@ -428,7 +429,7 @@ static void *keep(void *opaque) {
 
 /* ---- Sending ---- */
 
-/* Sends and takes answers; waits for one if asked to. False: the batch cannot go on over this channel. */
+/* Sends data and handles answers; waits for one if requested. False: the batch cannot continue on this channel. */
 static bool pump(sink *self, int64_t wait_ms) {
   frame frame;
   wire_pump(&self->client.wire, -1, wait_ms);
@@ -439,8 +440,8 @@ static bool pump(sink *self, int64_t wait_ms) {
   return false;
 }
 
-/* Until at most so many are missing and little waits to be sent. A server that takes no messages for now gets all the
- * time that it needs, as long as it shows that it is alive. */
+/* Waits until at most so many confirmations are missing and little data waits to be sent. A server that accepts no
+ * messages for now gets as much time as it needs, as long as it shows that it is alive. */
 static bool wait_for_answers(sink *self, size_t most, size_t most_bytes, size_t most_waiting) {
   while (self->client.is_blocked || self->missing > most || self->missing_bytes > most_bytes
          || wire_waiting(&self->client.wire) > most_waiting) {
@@ -456,7 +457,7 @@ static bool wait_for_answers(sink *self, size_t most, size_t most_bytes, size_t 
   return true;
 }
 
-/* All messages, with a window of those that are not confirmed. False: not all have a verdict. */
+/* Sends all messages, with a window of unconfirmed ones. False: some have no verdict. */
 static bool send_all(sink *self) {
   for (size_t i = 0; i < self->batch->count; i++) {
     if (self->verdicts[i].kind != TO_SEND) continue;
@@ -474,7 +475,7 @@ static bool send_all(sink *self) {
   return wait_for_answers(self, 0, 0, SIZE_MAX);
 }
 
-/* The server has closed the channel, and says why, but not by which message. */
+/* The server has closed the channel with a reason, but without naming the message. */
 static bool reopen(sink *self) {
   if (client_reopen(&self->client) == DONE && begin_channel(self) == DONE) return true;
   fail(self);
@@ -488,7 +489,7 @@ static bool fail_without_exchange(sink *self) {
   return true;
 }
 
-/* A message by itself: when the server closes the channel, it was by this one. */
+/* Sends one message alone, so that it must be the cause if the server closes the channel. */
 static void send_alone(sink *self, size_t index) {
   char problem[PROBLEM_MOST];
   self->end = now_ms() + self->timeout;
@@ -502,7 +503,7 @@ static void send_alone(sink *self, size_t index) {
   reopen(self);
 }
 
-/* What is not confirmed is sent again, each by itself. */
+/* Sends each unconfirmed message again, alone. */
 static void send_singly(sink *self) {
   for (size_t i = 0; i < self->batch->count; i++)
     if (self->verdicts[i].kind == SENT) mark(self, i, TO_SEND);
@@ -517,7 +518,7 @@ static void send_singly(sink *self) {
 
 /* ---- A batch ---- */
 
-/* Equal events are interchangeable, so their content names them. */
+/* A hash of an event's content. Equal events are interchangeable. */
 static uint64_t hash_event(sink *self, size_t index) {
   const rxd_input *input = input_at(self, index);
   uint64_t hash = hash_text(hash_start, host->json(self->scope, &input->event));
@@ -535,7 +536,7 @@ static void forget_known(sink *self) {
   self->known_count = 0;
 }
 
-/* Events that come again, and that the server has confirmed behind one that has failed. */
+/* Finds repeated events that the server has already confirmed, although an earlier event failed. */
 static void recognize(sink *self) {
   for (size_t i = 0; i < self->known_count && i < self->batch->count; i++) {
     if (hash_event(self, i) != self->known[i].hash) break;
@@ -563,7 +564,7 @@ static void begin(sink *self, rxd_scope *scope, const rxd_batch *batch) {
   recognize(self);
 }
 
-/* Reports what is certain; true: that is everything. */
+/* Reports the certain verdicts; returns true if those are all. */
 static bool judge(sink *self, rxd_verdicts *verdicts) {
   size_t through = self->batch->count;
   bool has_nacked = false;

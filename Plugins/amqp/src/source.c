@@ -1,10 +1,10 @@
-/* The source `amqp`. A thread of its own has the connection, so that heartbeats go on and answers are read whatever rxd
- * does; `run` takes messages from a queue, which basic.qos bounds: the server delivers no more than `prefetch` without
- * an acknowledgement.
+/* The source `amqp`. A separate thread owns the connection, so that heartbeats and answers are handled whatever rxd
+ * does. `run` takes messages from a queue that basic.qos bounds: the server sends at most `prefetch` unacknowledged
+ * messages.
  *
- * A message is acknowledged when rxd has acknowledged its event. The server delivers again what is not, over the next
- * connection; tokens have the number of the channel, so an acknowledgement that comes later finds nothing. A stream
- * keeps its messages: there rxd keeps the position, and an acknowledgement only asks for more. */
+ * A message is acknowledged when rxd has acknowledged its event. The server delivers unacknowledged messages again over
+ * the next connection. Tokens contain the number of the channel, so late acknowledgements match nothing. A stream keeps
+ * its messages: rxd saves the position, and an acknowledgement only requests more messages. */
 #include "event.h"
 #include "queue.h"
 #include "tags.h"
@@ -13,29 +13,29 @@
 #include <sys/eventfd.h>
 
 enum {
-  TAKEN_MOST = 500,    /* messages before rxd gets them, */
-  TAKEN_BYTES_MOST = 1 << 20, /* likewise */
+  TAKEN_MOST = 500,    /* messages before they are given to rxd, */
+  TAKEN_BYTES_MOST = 1 << 20, /* and their bytes */
   SLOW_MS = 20,        /* of a stream: a pipeline that needs longer for what it got gets less at once, so that more of it
                           has a position of its own */
-  BODY_MOST = 512 << 20, /* bytes of a message; servers take no more */
-  WAIT_MS = 1000,      /* for something to do, on the thread */
-  POLL_MS = 100,       /* likewise, on the thread of `run` */
-  ACKS_MS = 25000,     /* of a stop: the wait for acknowledgements, */
-  CLOSE_MS = 5000,     /* and for sending them */
-  TAG_BITS = 48,       /* of a token; above is the number of the channel */
+  BODY_MOST = 512 << 20, /* size of a message; servers accept no larger ones */
+  WAIT_MS = 1000,      /* wait for work, on the connection's thread */
+  POLL_MS = 100,       /* wait for work, on the thread of `run` */
+  ACKS_MS = 25000,     /* during a stop: wait for acknowledgements, */
+  CLOSE_MS = 5000,     /* and for their transmission */
+  TAG_BITS = 48,       /* low bits of a token; the high bits are the channel number */
   NUMBER_MOST = 65535,
   POOL_PAGE = 16384,
 };
 
-/* A message whose frames have not all come. */
+/* A message whose frames have not all arrived. */
 typedef struct assembly {
   bool has_method, has_header;
   uint64_t tag;
   bool is_redelivered;
   char exchange[256], routing_key[256];
   size_t exchange_count, routing_key_count;
-  message *message; /* with the header */
-  size_t received;  /* of the body */
+  message *message; /* allocated when the header arrives */
+  size_t received;  /* bytes of the body so far */
 } assembly;
 
 typedef struct source {
@@ -43,34 +43,34 @@ typedef struct source {
   client client;
   queue queue;
   decoding decode;
-  bool requeues; /* messages whose events have failed */
+  bool requeues; /* whether messages of failed events are requeued */
   pthread_t thread;
   pthread_mutex_t mutex;
-  int wake;  /* an eventfd: the thread has something to do */
-  int ready; /* likewise: `run` has something to take */
-  /* Under the mutex. */
+  int wake;  /* eventfd: the connection's thread has work */
+  int ready; /* eventfd: `run` has work */
+  /* Protected by the mutex. */
   tags tags;
-  uint64_t number; /* of the channel */
+  uint64_t number; /* channel number */
   message *head, **tail;
-  int64_t fail_at;   /* now_ms: when failed messages go back */
-  unsigned failures; /* of events, in a row */
-  int64_t resume;    /* the first offset of the stream that `run` has not taken; -1: unknown */
+  int64_t fail_at;   /* when failed messages are returned (now_ms) */
+  unsigned failures; /* failed events in a row */
+  int64_t resume;    /* the first offset of the stream that `run` has not taken yet; -1: unknown */
   bool is_ending;
-  int64_t close_by;  /* now_ms: then the source does not wait any more */
-  char fatal[400], fatal_at[24]; /* not empty: the thread has given up */
-  /* Of the thread of `run`. */
-  size_t most; /* messages before rxd gets them */
-  amqp_pool_t pool; /* of properties */
-  /* Of the thread. */
+  int64_t close_by;  /* when the source stops waiting (now_ms) */
+  char fatal[400], fatal_at[24]; /* why the thread has given up, if not empty */
+  /* Used only by the thread of `run`. */
+  size_t most; /* maximum number of messages before they are given to rxd */
+  amqp_pool_t pool; /* memory for properties */
+  /* Used only by the connection's thread. */
   assembly assembly;
-  message *received, **received_tail; /* and not in the queue yet */
-  amqp_pool_t offsets_pool; /* of properties, for offsets of a stream */
+  message *received, **received_tail; /* received messages that are not in the queue yet */
+  amqp_pool_t offsets_pool; /* memory for properties with stream offsets */
   int64_t connect_at;
 } source;
 
 static void signal_event(int descriptor) {
   uint64_t one = 1;
-  if (write(descriptor, &one, sizeof one) < 0) return; /* it is readable already */
+  if (write(descriptor, &one, sizeof one) < 0) return; /* the descriptor is already readable */
 }
 
 static void clear_event(int descriptor) {
@@ -106,7 +106,7 @@ static char *place(char **at, const void *bytes, size_t count) {
   return placed;
 }
 
-/* The message of a header frame; its body comes later. NULL: there is no memory for it. */
+/* Makes the message of a header frame; its body follows. NULL: memory is short. */
 static message *make_message(const assembly *assembly, const uint8_t *properties, size_t count, size_t body) {
   message *made = malloc(sizeof *made + assembly->exchange_count + assembly->routing_key_count + count + body);
   if (made == NULL) return NULL;
@@ -130,7 +130,7 @@ static void give_up(source *self, const char *at, const char *problem) {
   signal_event(self->ready);
 }
 
-/* The server delivers again what is not acknowledged. */
+/* Forgets the deliveries of a lost channel; the server delivers unacknowledged messages again. */
 static void forget(source *self) {
   free(self->assembly.message);
   memset(&self->assembly, 0, sizeof self->assembly);
@@ -142,7 +142,7 @@ static void forget(source *self) {
   pthread_mutex_unlock(&self->mutex);
 }
 
-/* `problem` of the client says why. */
+/* Handles a lost connection; the client's `problem` has the reason. */
 static void lost(source *self) {
   self->connect_at = now_ms() + client_failed(&self->client);
   client_disconnect(&self->client);
@@ -173,7 +173,7 @@ static void begin_message(source *self, const frame *frame) {
   assembly->routing_key_count = keep_short(assembly->routing_key, deliver->routing_key);
 }
 
-/* All frames are there. */
+/* Queues a message whose frames have all arrived. */
 static void end_message(source *self) {
   message *made = self->assembly.message;
   if (self->queue.is_stream) {
@@ -228,7 +228,7 @@ static void handle(source *self, const frame *frame) {
               self->queue.name);
 }
 
-/* Hands what was received to `run`. */
+/* Hands received messages to `run`. */
 static void hand_over(source *self) {
   if (self->received == NULL) return;
   int64_t repeated = 0;
@@ -243,7 +243,7 @@ static void hand_over(source *self) {
       continue;
     }
     if (one->is_redelivered) repeated++;
-    /* Where a chunk of a stream begins before the offset that was asked for. */
+    /* A chunk of a stream may start before the requested offset. */
     if (self->queue.is_stream && one->offset < self->resume) {
       tags_mark(&self->tags, one->tag, ACKNOWLEDGED);
       free(one);
@@ -273,7 +273,7 @@ static void connect_now(source *self) {
   if (outcome == DONE) outcome = queue_consume(&self->queue, &self->client, resume);
   if (outcome == DONE) {
     client_works(&self->client);
-    receive(self); /* deliveries may have come with the last answer */
+    receive(self); /* deliveries may have arrived with the last answer */
   } else if (outcome == UNREACHABLE) lost(self);
   else give_up(self, self->client.at, self->client.problem);
 }
@@ -291,7 +291,7 @@ static void send_answer(void *closure, uint64_t tag, bool is_failed, bool is_mul
   wire_put_method(&self->client.wire, CHANNEL, AMQP_BASIC_ACK_METHOD, &ack);
 }
 
-/* Puts what is due, on the thread; how long until more may be due. */
+/* Writes due acknowledgements, on the connection's thread. Returns the time until more may be due. */
 static int64_t answer(source *self) {
   pthread_mutex_lock(&self->mutex);
   int64_t left = self->tags.failed > 0 ? self->fail_at - now_ms() : WAIT_MS;
@@ -300,7 +300,7 @@ static int64_t answer(source *self) {
   return left <= 0 || left > WAIT_MS ? WAIT_MS : left;
 }
 
-/* What rxd says of an event, under the mutex. True: it has failed. */
+/* Applies rxd's verdict on an event, under the mutex. True: the event has failed. */
 static bool judge(source *self, const rxd_ack *ack) {
   uint64_t tag = ack->token & (((uint64_t)1 << TAG_BITS) - 1);
   bool has_failed_before = self->tags.failed > 0;
@@ -310,7 +310,7 @@ static bool judge(source *self, const rxd_ack *ack) {
     return false;
   }
   if (!tags_mark(&self->tags, tag, FAILED)) return false;
-  /* Without a pause, the server would deliver it again at once. */
+  /* Without a pause, the server would deliver the message again immediately. */
   if (!has_failed_before) self->fail_at = now_ms() + (self->requeues ? backoff_ms(2 + self->failures++) : 0);
   return true;
 }
@@ -362,7 +362,7 @@ static void *serve(void *opaque) {
 
 /* ---- Events, on the thread of `run` ---- */
 
-/* Messages from the queue, at most `most`. */
+/* Takes at most `most` messages from the queue. */
 static size_t take(source *self, message **messages) {
   size_t count = 0, bytes = 0;
   clear_event(self->ready);
@@ -378,7 +378,7 @@ static size_t take(source *self, message **messages) {
   return count;
 }
 
-/* Takes answers of rxd; how many. */
+/* Handles rxd's acknowledgements; returns their number. */
 static size_t take_acks(source *self, rxd_source *running, int64_t wait_ms) {
   rxd_ack acks[256];
   size_t count, all = 0;
@@ -402,7 +402,7 @@ static void wait_for_work(source *self, rxd_source *running) {
   poll(both, 2, POLL_MS);
 }
 
-/* The server may send as many messages of the stream again. */
+/* Lets the server send as many further messages of the stream. */
 static void ask_for_more(source *self, message **messages, size_t count) {
   pthread_mutex_lock(&self->mutex);
   for (size_t i = 0; i < count; i++)
@@ -411,7 +411,7 @@ static void ask_for_more(source *self, message **messages, size_t count) {
   signal_event(self->wake);
 }
 
-/* Adds messages, and the position behind them. False: rxd takes no more. */
+/* Adds messages, and the position after them. False: rxd accepts no more. */
 static bool add_all(source *self, rxd_source *running, message **messages, size_t count, size_t *under_way) {
   bool goes_on = true;
   int64_t last = -1;
@@ -428,7 +428,7 @@ static bool add_all(source *self, rxd_source *running, message **messages, size_
   return goes_on;
 }
 
-/* Hands over what was added. False: rxd takes no more. */
+/* Sends the added events. False: rxd accepts no more. */
 static bool flush(source *self, rxd_source *running) {
   int64_t begin = now_ms();
   bool goes_on = host->flush(running) != RXD_STOP;
@@ -438,7 +438,7 @@ static bool flush(source *self, rxd_source *running) {
   return goes_on;
 }
 
-/* Hands messages to rxd and takes its acknowledgements. False: rxd wants the source to stop. */
+/* Passes messages to rxd and handles acknowledgements. False: the source must stop. */
 static bool turn(source *self, rxd_source *running, size_t *under_way) {
   message *messages[TAKEN_MOST];
   size_t count = take(self, messages);
@@ -452,7 +452,7 @@ static bool turn(source *self, rxd_source *running, size_t *under_way) {
   return goes_on && host->is_stopping(running) == 0;
 }
 
-/* What is under way gets time; what is not acknowledged then comes again. */
+/* Gives outstanding events time; unacknowledged ones are delivered again later. */
 static void settle(source *self, rxd_source *running, size_t under_way) {
   int64_t end = now_ms() + ACKS_MS;
   while (under_way > 0 && host->is_stopping(running) != 2 && now_ms() < end && !is_over(self))
@@ -478,7 +478,7 @@ static int source_run(void *opaque, rxd_scope *scope, rxd_source *running) {
   while (turn(self, running, &under_way) && !is_over(self)) {}
   settle(self, running, under_way);
   stop(self);
-  /* What was missing may be there later: rxd decides. */
+  /* A missing object may exist later: rxd decides whether to retry. */
   return self->fatal[0] == 0 ? RXD_OK : fail_at(scope, self->fatal_at, "%s", self->fatal);
 }
 

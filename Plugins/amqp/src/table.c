@@ -52,7 +52,7 @@ static bool skip_value(reader *reader, int depth) {
   }
 }
 
-/* A table or an array: its items must end where it ends. */
+/* Skips a table or an array; its items must end where it ends. */
 static bool skip_items(reader *outer, bool has_names, int depth) {
   size_t size;
   if (depth > DEPTH_MOST || !read_size(outer, &size)) return false;
@@ -67,7 +67,7 @@ bool is_sound(const uint8_t *properties, size_t count) {
   reader reader = {properties, properties + count};
   if (!skip(&reader, 2)) return false;
   amqp_flags_t flags = (amqp_flags_t)(properties[0] << 8 | properties[1]);
-  if (flags & 1) return false; /* further flags, which no property of messages has */
+  if (flags & 1) return false; /* further flags, which no message property has */
   if ((flags & AMQP_BASIC_CONTENT_TYPE_FLAG) != 0 && !skip_short(&reader)) return false;
   if ((flags & AMQP_BASIC_CONTENT_ENCODING_FLAG) != 0 && !skip_short(&reader)) return false;
   return (flags & AMQP_BASIC_HEADERS_FLAG) == 0 || skip_items(&reader, true, 1);
@@ -100,7 +100,7 @@ static rxd_value unsigned_value(rxd_scope *scope, uint64_t number) {
   return host->make_double((double)number);
 }
 
-/* A text of digits: a number would lose some. */
+/* A text of digits, because a number would lose precision. */
 static rxd_value decimal_value(rxd_scope *scope, amqp_decimal_t decimal) {
   char digits[300], text[304];
   int count = snprintf(digits, sizeof digits, "%0*u", decimal.decimals + 1, decimal.value);
@@ -155,7 +155,7 @@ static int compare_places(const void *one, const void *other) {
   return a->index < b->index ? -1 : 1;
 }
 
-/* An object has each name once: of several members of one name, the last counts. In the order of the table. */
+/* An object has each name once: of repeated members, the last one wins. Keeps the order of the table. */
 static size_t drop_repeated(member *members, size_t count) {
   if (count < 2) return count;
   size_t kept = 0;
@@ -171,7 +171,7 @@ rxd_value table_value(rxd_scope *scope, const amqp_table_t *table) {
   member *members = need(calloc(count + 1, sizeof *members));
   rxd_text *names = need(calloc(count + 1, sizeof *names));
   rxd_value *values = need(calloc(count + 1, sizeof *values));
-  rxd_value *made = need(calloc(count + 1, sizeof *made)); /* names that are not UTF-8 are made so */
+  rxd_value *made = need(calloc(count + 1, sizeof *made)); /* invalid UTF-8 in names is replaced */
   for (size_t i = 0; i < count; i++) {
     const amqp_bytes_t *key = &table->entries[i].key;
     made[i] = host->make_text(scope, (rxd_text){key->len > 0 ? key->bytes : "", key->len});

@@ -37,8 +37,8 @@ bool tags_mark(tags *tags, uint64_t tag, tag_state state) {
   return true;
 }
 
-/* The front up to the first tag that is still under way or waits as failed: one answer for all. The server refuses a
- * tag that it has an answer for already, so the last one without is named. */
+/* Answers for the front, up to the first tag that is outstanding or waits as failed, with one frame. The server
+ * refuses a second answer for a tag, so the frame names the last unanswered one. */
 static void settle_front(tags *tags, send_tag *send, void *closure) {
   uint64_t last = 0;
   size_t count = 0;

@@ -15,8 +15,8 @@ enum {
   FRAME_END = 0xce,
   FRAME_HEAD = 7,
   READ_BYTES = 64 << 10,
-  READ_MOST = 512 << 10,   /* bytes of one pump */
-  METHOD_MOST = 64 << 10,  /* bytes of a method that is sent: its tables come from the parameters */
+  READ_MOST = 512 << 10,   /* maximum number of bytes per pump */
+  METHOD_MOST = 64 << 10,  /* maximum size of a sent method: its tables come from the parameters */
 };
 
 /* ---- Buffers ---- */
@@ -37,7 +37,7 @@ static uint8_t *buffer_room(buffer *buffer, size_t count) {
   return buffer->bytes + buffer->end;
 }
 
-/* A buffer that one large message has filled does not stay large. */
+/* Shrinks a buffer that a large message has enlarged. */
 static void buffer_shrink(buffer *buffer) {
   enum { KEPT_MOST = 4 << 20 };
   if (buffer->start != buffer->end || buffer->capacity <= KEPT_MOST) return;
@@ -75,7 +75,7 @@ static void fail_by_errno(wire *wire, int error) {
   else wire_fail(wire, "the connection is lost: %s", strerror(error));
 }
 
-/* True: it is ready. */
+/* True: the socket is ready. */
 static bool wait_for_socket(wire *wire, short events, int64_t until) {
   int64_t left = until - now_ms();
   struct pollfd one = {.fd = wire->fd, .events = events};
@@ -105,7 +105,7 @@ static bool connect_one(wire *wire, const struct addrinfo *info, int64_t until, 
   return false;
 }
 
-/* All addresses of the name share the time. */
+/* All addresses of a host name share the time limit. */
 static bool connect_socket(wire *wire, const address *address, int64_t until) {
   char port[8];
   struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = AI_ADDRCONFIG}, *found = NULL;
@@ -254,7 +254,7 @@ size_t wire_waiting(const wire *wire) { return wire->out.end - wire->out.start; 
 
 /* ---- Sending and receiving ---- */
 
-/* Bytes that were sent or received; 0: the socket is not ready; -1: the wire is lost. */
+/* The number of bytes sent or received; 0: the socket is not ready; -1: the connection is lost. */
 static ssize_t judge_transfer(wire *wire, ssize_t count) {
   if (count > 0) return count;
   if (wire->tls == NULL) {
@@ -306,7 +306,7 @@ static void receive_waiting(wire *wire) {
   }
 }
 
-/* How long until a heartbeat is due. */
+/* Sends a heartbeat if one is due; returns the time until the next. */
 static int64_t beat(wire *wire) {
   if (wire->heartbeat_ms == 0) return INT64_MAX;
   int64_t due = wire->sent_at + wire->heartbeat_ms / 2, now = now_ms();
@@ -336,7 +336,7 @@ void wire_pump(wire *wire, int wake, int64_t wait_ms) {
 static bool take_frame(wire *wire, frame *frame) {
   const uint8_t *at = wire->in.bytes + wire->in.start;
   size_t count = wire->in.end - wire->in.start;
-  /* What a server of another version sends. */
+  /* The reply of a server with another protocol version. */
   if (count >= 8 && memcmp(at, "AMQP", 4) == 0) {
     wire_fail(wire, "the server does not know AMQP 0-9-1");
     return false;

@@ -1,6 +1,6 @@
-/* A plain client to compare with: bench publish|consume PORT QUEUE COUNT. Prints the messages per second: of a
- * publisher with confirmations, of which at most 4096 are missing, or of a consumer with prefetch 1000 that
- * acknowledges each 200 messages at once, from the first message on. */
+/* A plain client to compare with: bench publish|consume PORT QUEUE COUNT. Prints messages per second, either for a
+ * publisher with at most 4096 unconfirmed messages, or for a consumer with prefetch 1000 that acknowledges every 200
+ * messages together, starting with the first message. */
 #include <amqp.h>
 #include <amqp_tcp_socket.h>
 #include <stdio.h>
@@ -26,14 +26,14 @@ static void must_reply(amqp_rpc_reply_t reply, const char *what) {
   must(reply.reply_type == AMQP_RESPONSE_NORMAL, what);
 }
 
-/* Until fewer than `most` are missing. */
+/* Waits until fewer than `most` confirmations are missing. */
 static long take_confirmations(amqp_connection_state_t connection, long confirmed, long published, long most) {
   while (published - confirmed > most) {
     amqp_frame_t frame;
     must(amqp_simple_wait_frame(connection, &frame) == AMQP_STATUS_OK, "a confirmation");
     must(frame.frame_type == AMQP_FRAME_METHOD && frame.payload.method.id == AMQP_BASIC_ACK_METHOD, "an ack");
     amqp_basic_ack_t *ack = frame.payload.method.decoded;
-    /* The server may confirm out of order; counting is enough here, as multiple ones come in order. */
+    /* The server may confirm out of order. A count is enough here, because `multiple` confirmations arrive in order. */
     if (ack->multiple) confirmed = (long)ack->delivery_tag > confirmed ? (long)ack->delivery_tag : confirmed;
     else confirmed++;
     amqp_maybe_release_buffers(connection);

@@ -1,16 +1,16 @@
-/* From CBOR to values, with the streaming decoder of libcbor, which takes no memory. The library's `cbor_load` takes memory
- * by the lengths that the input claims. */
+/* Converts CBOR to values, with the streaming decoder of libcbor, which allocates nothing. The library's `cbor_load`
+ * allocates as much as the input claims. */
 #include <cbor.h>
 #include <math.h>
 
 #include "format_value.h"
 
-/* The longest integer beyond 64 bits: its decimal text takes quadratic time. */
+/* The maximum length of an integer beyond 64 bits: converting it to decimal takes quadratic time. */
 #define LONGEST_INTEGER 128
 
 typedef enum { FORM_VALUE, FORM_TEXT, FORM_BYTES, FORM_INTEGER, FORM_UNSIGNED, FORM_DIGITS, FORM_DOUBLE, FORM_BOOL, FORM_NULL } form;
 
-/* A value that has been read. Texts and bytes become values when it is known that they are neither keys nor have a tag. */
+/* A value that has been read. Texts and bytes become values once they are known to be neither keys nor tagged. */
 typedef struct {
   form form;
   union {
@@ -24,17 +24,17 @@ typedef struct {
 
 typedef enum { IN_LIST, IN_OBJECT, IN_TAG, IN_TEXT, IN_BYTES } part;
 
-/* A list, map, tag, or string in chunks that is being read. */
+/* A list, map, tag or chunked string that is being read. */
 typedef struct {
   part part;
   bool is_indefinite, has_name;
-  uint64_t left; /* members to come, or the number of a tag */
-  size_t start;  /* of its members in the stack; of a string, of its bytes in `chunks` */
-  size_t offset; /* of its first byte */
-  rxd_text name; /* of the member whose value comes next */
+  uint64_t left; /* remaining members, or the number of a tag */
+  size_t start;  /* index of its first member on the stack; of a string: of its first byte in `chunks` */
+  size_t offset; /* offset of its first byte */
+  rxd_text name; /* name of the member whose value follows */
 } level;
 
-/* Memory until the value is complete. */
+/* Memory that is needed until the value is complete. */
 typedef struct block {
   struct block *next;
   char bytes[];
@@ -43,7 +43,7 @@ typedef struct block {
 typedef struct {
   rxd_scope *scope;
   const char *begin, *end;
-  size_t offset; /* of the first byte of what is being read */
+  size_t offset; /* offset of the first byte of the current item */
   value_stack *stack;
   output_bytes chunks;
   block *blocks;
@@ -95,7 +95,7 @@ static rxd_value finished(reader *reader, const item *item) {
 
 /* ---- Integers beyond 64 bits ---- */
 
-/* The decimal text of an integer without a sign, or of -1 minus it. */
+/* The decimal text of an unsigned integer, or of -1 minus it. */
 static item digits_of(reader *reader, const unsigned char *bytes, size_t count, bool is_negative) {
   unsigned char number[LONGEST_INTEGER + 1] = {0};
   memcpy(number + 1, bytes, count);
@@ -178,10 +178,10 @@ static item tagged(reader *reader, uint64_t tag, size_t offset, const item *cont
       if (content->form == FORM_BYTES) return long_integer(reader, content->text, tag == 3, offset);
       refuse(reader, "the integer at byte %zu is not bytes", offset);
       return *content;
-    case 21: case 22: case 23:                        /* how the content would be written as text */
-    case 24:                                          /* bytes that are CBOR */
+    case 21: case 22: case 23:                        /* expected conversions to text */
+    case 24:                                          /* bytes that contain CBOR */
     case 32: case 33: case 34: case 35: case 36:      /* texts: URI, base64, regular expression, MIME message */
-    case 55799: case 55800: return *content;          /* the mark that it is CBOR, or a sequence */
+    case 55799: case 55800: return *content;          /* self-described CBOR, or a sequence */
     default: {
       const item number = integer_of(reader, tag, false);
       const rxd_text names[] = {RXD_TEXT_OF("tag"), RXD_TEXT_OF("value")};
@@ -222,7 +222,7 @@ static item finish_object(reader *reader, size_t start) {
   return (item){.form = FORM_VALUE, .value = pop_object(reader->scope, reader->stack, start)};
 }
 
-/* Puts a complete value where it belongs; what it completes, too. */
+/* Adds a complete value to its parent, which may complete the parent too. */
 static void add(reader *reader, item item) {
   while (!reader->has_failed) {
     if (reader->depth == 0) {
@@ -349,7 +349,7 @@ static const struct cbor_callbacks callbacks = {
     .tag = on_tag, .float2 = on_float, .float4 = on_float, .float8 = on_double,
     .undefined = on_null, .null = on_null, .boolean = on_bool, .indef_break = on_break};
 
-/* Why libcbor reads nothing at this byte. */
+/* Reports why libcbor rejects this byte. */
 static void refuse_byte(reader *reader, size_t count) {
   const unsigned char *at = (const unsigned char *)reader->begin + reader->offset;
   if (*at >= 0xe0 && *at < 0xf4) refuse(reader, "the simple value %d at byte %zu has no meaning here", *at - 0xe0, reader->offset);
@@ -361,7 +361,7 @@ static void refuse_byte(reader *reader, size_t count) {
 int decode_value(rxd_scope *scope, const void *how, rxd_text input, size_t *offset, value_stack *stack, rxd_value *value) {
   (void)how;
   reader reader;
-  reader.scope = scope; /* the levels need no values */
+  reader.scope = scope; /* the stack levels need no initial values */
   reader.begin = input.bytes;
   reader.end = input.bytes + input.count;
   reader.stack = stack;
@@ -372,7 +372,7 @@ int decode_value(rxd_scope *scope, const void *how, rxd_text input, size_t *offs
   size_t start = *offset;
   while (!reader.is_complete && !reader.has_failed) {
     reader.offset = *offset;
-    /* libcbor 0.8 refuses the short tags that were free when it was written. */
+    /* libcbor 0.8 rejects the short tags that were unassigned when it was written. */
     if (*offset < input.count && (unsigned char)input.bytes[*offset] >= 0xc6 && (unsigned char)input.bytes[*offset] <= 0xd4) {
       on_tag(&reader, (unsigned char)input.bytes[(*offset)++] & 0x1f);
       continue;

@@ -1,12 +1,12 @@
-/* From values to CBOR, each in its shortest form. */
+/* Converts values to CBOR, each in its shortest form. */
 #include <cbor.h>
 
 #include "format_value.h"
 
-/* The most bytes before the content of a value. */
+/* The maximum number of bytes before the content of a value. */
 #define HEAD 9
 
-/* Appends what a function of libcbor writes. */
+/* Appends the output of a libcbor function. */
 #define PUT(output, function, ...)                                                                              \
   do {                                                                                                          \
     unsigned char *room = (unsigned char *)output_room((output), HEAD);                                         \

@@ -1,4 +1,4 @@
-/* A plain loop of libcbor beside the plugin. */
+/* A plain libcbor loop to compare the plugin with. */
 #include <cbor.h>
 
 #include "../../testing/bench_format.h"

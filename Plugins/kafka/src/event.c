@@ -1,6 +1,6 @@
 #include "event.h"
 
-/* A value or a key of length 0 may have no bytes. */
+/* A value or a key of length 0 may be a null pointer. */
 static rxd_text bytes_of(const void *bytes, size_t count) { return (rxd_text){count > 0 ? bytes : "", count}; }
 
 typedef struct header {
@@ -18,7 +18,8 @@ static int by_name(const void *a, const void *b) {
   return left->index < right->index ? -1 : 1;
 }
 
-/* An object; of headers with the same name the last one counts. Sorted, since a message may have very many. */
+/* The headers as an object; of repeated names, the last one wins. Sorted first, because a message may have very many
+ * headers. */
 static rxd_value headers_value(rxd_scope *scope, const rd_kafka_headers_t *headers) {
   size_t most = rd_kafka_header_cnt(headers), count = 0, kept = 0, size;
   header *all = need(calloc(most + 1, sizeof *all));

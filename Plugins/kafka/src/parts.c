@@ -1,6 +1,7 @@
 #include "parts.h"
 
-/* A token: the number of the assignment above, the sequence of the event within it below. Sequences wrap. */
+/* A token: the assignment number in the high bits, the sequence number of the event in the low bits. Sequence numbers
+ * wrap. */
 enum { SEQUENCE_BITS = 40, NUMBER_MOST = (1 << 24) - 1 };
 static const uint64_t sequence_mask = ((uint64_t)1 << SEQUENCE_BITS) - 1;
 
@@ -16,7 +17,7 @@ part *parts_find_partition(const parts *parts, const char *topic, int32_t partit
   return NULL;
 }
 
-/* From 1, so that no token is 0. After millions of assignments numbers come again; those in use do not. */
+/* Numbers start at 1, so that no token is 0. They wrap after millions of assignments, but skip those in use. */
 static uint32_t new_number(parts *parts) {
   do parts->last_number = parts->last_number >= NUMBER_MOST ? 1 : parts->last_number + 1;
   while (parts_find(parts, parts->last_number) != NULL);

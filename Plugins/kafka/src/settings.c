@@ -10,7 +10,7 @@ int setting(const rxd_opening *opening, rd_kafka_conf_t *conf, const char *at, c
   char problem[256];
   rd_kafka_conf_res_t result = rd_kafka_conf_set(conf, name, value, problem, sizeof problem);
   if (result == RD_KAFKA_CONF_OK) return RXD_OK;
-  /* The text of librdkafka may have the value: only its names of options are repeated. */
+  /* librdkafka's message may contain the value, so it is reported only for unknown option names. */
   return fail_at(opening->scope, at,
                  result == RD_KAFKA_CONF_UNKNOWN ? "librdkafka has no option '%.100s'"
                                                  : "librdkafka refuses the value of '%.100s'",

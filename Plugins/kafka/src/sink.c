@@ -1,30 +1,30 @@
-/* The sink `kafka`. `write` produces a batch and waits for the report of each message. After a failure that may pass,
- * everything that is on its way is purged, so that nothing behind it is delivered before it, and the client is given up:
- * rxd hands over again what follows the last message that was delivered.
+/* The sink `kafka`. `write` produces a batch and waits for the report of each message. After a temporary failure, all
+ * messages in flight are purged, so that none is delivered before an earlier one, and the client is discarded: rxd then
+ * repeats the events after the last delivered message.
  *
- * The time is measured here, and not by librdkafka, which lets each message expire by itself: a later one could still be
- * delivered. */
+ * The time limit is enforced here, not by librdkafka: librdkafka lets each message expire on its own, so a later one
+ * could still be delivered. */
 #include "settings.h"
 
 typedef struct sink {
   rxd_instance *instance;
   rd_kafka_conf_t *conf;
-  rd_kafka_t *client; /* NULL: made by the next batch */
+  rd_kafka_t *client; /* NULL: the next batch creates it */
   char *brokers;
   int64_t timeout;  /* milliseconds */
-  char reason[200]; /* what librdkafka said last of its connections */
-  /* Of the batch under way. */
-  size_t missing;  /* reports */
-  int64_t end;     /* now_ms */
-  bool has_failed; /* a message has, for a reason that may pass */
+  char reason[200]; /* librdkafka's last message about its connections */
+  /* State of the current batch. */
+  size_t missing;  /* missing reports */
+  int64_t end;     /* deadline (now_ms) */
+  bool has_failed; /* a message has failed temporarily */
 } sink;
 
-/* What has become of a message. */
+/* The outcome of a message. */
 typedef struct delivery {
   sink *sink;
   rd_kafka_resp_err_t error;
-  const char *problem; /* instead of the text of `error` */
-  rd_kafka_topic_t *topic; /* where it went; valid as long as the client */
+  const char *problem; /* replaces the text of `error` */
+  rd_kafka_topic_t *topic; /* destination; valid as long as the client */
   int32_t partition;
   bool is_sent, has_key;
 } delivery;
@@ -33,13 +33,13 @@ static const char *const fixed[] = {"acks", "request.required.acks", "enable.ide
                                     "message.timeout.ms", "linger.ms", "queue.buffering.max.ms", "compression.codec",
                                     "compression.type", "transactional.id", NULL};
 
-/* The parameters that are templates or expressions, in the order of the spec. */
+/* The template and expression parameters, in the order of the spec. */
 enum { TOPIC, KEY, VALUE, RETRACTED };
 enum { PURGE_MS = 5000 };
 
 /* ---- Errors ---- */
 
-/* Trying again does not help. */
+/* Whether a retry cannot help. */
 static bool is_permanent(rd_kafka_resp_err_t error) {
   switch (error) {
     case RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE:
@@ -56,7 +56,7 @@ static bool is_permanent(rd_kafka_resp_err_t error) {
   }
 }
 
-/* Brokers say this to all messages of a request because of one of them, or because of all together. */
+/* Errors that brokers report for all messages of a request because of one message, or of all together. */
 static bool is_of_request(const delivery *delivery) {
   return delivery->is_sent
          && (delivery->error == RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE
@@ -129,7 +129,7 @@ static int sink_open(const rxd_opening *opening, void **instance) {
   self->timeout = milliseconds_parameter(opening, "timeout", 30000);
   const char *is_idempotent = boolean_parameter(opening, "idempotence") ? "true" : "false";
   int status = setting(opening, self->conf, "options", "partitioner", "murmur2_random");
-  /* A topic counts as unknown before the time is up, so that it does not hold up the others. */
+  /* An unknown topic fails before the deadline, so that it does not delay the others. */
   if (status == RXD_OK)
     status = number_setting(opening, self, "timeout", "topic.metadata.propagation.max.ms", self->timeout / 2);
   if (status == RXD_OK) status = settings_open(opening, self->conf, fixed, &self->brokers);
@@ -142,7 +142,7 @@ static int sink_open(const rxd_opening *opening, void **instance) {
   rd_kafka_conf_set_opaque(self->conf, self);
   rd_kafka_conf_set_dr_msg_cb(self->conf, on_report);
   rd_kafka_conf_set_error_cb(self->conf, on_error);
-  /* What only a whole configuration shows, such as a key that does not fit the certificate. */
+  /* Creating a client checks the settings together, such as whether the key matches the certificate. */
   if (status == RXD_OK) status = new_client(self, opening->scope);
   if (status != RXD_OK) {
     sink_close(self);
@@ -163,7 +163,7 @@ static void refuse(delivery *delivery, rd_kafka_resp_err_t error, const char *pr
   delivery->problem = problem;
 }
 
-/* Whether a message without a value is sent. False: refused. */
+/* Whether a message without a value is sent. False: the event was refused. */
 static bool look_at_retraction(const rxd_input *input, delivery *delivery, bool *is_retracted) {
   int kind = input->argument_count > RETRACTED ? host->kind(&input->arguments[RETRACTED]) : RXD_ABSENT;
   *is_retracted = kind == RXD_BOOL && host->boolean(&input->arguments[RETRACTED]) != 0;
@@ -173,7 +173,7 @@ static bool look_at_retraction(const rxd_input *input, delivery *delivery, bool 
   return false;
 }
 
-/* The queue of librdkafka gets room when reports are taken. */
+/* Handling reports makes room in librdkafka's queue. */
 static rd_kafka_resp_err_t enqueue(sink *self, const char *topic, rxd_text key, rxd_text value, delivery *delivery) {
   for (;;) {
     rd_kafka_resp_err_t error = rd_kafka_producev(
@@ -187,7 +187,7 @@ static rd_kafka_resp_err_t enqueue(sink *self, const char *topic, rxd_text key, 
   }
 }
 
-/* What has no bytes and is not NULL. */
+/* A non-NULL text, even if it is empty. */
 static rxd_text not_null(rxd_text text) { return (rxd_text){text.count > 0 ? text.bytes : "", text.count}; }
 
 static void produce(sink *self, rxd_scope *scope, const rxd_input *input, delivery *delivery) {
@@ -219,18 +219,18 @@ static void produce(sink *self, rxd_scope *scope, const rxd_input *input, delive
   free(name);
 }
 
-/* Nothing is reported to a client that has gone, so no delivery is written to after it. */
+/* Discards the client. No report arrives afterwards, so deliveries are not written any more. */
 static void give_up_client(sink *self) {
   rd_kafka_destroy(self->client);
   self->client = NULL;
   self->missing = 0;
 }
 
-/* Waits for all reports. When something has failed or the time is up, what is left is purged, which reports it, too. */
+/* Waits for all reports. After a failure or at the deadline, purges the remaining messages, which reports them too. */
 static void wait_for_reports(sink *self) {
   int64_t purged_by = 0;
   while (self->missing > 0) {
-    rd_kafka_flush(self->client, 10); /* sends at once: nothing follows */
+    rd_kafka_flush(self->client, 10); /* flushes immediately: nothing follows */
     if (purged_by == 0 && (self->has_failed || now_ms() > self->end || host->is_closing(self->instance))) {
       rd_kafka_purge(self->client, RD_KAFKA_PURGE_F_QUEUE | RD_KAFKA_PURGE_F_INFLIGHT);
       purged_by = now_ms() + PURGE_MS;
@@ -240,7 +240,7 @@ static void wait_for_reports(sink *self) {
   }
 }
 
-/* How many of the batch were tried: all, unless one could not be sent. */
+/* Returns how many events of the batch were tried: all, unless one could not be sent. */
 static uint32_t send_all(sink *self, rxd_scope *scope, const rxd_batch *batch, delivery *deliveries) {
   uint32_t index = 0;
   for (; index < batch->count && !self->has_failed; index++)
@@ -249,7 +249,7 @@ static uint32_t send_all(sink *self, rxd_scope *scope, const rxd_batch *batch, d
   return index;
 }
 
-/* Whether a message has a predecessor in its partition that is sent again: it is sent again behind it. */
+/* Whether an earlier message of the same partition is sent again, in which case this one must follow it. */
 static bool follows(const delivery *deliveries, const uint32_t *again, size_t count, const delivery *one) {
   if (!one->is_sent || !one->has_key || one->error != RD_KAFKA_RESP_ERR_NO_ERROR) return false;
   for (size_t i = 0; i < count; i++)
@@ -257,7 +257,7 @@ static bool follows(const delivery *deliveries, const uint32_t *again, size_t co
   return false;
 }
 
-/* Sends again, each by itself, what was refused together with others. */
+/* Sends the messages of a refused request again, each alone. */
 static void send_singly(sink *self, rxd_scope *scope, const rxd_batch *batch, delivery *deliveries) {
   uint32_t *again = need(calloc(batch->count + 1, sizeof *again));
   size_t count = 0;
@@ -268,14 +268,14 @@ static void send_singly(sink *self, rxd_scope *scope, const rxd_batch *batch, de
     self->end = now_ms() + self->timeout;
     produce(self, scope, input_at(batch, again[i]), &deliveries[again[i]]);
     wait_for_reports(self);
-    /* What follows it is not delivered yet, if it comes to nothing. */
+    /* If this message fails, later ones are not delivered yet. */
     for (size_t behind = i + 1; self->has_failed && behind < count; behind++)
       deliveries[again[behind]].error = RD_KAFKA_RESP_ERR__PURGE_QUEUE;
   }
   free(again);
 }
 
-/* The first message that is neither delivered nor refused: what stands behind it comes again with it. */
+/* Returns the first message that is neither delivered nor refused; it is repeated with all later ones. */
 static uint32_t judge(rxd_verdicts *verdicts, const delivery *deliveries, uint32_t tried) {
   uint32_t index = 0;
   for (; index < tried && !may_pass(deliveries[index].error); index++) {
@@ -311,7 +311,7 @@ static int sink_write(void *opaque, rxd_scope *scope, const rxd_batch *batch, rx
   bool is_refused = false;
   for (uint32_t i = 0; i < tried && !is_refused; i++) is_refused = is_of_request(&deliveries[i]);
   if (is_refused && !self->has_failed) send_singly(self, scope, batch, deliveries);
-  /* After a failure that may pass, it is not known yet which of them was meant. */
+  /* After a temporary failure it is unknown which message caused the refusal. */
   else if (is_refused)
     for (uint32_t i = 0; i < tried; i++)
       if (is_of_request(&deliveries[i])) deliveries[i].error = RD_KAFKA_RESP_ERR__PURGE_QUEUE;

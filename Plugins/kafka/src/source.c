@@ -1,8 +1,8 @@
-/* The source `kafka`. A thread of its own polls librdkafka, so that the group never waits for rxd: while rxd takes
- * nothing, the partitions are paused and the thread polls on. `run` takes messages from a queue that is bounded.
+/* The source `kafka`. A separate thread polls librdkafka, so that the group never waits for rxd: while rxd accepts
+ * nothing, the partitions are paused and the thread continues to poll. `run` takes messages from a bounded queue.
  *
- * An offset is committed when rxd has acknowledged all events before it. Only the thread adds and removes partitions
- * and gives them numbers, so it may look them up without the mutex. */
+ * An offset is committed when rxd has acknowledged all events before it. Only the polling thread adds, removes and
+ * numbers partitions, so it may look them up without the mutex. */
 #include "event.h"
 #include "parts.h"
 
@@ -10,22 +10,22 @@
 
 enum {
   QUEUE_MOST = 10000,      /* messages */
-  MESSAGE_BYTES = 200,     /* what a message takes beside its key and value */
-  POLLED_MOST = 256,       /* messages before the queue is locked */
-  TAKEN_MOST = 500,        /* messages before rxd gets them, */
-  TAKEN_BYTES_MOST = 1 << 20, /* likewise */
+  MESSAGE_BYTES = 200,     /* memory of a message in addition to its key and value */
+  POLLED_MOST = 256,       /* messages collected before the queue is locked */
+  TAKEN_MOST = 500,        /* messages before they are given to rxd, */
+  TAKEN_BYTES_MOST = 1 << 20, /* and their bytes */
   COMMIT_MS = 500,
-  REQUEST_MS = 5000,       /* the wait for an answer to a commit */
-  LOCATE_MS = 2000,        /* the wait for offsets, which holds up everything else */
-  PATIENCE_MS = 1000,      /* how long a full queue is waited for before partitions are paused */
-  ACKS_MS = 25000,         /* of a stop: the wait for acknowledgements, */
-  CLOSE_MS = 5000,         /* and for the last commit and leaving the group, together */
+  REQUEST_MS = 5000,       /* wait for the answer to a commit */
+  LOCATE_MS = 2000,        /* wait for offsets, which blocks everything else */
+  PATIENCE_MS = 1000,      /* wait for room in a full queue before partitions are paused */
+  ACKS_MS = 25000,         /* during a stop: wait for acknowledgements, */
+  CLOSE_MS = 5000,         /* and for the last commit and leaving the group together */
 };
 
 typedef struct waiting {
   struct waiting *next;
   rd_kafka_message_t *message;
-  uint32_t number; /* of the assignment */
+  uint32_t number; /* number of the assignment */
 } waiting;
 
 typedef struct source {
@@ -36,22 +36,22 @@ typedef struct source {
   char *brokers;
   decoding decode;
   bool starts_new;
-  size_t buffer; /* bytes that the queue may hold */
+  size_t buffer; /* queue limit in bytes */
   pthread_t thread;
   pthread_mutex_t mutex;
-  pthread_cond_t changed; /* the queue has a message, or the thread has given up */
-  pthread_cond_t room;    /* the queue is no longer full, or the source is ending */
-  /* Under the mutex. */
+  pthread_cond_t changed; /* the queue has a message, or the polling thread has given up */
+  pthread_cond_t room;    /* the queue has room, or the source is ending */
+  /* Protected by the mutex. */
   parts parts;
   waiting *head, **tail;
   size_t queued, queued_bytes;
   bool is_ending;
-  int64_t close_by; /* now_ms; 0: not closing */
+  int64_t close_by; /* when the source stops waiting (now_ms); 0: not closing */
   bool is_full;
-  char fatal[300]; /* not empty: the client has failed for good */
-  /* Of the thread. */
+  char fatal[300]; /* why the client has failed permanently, if not empty */
+  /* Used only by the polling thread. */
   bool is_failing, is_seek_failing;
-  part *recent; /* that a message came from */
+  part *recent; /* partition of the last message */
   int64_t full_since, commit_at, seek_at;
   rd_kafka_resp_err_t last_error;
 } source;
@@ -90,7 +90,7 @@ static waiting *dequeue(source *self, waiting **at) {
   return one;
 }
 
-/* The messages of an assignment; 0: all. */
+/* Drops the queued messages of an assignment; 0: of all. */
 static void drop_queued(source *self, uint32_t number) {
   for (waiting **at = &self->head; *at != NULL;) {
     if (number == 0 || (*at)->number == number) drop(dequeue(self, at));
@@ -98,7 +98,7 @@ static void drop_queued(source *self, uint32_t number) {
   }
 }
 
-/* Full from the bounds on, until half of it is taken. */
+/* The queue is full from the limit on until half of it has been taken. */
 static bool is_full(const source *self) {
   size_t divisor = self->is_full ? 2 : 1;
   return self->queued >= QUEUE_MOST / divisor || self->queued_bytes >= self->buffer / divisor;
@@ -129,7 +129,7 @@ static void trouble(source *self, rd_kafka_resp_err_t error, const char *reason)
 static void on_error(rd_kafka_t *client, int error, const char *reason, void *opaque) {
   (void)client;
   source *self = opaque;
-  /* One broker of several may be away: librdkafka uses the others. */
+  /* One of several brokers may be unreachable: librdkafka uses the others. */
   if (error == RD_KAFKA_RESP_ERR__FATAL) give_up(self);
   else if (error == RD_KAFKA_RESP_ERR__TRANSPORT || error == RD_KAFKA_RESP_ERR__RESOLVE)
     count_up(self, "connectionErrors", 1);
@@ -166,7 +166,7 @@ static void commit_sometimes(source *self) {
   rd_kafka_topic_partition_list_destroy(list);
 }
 
-/* How long a request may take: not beyond the end of a stop. */
+/* Time limit of a request, at most until the end of a stop. */
 static int request_ms(source *self) {
   pthread_mutex_lock(&self->mutex);
   int64_t left = self->close_by == 0 ? REQUEST_MS : self->close_by - now_ms();
@@ -174,14 +174,14 @@ static int request_ms(source *self) {
   return left < 0 ? 0 : left > REQUEST_MS ? REQUEST_MS : (int)left;
 }
 
-/* Waits for the answer: without a coordinator there is none. */
+/* Commits and waits for the answer; without a coordinator there is none. */
 static void commit_now(source *self, const rd_kafka_topic_partition_list_t *only) {
   rd_kafka_topic_partition_list_t *list = to_commit(self, only, true);
   if (list == NULL) return;
   rd_kafka_queue_t *queue = rd_kafka_queue_new(self->client);
   rd_kafka_resp_err_t error = rd_kafka_commit_queue(self->client, list, queue, NULL, NULL);
   rd_kafka_event_t *event = NULL;
-  /* In short waits: a stop that comes meanwhile sets an end. */
+  /* Waits in short steps, because a stop that begins meanwhile sets a deadline. */
   for (int64_t end = now_ms() + REQUEST_MS;
        event == NULL && error == RD_KAFKA_RESP_ERR_NO_ERROR && now_ms() < end && request_ms(self) > 0;)
     event = rd_kafka_queue_poll(queue, 100);
@@ -194,8 +194,8 @@ static void commit_now(source *self, const rd_kafka_topic_partition_list_t *only
 
 /* ---- Assignments, on the thread ---- */
 
-/* A pause outlives the assignment in which it was made. Called before the assignment: resuming what is being read would
- * make librdkafka read it again. */
+/* A pause outlives the assignment in which it was made. Must be called before the assignment: resuming an active
+ * partition makes librdkafka read it again. */
 static void resume_unassigned(rd_kafka_t *client, const rd_kafka_topic_partition_list_t *list) {
   rd_kafka_topic_partition_list_t *copy = need(rd_kafka_topic_partition_list_copy(list));
   rd_kafka_resume_partitions(client, copy);
@@ -213,7 +213,7 @@ static void assign(source *self, const rd_kafka_topic_partition_list_t *list) {
   }
 }
 
-/* Everything of these assignments is forgotten. */
+/* Forgets these assignments. */
 static void unassign(source *self, const rd_kafka_topic_partition_list_t *list) {
   self->recent = NULL;
   pthread_mutex_lock(&self->mutex);
@@ -227,7 +227,7 @@ static void unassign(source *self, const rd_kafka_topic_partition_list_t *list) 
   pthread_mutex_unlock(&self->mutex);
 }
 
-/* Confirms the change to librdkafka. A refusal is reported. */
+/* Confirms the change to librdkafka and reports a refusal. */
 static void confirm(source *self, bool is_assigned, const rd_kafka_topic_partition_list_t *list) {
   rd_kafka_t *client = self->client;
   char problem[200] = "";
@@ -255,7 +255,7 @@ static void on_rebalance(rd_kafka_t *client, rd_kafka_resp_err_t error, rd_kafka
     resume_unassigned(client, list);
     assign(self, list);
   } else {
-    /* Partitions that are lost may belong to another member, which commits. */
+    /* Lost partitions may already belong to another member, which then commits. */
     if (!rd_kafka_assignment_lost(client)) commit_now(self, list);
     unassign(self, list);
   }
@@ -266,7 +266,7 @@ static void on_rebalance(rd_kafka_t *client, rd_kafka_resp_err_t error, rd_kafka
 
 typedef bool chooses(const source *self, const part *part);
 
-/* The partitions of a kind; NULL: none. */
+/* The partitions for which `is_chosen` holds; NULL: none. */
 static rd_kafka_topic_partition_list_t *chosen(source *self, chooses *is_chosen) {
   rd_kafka_topic_partition_list_t *list = NULL;
   for (part *part = self->parts.first; part != NULL; part = part->next) {
@@ -290,8 +290,9 @@ static part *part_of(const source *self, const rd_kafka_topic_partition_t *one) 
   return parts_find_partition(&self->parts, one->topic, one->partition);
 }
 
-/* `start: new` of a partition for which the group has committed nothing: its end becomes the first offset to commit, so
- * that a restart continues there. Otherwise it would begin at the end of then, and what came between would be lost. */
+/* With `start: new`, a partition without a committed offset starts at its end. That end becomes the first offset to
+ * commit, so that a restart continues there. Otherwise a restart would begin at the end at that time and lose the
+ * messages in between. */
 static rd_kafka_resp_err_t locate_ends(source *self, const rd_kafka_topic_partition_list_t *committed) {
   rd_kafka_topic_partition_list_t *ends = need(rd_kafka_topic_partition_list_new(8));
   for (int i = 0; i < committed->cnt; i++)
@@ -330,7 +331,7 @@ static void locate(source *self) {
   rd_kafka_topic_partition_list_destroy(list);
 }
 
-/* Partitions of which an event failed are to be read again from their oldest event under way. */
+/* Reads partitions with failed events again from their oldest outstanding event. */
 static void rewind_failed(source *self) {
   int64_t rewinds = 0, now = now_ms();
   pthread_mutex_lock(&self->mutex);
@@ -346,11 +347,11 @@ static void rewind_failed(source *self) {
 
 static bool must_seek(const source *self, const part *part) { return (void)self, part->rewind_offset >= 0; }
 
-/* librdkafka before 2.1 takes the timeout for microseconds. */
+/* librdkafka before 2.1 interprets the timeout as microseconds. */
 static int seek_timeout(void) { return rd_kafka_version() < 0x02010000 ? REQUEST_MS * 1000 : REQUEST_MS; }
 
-/* A seek counts for a partition when librdkafka has confirmed it for this partition: from then on it hands over nothing
- * that it had read before. */
+/* A seek takes effect for a partition when librdkafka confirms it: afterwards librdkafka delivers no message that it
+ * had read before. */
 static void seek(source *self) {
   rd_kafka_topic_partition_list_t *list = chosen(self, must_seek);
   if (list == NULL) return;
@@ -406,8 +407,8 @@ static bool looks_full(source *self) {
   return self->is_full;
 }
 
-/* A pause makes librdkafka read again what it has read ahead, so a full queue is first waited for. False: it is still
- * full. */
+/* A pause makes librdkafka discard its read-ahead and read it again, so it is delayed a little. False: the queue is
+ * still full. */
 static bool wait_for_room(source *self) {
   pthread_mutex_lock(&self->mutex);
   if (looks_full(self) && !self->is_ending && now_ms() < self->full_since + PATIENCE_MS) {
@@ -433,7 +434,7 @@ static void notice_deleted(source *self, const part *part, const rd_kafka_messag
          (int)part->partition, (long long)part->position, (long long)low - 1);
 }
 
-/* Messages of a partition come together: most are of the same one as the last. */
+/* Messages of a partition arrive together, so most belong to the same partition as the last one. */
 static part *part_of_message(source *self, const rd_kafka_message_t *message) {
   const char *topic = rd_kafka_topic_name(message->rkt);
   part *part = self->recent;
@@ -442,7 +443,7 @@ static part *part_of_message(source *self, const rd_kafka_message_t *message) {
   return part;
 }
 
-/* The assignment that the message belongs to; 0: it is dropped. */
+/* The assignment of the message; 0: the message is dropped. */
 static uint32_t assignment_of(source *self, const rd_kafka_message_t *message) {
   if (message->err == RD_KAFKA_RESP_ERR__PARTITION_EOF) return 0;
   if (message->err != RD_KAFKA_RESP_ERR_NO_ERROR) {
@@ -459,7 +460,7 @@ static uint32_t assignment_of(source *self, const rd_kafka_message_t *message) {
   return part->number;
 }
 
-/* Messages into the queue; those of assignments that have ended meanwhile are dropped. */
+/* Moves messages to the queue; drops those of assignments that have ended meanwhile. */
 static void hand_over(source *self, waiting *polled) {
   part *part = NULL;
   pthread_mutex_lock(&self->mutex);
@@ -474,7 +475,7 @@ static void hand_over(source *self, waiting *polled) {
   pthread_mutex_unlock(&self->mutex);
 }
 
-/* Polls for some messages; waits for the first one. Callbacks run in here. */
+/* Polls for some messages; waits for the first one. Callbacks run in this call. */
 static void poll_messages(source *self, int wait_ms) {
   waiting *first = NULL, **last = &first;
   size_t bytes = 0;
@@ -501,12 +502,12 @@ static bool is_over(source *self) {
   return is_over;
 }
 
-/* The last commit, and leaving the group, by `close_by`. */
+/* Makes the last commit and leaves the group, by `close_by`. */
 static void leave(source *self) {
   commit_now(self, NULL);
   rd_kafka_queue_t *queue = rd_kafka_queue_new(self->client);
   rd_kafka_error_t *problem = rd_kafka_consumer_close_queue(self->client, queue);
-  /* Messages may come into this queue, too: what polls for callbacks only would abort. */
+  /* Messages may arrive in this queue too; a poll for callbacks only would abort. */
   while (problem == NULL && !rd_kafka_consumer_closed(self->client) && request_ms(self) > 0) {
     rd_kafka_message_t *message = rd_kafka_consume_queue(queue, 50);
     if (message != NULL) rd_kafka_message_destroy(message);
@@ -536,7 +537,7 @@ typedef struct taken {
   uint64_t token;
 } taken;
 
-/* Messages from the queue, at most TAKEN_MOST; waits for the first one a little. They are under way from now on. */
+/* Takes at most TAKEN_MOST messages from the queue, waiting briefly for the first. They are outstanding from now on. */
 static size_t take(source *self, taken *messages) {
   size_t count = 0, bytes = 0;
   part *part = NULL;
@@ -546,7 +547,7 @@ static size_t take(source *self, taken *messages) {
   while (self->head != NULL && count < TAKEN_MOST && bytes < TAKEN_BYTES_MOST) {
     waiting *one = dequeue(self, &self->head);
     bytes += size_of(one->message);
-    /* Its assignment is there: with it, its messages would have gone. */
+    /* The assignment must still exist: messages are dropped with their assignment. */
     if (part == NULL || part->number != one->number) part = parts_find(&self->parts, one->number);
     messages[count++] = (taken){one->message, part_push(part, one->message->offset)};
     free(one);
@@ -556,7 +557,7 @@ static size_t take(source *self, taken *messages) {
   return count;
 }
 
-/* Takes answers of rxd; how many. */
+/* Handles rxd's acknowledgements; returns their number. */
 static size_t take_acks(source *self, rxd_source *running, int64_t wait_ms) {
   rxd_ack acks[256];
   size_t count, all = 0;
@@ -571,7 +572,7 @@ static size_t take_acks(source *self, rxd_source *running, int64_t wait_ms) {
   return all;
 }
 
-/* Hands messages to rxd and takes its acknowledgements. False: rxd wants the source to stop. */
+/* Passes messages to rxd and handles acknowledgements. False: the source must stop. */
 static bool turn(source *self, rxd_source *running, size_t *under_way) {
   taken messages[TAKEN_MOST];
   size_t count = take(self, messages);
@@ -588,7 +589,7 @@ static bool turn(source *self, rxd_source *running, size_t *under_way) {
   return goes_on && host->is_stopping(running) == 0;
 }
 
-/* What is under way gets time; what is not acknowledged then comes again. */
+/* Gives outstanding events time; unacknowledged ones are read again later. */
 static void settle(source *self, rxd_source *running, size_t under_way) {
   int64_t end = now_ms() + ACKS_MS;
   while (under_way > 0 && host->is_stopping(running) != 2 && now_ms() < end && !is_over(self))
@@ -632,7 +633,7 @@ static int source_run(void *opaque, rxd_scope *scope, rxd_source *running) {
   while (turn(self, running, &under_way) && !is_over(self)) {}
   settle(self, running, under_way);
   stop(self);
-  /* With a new client it may work again: rxd decides. */
+  /* A new client may work again: rxd decides whether to retry. */
   return self->fatal[0] == 0 ? RXD_OK : fail_at(scope, "", "%.200s: %s", self->brokers, self->fatal);
 }
 
@@ -676,7 +677,7 @@ static int group_parameter(const rxd_opening *opening, source *self) {
   return status;
 }
 
-/* What is read ahead: half of it in the queue of this source, half in librdkafka, which may exceed it by an answer. */
+/* The read-ahead: half of it in this source's queue, half in librdkafka, which may exceed its half by one response. */
 static int buffer_parameter(const rxd_opening *opening, source *self) {
   enum { LEAST = 1 << 20, MOST = 1 << 30, ANSWER_LEAST = 1 << 20, ANSWER_MOST = 50 << 20 };
   int64_t bytes = integer_parameter(opening, "buffer", 64 << 20);
@@ -685,8 +686,8 @@ static int buffer_parameter(const rxd_opening *opening, source *self) {
   char text[24];
   snprintf(text, sizeof text, "%zu", self->buffer / 1024);
   int status = setting(opening, self->conf, "buffer", "queued.max.messages.kbytes", text);
-  /* Beyond either bound librdkafka reads nothing for up to a second, so the bytes are to decide. Since 2.2 the pause can
-   * be set. */
+  /* At either limit librdkafka reads nothing for up to a second, so only the limit in bytes should apply. Since 2.2 the
+   * pause can be set. */
   if (status == RXD_OK) status = setting(opening, self->conf, "buffer", "queued.min.messages", "100000");
   if (status == RXD_OK && rd_kafka_version() >= 0x02020000)
     status = setting(opening, self->conf, "buffer", "fetch.queue.backoff.ms", "20");
@@ -700,7 +701,8 @@ static int fixed_settings(const rxd_opening *opening, source *self) {
   static const char *const settings[][2] = {
     {"enable.auto.commit", "false"},
     {"enable.auto.offset.store", "false"},
-    /* Also with `start: new`, which the source looks up: a group whose offset was deleted goes on with what is there. */
+    /* Also with `start: new`, which the source resolves itself: a group whose offset was deleted continues with the
+     * oldest message. */
     {"auto.offset.reset", "earliest"},
   };
   int status = RXD_OK;

@@ -1,4 +1,4 @@
-/* A plain client to compare with: bench produce|consume BROKERS TOPIC COUNT. Prints the messages per second; of a consumer,
+/* A plain client to compare with: bench produce|consume BROKERS TOPIC COUNT. Prints messages per second; for a consumer,
  * from the first message on. */
 #include <librdkafka/rdkafka.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
-/* Preloaded by a test: the first KAFKA_FAILED_SEEKS seeks fail for each partition, as they do while librdkafka is busy
- * with it, and change nothing. */
+/* Preloaded by a test: makes the first KAFKA_FAILED_SEEKS seeks of each partition fail without effect, as they do
+ * while librdkafka is busy with the partition. */
 #include <dlfcn.h>
 #include <librdkafka/rdkafka.h>
 #include <stdlib.h>

@@ -124,7 +124,7 @@ void settings_close(settings *settings) {
 
 static void say(client *client, const char *text) { snprintf(client->problem, sizeof client->problem, "%s", text); }
 
-/* What a function of the library has returned, as a sentence. */
+/* Describes the result of a library function in a sentence. */
 static void say_status(client *client, int status) {
   say(client, status == MOSQ_ERR_ERRNO       ? strerror(errno)
               : status == MOSQ_ERR_CONN_LOST ? "the connection is lost"
@@ -149,7 +149,7 @@ static void on_disconnect(struct mosquitto *mosquitto, void *owner, int code, co
   (void)properties;
   client *client = owner;
   client->is_connected = false;
-  /* Of a packet DISCONNECT of the broker; others are errors of the library, which the caller sees, too. */
+  /* The code of the broker's DISCONNECT packet; lower codes are library errors, which the caller also receives. */
   if (code >= 128) say(client, mosquitto_reason_string(code));
 }
 
@@ -163,7 +163,8 @@ void client_make(client *client, const settings *settings, bool clean, int windo
   mosquitto_int_option(mosquitto, MOSQ_OPT_TCP_NODELAY, 1);
   mosquitto_int_option(mosquitto, MOSQ_OPT_RECEIVE_MAXIMUM, window);
   mosquitto_int_option(mosquitto, MOSQ_OPT_SEND_MAXIMUM, window);
-  /* Packets are queued, and sent by mosquitto_loop_write only: an acknowledgement does not leave before rxd's. */
+  /* Makes the library queue packets and send them only in mosquitto_loop_write, so that no acknowledgement is sent
+   * before rxd's. */
   mosquitto_threaded_set(mosquitto, true);
   if (settings->user != NULL) mosquitto_username_pw_set(mosquitto, settings->user, settings->password);
   if (settings->is_secure) {
@@ -239,8 +240,9 @@ bool client_send_raw(client *client, unsigned char first) {
 
 void client_leave(client *client) {
   if (client->is_connected && client_send_raw(client, DISCONNECT)) {
-    /* Closing a socket with unread data resets the connection, and the broker would not see this packet, nor what was
-     * sent before. It closes when it has. mosquitto_disconnect closes at once. */
+    /* Closing a socket with unread data resets the connection, and the broker would lose this packet and everything
+     * sent before. The broker closes the connection when it has read the packet; mosquitto_disconnect closes
+     * immediately. */
     struct pollfd polled = {mosquitto_socket(client->mosquitto), POLLIN, 0};
     char unread[4096];
     int64_t end = now_ms() + 2000;
@@ -255,7 +257,7 @@ void client_leave(client *client) {
 
 /* ---- Connecting ---- */
 
-/* What the broker's refusal means. */
+/* The outcome that the broker's refusal means. */
 static enum outcome refused(client *client, const settings *settings) {
   int code = client->refusal;
   if (code == 1 || code == MQTT_RC_UNSUPPORTED_PROTOCOL_VERSION) {
@@ -277,8 +279,8 @@ enum outcome client_connect(client *client, const settings *settings, bool clean
                             const stopping *stop) {
   int64_t deadline = now_ms() + settings->connect_timeout;
   if (settings->is_v5 && !clean) {
-    /* Only the connecting functions that block take properties, and they keep them. So one of them is called with an
-     * address where nothing can be, and then the one that does not block. */
+    /* Only the blocking connect functions accept properties, which they keep. So one of them is called with an
+     * address at which nothing can listen, followed by the non-blocking one. */
     mosquitto_property *properties = NULL;
     mosquitto_property_add_int32(&properties, MQTT_PROP_SESSION_EXPIRY_INTERVAL, expiry);
     mosquitto_connect_bind_v5(client->mosquitto, "/", 0, settings->keep_alive, NULL, properties);
@@ -301,7 +303,7 @@ enum outcome client_connect(client *client, const settings *settings, bool clean
     }
     int events = client_wait(client, -1, left > 100 ? 100 : left);
     if (events == 0) continue;
-    /* Reading also makes the handshake of TLS go on, whatever it waits for. */
+    /* Reading also advances the TLS handshake, whatever it waits for. */
     bool is_alive = (events & POLLOUT) == 0 || client_write(client);
     if (is_alive && ((events & ~POLLOUT) != 0 || (settings->is_secure && client->refusal == 0)))
       is_alive = client_read(client);

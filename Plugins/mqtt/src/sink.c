@@ -1,6 +1,6 @@
 /* The sink `mqtt`. A thread reads, writes and keeps the connection alive; `write` publishes a batch and waits for its
- * acknowledgements. After a failure the client is given up with everything in it, since libmosquitto would send it
- * again on the next connection, beside what rxd hands over again. */
+ * acknowledgements. After a failure the client is discarded with its queue, because libmosquitto would send the queue
+ * again on the next connection, in addition to the events that rxd repeats. */
 #include "client.h"
 
 #include <errno.h>
@@ -9,22 +9,22 @@
 #include <sys/eventfd.h>
 
 typedef struct sink {
-  client client; /* must be the first: callbacks get it */
+  client client; /* must be first: callbacks receive it */
   rxd_instance *instance;
   settings settings;
   int qos, window;
   bool retain;
-  int64_t expiry; /* seconds of a message; 0: none */
+  int64_t expiry; /* message expiry in seconds; 0: none */
   char *content_type;
   pthread_t thread;
   bool has_thread;
-  int wake; /* an eventfd: there is something to write, or to stop */
+  int wake; /* eventfd: there is data to write, or the thread must stop */
   pthread_mutex_t mutex;
   pthread_cond_t changed;
-  /* Under the mutex. */
+  /* Protected by the mutex. */
   bool is_broken, is_ending;
-  uint32_t answered;    /* of the batch */
-  uint8_t state[65536]; /* of message ids: 0 not answered, 1 taken, otherwise the code of the refusal */
+  uint32_t answered;    /* answered messages of the batch */
+  uint8_t state[65536]; /* by message id: 0 not answered, 1 accepted, otherwise the refusal's code */
 } sink;
 
 enum { UNANSWERED = 0, TAKEN = 1 };
@@ -75,7 +75,7 @@ static void on_publish(struct mosquitto *mosquitto, void *owner, int id, int cod
   sink *self = owner;
   pthread_mutex_lock(&self->mutex);
   if (self->state[id & 0xffff] == UNANSWERED) {
-    /* 16: taken, and nobody has subscribed. */
+    /* 16: accepted, without a subscriber. */
     self->state[id & 0xffff] = code >= 128 ? (uint8_t)code : TAKEN;
     self->answered++;
   }
@@ -94,7 +94,7 @@ static void *serve(void *opaque) {
     uint64_t seen;
     if (read(self->wake, &seen, sizeof seen) < 0 && errno != EAGAIN) break;
     bool is_alive = true;
-    /* Many packets may be there: each call reads one. */
+    /* Many packets may be waiting, and each call reads one. */
     for (int i = 0; i < 1000 && is_alive && (events & ~POLLOUT) != 0; i++) {
       is_alive = client_read(&self->client);
       events = is_alive ? client_wait(&self->client, -1, 0) : 0;
@@ -120,10 +120,10 @@ static void *serve(void *opaque) {
 static void wake_thread(sink *self) {
   uint64_t one = 1;
   ssize_t written = write(self->wake, &one, sizeof one);
-  (void)written; /* full: it is awake */
+  (void)written; /* the counter is full, so the thread is awake */
 }
 
-/* Ends the thread and the connection: orderly if it still works. */
+/* Ends the thread and the connection, with a DISCONNECT if the connection still works. */
 static void sink_leave(sink *self) {
   if (self->has_thread) {
     pthread_mutex_lock(&self->mutex);
@@ -159,7 +159,7 @@ static enum outcome join(sink *self) {
 
 /* ---- Batches ---- */
 
-/* Publishes an event. MOSQ_ERR_SUCCESS, or why not; `*problem`: it can never be. */
+/* Publishes an event. Returns MOSQ_ERR_SUCCESS or an error; `*problem` is set if the event can never be published. */
 static int publish(sink *self, rxd_scope *scope, const rxd_input *input, int *id, const mosquitto_property *properties,
                    const char **problem) {
   rxd_text text = {NULL, 0}, payload = {NULL, 0};
@@ -183,7 +183,7 @@ static int publish(sink *self, rxd_scope *scope, const rxd_input *input, int *id
   return status;
 }
 
-/* rxd says in the log that it fails, and when it works again. */
+/* rxd logs the failure, and its end. */
 static int again(const sink *self, rxd_scope *scope, const char *problem) {
   fail_at(scope, "", "%s: %s", self->settings.server_text, problem[0] == 0 ? "the connection is lost" : problem);
   return RXD_RETRY;
@@ -204,7 +204,7 @@ static int sink_write(void *opaque, rxd_scope *scope, const rxd_batch *batch, rx
     mosquitto_property_add_int32(&properties, MQTT_PROP_MESSAGE_EXPIRY_INTERVAL, (uint32_t)self->expiry);
   if (self->content_type != NULL)
     mosquitto_property_add_string(&properties, MQTT_PROP_CONTENT_TYPE, self->content_type);
-  /* Nothing of earlier batches is under way on this client. */
+  /* No message of an earlier batch is outstanding on this client. */
   pthread_mutex_lock(&self->mutex);
   memset(self->state, UNANSWERED, sizeof self->state);
   self->answered = 0;
@@ -231,7 +231,7 @@ static int sink_write(void *opaque, rxd_scope *scope, const rxd_batch *batch, rx
   mosquitto_property_free_all(&properties);
   wake_thread(self);
   pthread_mutex_lock(&self->mutex);
-  /* As long as acknowledgements come, the broker may be slow. */
+  /* While acknowledgements arrive, the broker may be slow. */
   int64_t deadline = now_ms() + self->settings.timeout;
   uint32_t seen = self->answered;
   while (self->answered < published && !self->is_broken && now_ms() < deadline && !is_closing(self->instance)) {
@@ -241,7 +241,7 @@ static int sink_write(void *opaque, rxd_scope *scope, const rxd_batch *batch, rx
   }
   bool is_broken = self->is_broken || is_lost;
   bool timed_out = !is_broken && self->answered < published;
-  /* Where some are missing, what stands behind the first of them is repeated: the order is worth more. */
+  /* If some are missing, all messages after the first missing one are repeated, to preserve the order. */
   uint32_t through = 0;
   char problem[256] = "";
   for (; through < end; through++) {

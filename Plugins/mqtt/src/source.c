@@ -1,37 +1,37 @@
 /* The source `mqtt`.
  *
- * libmosquitto makes the PUBACK of a message before it hands it over, and offers no other way. But as it is told that
- * other threads do the writing (mosquitto_threaded_set), the packet only goes into its queue, and leaves with the next
- * mosquitto_loop_write. So this source reads what is there, hands it to rxd, and writes nothing until rxd has
- * acknowledged all of it: a window. If the process or the connection ends before, the queue goes with it, and the
- * broker sends those messages again. Meanwhile the connection is kept by PINGREQs past the queue, which may stand
- * between any two packets, and in a window nothing is half written. */
+ * libmosquitto creates the PUBACK of a message before it delivers the message, and offers no alternative. But if it is
+ * told that other threads write (mosquitto_threaded_set), it only queues the packet and sends it with the next
+ * mosquitto_loop_write. So this source reads the available messages, passes them to rxd as a window, and writes
+ * nothing until rxd has acknowledged all of them. If the process or the connection ends earlier, the queue is lost
+ * too, and the broker sends those messages again. Meanwhile PINGREQs that bypass the queue keep the connection alive:
+ * they are allowed between any two packets, and during a window no packet is half written. */
 #include "client.h"
 
 
 typedef struct source {
-  client client; /* must be the first: callbacks get it */
+  client client; /* must be first: callbacks receive it */
   rxd_instance *instance;
   settings settings;
   char **topics;
   size_t topic_count;
   int qos;
   bool as_json;
-  uint32_t expiry; /* seconds */
+  uint32_t expiry; /* session expiry in seconds */
   int window;
-  /* While it runs. */
+  /* Set while the source runs. */
   rxd_source *source;
-  uint64_t generation; /* of the window; the token of its events */
-  uint32_t under_way;  /* events of the window that rxd has not answered */
-  uint32_t added;      /* events since the last flush, at least */
-  bool has_failed;     /* rxd could not deliver one of them */
+  uint64_t generation; /* number of the window, used as the token of its events */
+  uint32_t under_way;  /* events of the window without rxd's answer */
+  uint32_t added;      /* at least the events since the last flush */
+  bool has_failed;     /* rxd could not deliver an event of the window */
   bool is_told_to_stop;
-  bool is_failing;                   /* the log says so */
+  bool is_failing;                   /* the failure has been logged */
   unsigned failures, windows_failed; /* in a row */
-  unsigned short_lives;              /* of connections, in a row */
-  int64_t connected_at;              /* now_ms; 0: not connected */
+  unsigned short_lives;              /* short-lived connections in a row */
+  int64_t connected_at;              /* when it connected (now_ms); 0: not connected */
   size_t subscribed;
-  char refused[300]; /* a subscription */
+  char refused[300]; /* a refused subscription */
 } source;
 
 static void source_close(void *opaque) {
@@ -93,7 +93,7 @@ static void on_message(struct mosquitto *mosquitto, void *owner, const struct mo
   (void)mosquitto;
   source *self = owner;
   if (self->is_told_to_stop) {
-    /* It is not taken, so it must not be acknowledged. */
+    /* The message was not passed on, so it must not be acknowledged. */
     self->has_failed = self->has_failed || message->qos > 0;
     return;
   }
@@ -133,7 +133,7 @@ static void on_message(struct mosquitto *mosquitto, void *owner, const struct mo
     values[count++] = value_of_bytes(scope, binary == NULL ? "" : binary, binary_count);
     free(binary);
   }
-  /* A name may come several times: the last one counts. */
+  /* A name may be repeated; the last one wins. */
   rxd_text keys[64];
   rxd_value contents[64];
   size_t pairs = 0;
@@ -166,7 +166,7 @@ static void on_message(struct mosquitto *mosquitto, void *owner, const struct mo
   if (host->flush(self->source) == RXD_STOP) self->is_told_to_stop = true;
 }
 
-/* The subscriptions are confirmed in the order in which they were asked for. */
+/* The broker confirms subscriptions in the order of the requests. */
 static void on_subscribe(struct mosquitto *mosquitto, void *owner, int id, int count, const int *granted) {
   (void)mosquitto;
   (void)id;
@@ -190,7 +190,7 @@ static void take_acks(source *self, int64_t wait_ms) {
   do {
     count = host->acks(self->source, acks, sizeof acks / sizeof acks[0], wait_ms * 1000000);
     for (size_t i = 0; i < count; i++) {
-      if (acks[i].token != self->generation || self->under_way == 0) continue; /* QoS 0, or of an earlier connection */
+      if (acks[i].token != self->generation || self->under_way == 0) continue; /* QoS 0, or from an earlier connection */
       self->under_way--;
       if (acks[i].is_failed) self->has_failed = true;
     }
@@ -198,13 +198,13 @@ static void take_acks(source *self, int64_t wait_ms) {
   } while (count == sizeof acks / sizeof acks[0]);
 }
 
-/* Waits until rxd has answered all of the window. False: it must not be acknowledged. */
+/* Waits until rxd has answered for the whole window. False: the window must not be acknowledged. */
 static bool settle(source *self) {
   int64_t half = self->client.keep_alive > 0 ? self->client.keep_alive * 500 : INT64_MAX / 2;
   int64_t ping_at = now_ms() + half, end = 0;
   while (self->under_way > 0) {
     if (host->is_stopping(self->source) != 0) {
-      /* A stop gives it time; what is not settled then comes again. */
+      /* A stop leaves it some time; unsettled messages are sent again later. */
       bool is_over = host->is_stopping(self->source) == 2;
       if (end == 0) end = now_ms() + 30000;
       if (is_over) take_acks(self, 0);
@@ -213,7 +213,7 @@ static bool settle(source *self) {
     }
     int64_t now = now_ms();
     if (now >= ping_at) {
-      /* Where it fails, the connection is lost: that shows when the window is acknowledged. */
+      /* If this fails, the connection is lost, which is noticed when the window is acknowledged. */
       client_send_raw(&self->client, PINGREQ);
       ping_at = now + half;
     }
@@ -237,7 +237,7 @@ static void rest(source *self, int64_t milliseconds) {
 }
 
 static void lose(source *self) {
-  /* Connections that break soon again and again are no better than none. */
+  /* Connections that repeatedly break soon after they were made count as failures. */
   if (self->connected_at != 0) {
     self->short_lives = now_ms() - self->connected_at < 5000 ? self->short_lives + 1 : 0;
     if (self->failures < self->short_lives) self->failures = self->short_lives;
@@ -253,7 +253,7 @@ static void lose(source *self) {
   client_destroy(&self->client);
 }
 
-/* A new connection: what was not acknowledged on the last one comes again. */
+/* Makes a new connection; the broker repeats messages that were not acknowledged on the last one. */
 static enum outcome join(source *self) {
   if (self->failures > 0) rest(self, backoff_ms(self->failures - 1));
   if (host->is_stopping(self->source) != 0) return STOPPED;
@@ -274,8 +274,8 @@ static enum outcome join(source *self) {
   return outcome;
 }
 
-/* Reads at most a window of messages, and hands it over. A broker that has more sends it in many pieces: each window
- * costs a round through rxd, so it is worth a moment to wait for the next piece. */
+/* Reads at most a window of messages and passes it to rxd. A busy broker sends messages in many segments, and each
+ * window costs a round trip through rxd, so it is worth a short wait for the next segment. */
 static bool read_window(source *self) {
   int64_t end = now_ms() + 20;
   bool is_alive = client_read(&self->client);
@@ -306,10 +306,10 @@ static int source_run(void *opaque, rxd_scope *scope, rxd_source *running) {
     }
     bool is_alive = true;
     if (self->under_way > 0) {
-      /* With TLS, messages of the session may come in one piece with the answer to CONNECT. */
+      /* With TLS, messages of the session may arrive together with the CONNACK. */
       if (host->flush(running) == RXD_STOP) self->is_told_to_stop = true;
     } else {
-      /* Nothing is under way: everything may be written. */
+      /* No message is outstanding, so everything may be written. */
       is_alive = client_flush(&self->client, self->settings.timeout);
       if (is_alive && self->client.keep_alive > 0)
         is_alive = mosquitto_loop_misc(self->client.mosquitto) == MOSQ_ERR_SUCCESS;
@@ -318,7 +318,7 @@ static int source_run(void *opaque, rxd_scope *scope, rxd_source *running) {
       else if (is_alive) take_acks(self, 0);
     }
     if (self->refused[0] != 0) status = fail_at(scope, "topics", "%s", self->refused);
-    /* What waits in a session may come before the answer to SUBSCRIBE. */
+    /* Queued messages of a session may arrive before the SUBACK. */
     bool has_events = self->under_way > 0;
     if (is_alive && self->connected_at == 0 && (has_events || self->subscribed == self->topic_count)) {
       if (self->is_failing) report(self->instance, "info", "%s: connected again", self->settings.server_text);
@@ -326,16 +326,16 @@ static int source_run(void *opaque, rxd_scope *scope, rxd_source *running) {
       self->failures = 0;
       self->connected_at = now_ms();
     }
-    /* What was handed over is settled first, also when the connection is gone: on the next one it would be repeated
-     * while it is still under way. */
+    /* Messages already passed on are settled first, even if the connection is lost: otherwise the next one would
+     * repeat them while they are still outstanding. */
     bool is_settled = settle(self);
     if (is_settled && is_alive) {
       if (has_events) self->windows_failed = 0;
       continue;
     }
     if (is_alive) {
-      /* rxd could not deliver it. The broker sends it again on a new connection. An orderly end past the queue: the
-       * acknowledgements in it are dropped, and the last will is not published. */
+      /* rxd could not deliver an event, so the broker must send it again on a new connection. A DISCONNECT that
+       * overtakes the queue discards the acknowledgements in it and keeps the last will from being published. */
       host->count_up(self->instance, RXD_TEXT_OF("failedWindows"), 1);
       client_leave(&self->client);
       self->connected_at = 0;

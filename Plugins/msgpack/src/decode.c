@@ -1,5 +1,5 @@
-/* From MessagePack to values, with the parser that the headers of msgpack-c offer for own kinds of objects. The library's
- * ready-made objects take memory by the lengths that the input claims, and end at 32 levels. */
+/* Converts MessagePack to values, with the parser template in the headers of msgpack-c. The library's own objects
+ * allocate as much as the input claims, and are limited to 32 levels. */
 #define MSGPACK_EMBED_STACK_SIZE DEPTH_LIMIT
 #include "msgpack_format.h"
 #include <msgpack/unpack.h>
@@ -7,17 +7,17 @@
 
 typedef enum { FORM_VALUE, FORM_TEXT, FORM_INTEGER, FORM_UNSIGNED, FORM_BOOL, FORM_LIST, FORM_OBJECT } form;
 
-/* A value that the parser has read, or a list or an object that it reads. A text becomes a value when it is known not to
- * be a key. */
+/* A value that the parser has read, or a list or object that it is reading. A text becomes a value once it is known not
+ * to be a key. */
 typedef struct {
   form form;
-  uint32_t left;  /* members to come, of a list or an object */
+  uint32_t left;  /* remaining members of a list or an object */
   union {
     rxd_value value;
     rxd_text text;
     int64_t integer;
     uint64_t number;
-    size_t start; /* of its members in the stack */
+    size_t start; /* index of its first member on the stack */
   };
 } item;
 
@@ -26,9 +26,9 @@ typedef struct {
   const reading *how;
   const char *begin, *end;
   value_stack *stack;
-  char *names;  /* texts of keys that are numbers, linked by their first bytes */
-  const char *bad_key;  /* what it is instead of a text */
-  char repeated[24];    /* a key that a map has twice, which is not a text in the input */
+  char *names;  /* texts of numeric keys, linked by their first bytes */
+  const char *bad_key;  /* the kind of a key that is not a text */
+  char repeated[24];    /* a repeated key that is not a text in the input */
   bool has_failed;
 } reader;
 
@@ -46,9 +46,9 @@ static int refuse(reader *reader, const char *format, ...) {
 
 static size_t offset_of(const reader *reader, const char *at) { return (size_t)(at - reader->begin); }
 
-/* ---- What the parser calls ---- */
+/* ---- Callbacks of the parser ---- */
 
-/* Their names are those of the parser. Each returns 0, or -1 after a refusal. */
+/* Their names are given by the parser. Each returns 0, or -1 after an error. */
 #define msgpack_unpack_struct(name) struct reading##name
 #define msgpack_unpack_func(ret, name) static ret reading##name
 #define msgpack_unpack_callback(name) on##name
@@ -116,7 +116,7 @@ static uint64_t number_at(const char *at, int count) {
   return number;
 }
 
-/* A time: seconds in 32 bits, or with nanoseconds in 30 and 34 bits or in 32 and 64 bits. */
+/* A time: seconds in 32 bits, or nanoseconds and seconds in 30 and 34 bits, or in 32 and 64 bits. */
 static int on_time(reader *reader, const char *at, size_t count, item *to) {
   size_t offset = offset_of(reader, at);
   int64_t seconds;
@@ -140,7 +140,7 @@ static int on_time(reader *reader, const char *at, size_t count, item *to) {
   return on_value(to, value);
 }
 
-/* `count` includes the byte of the type; it is 0 if the claimed length and this byte exceed 32 bits. */
+/* `count` includes the type byte; it is 0 if the claimed length plus this byte exceeds 32 bits. */
 static int on_ext(reader *reader, const char *data, const char *at, unsigned int count, item *to) {
   (void)data;
   if (count == 0) return refuse(reader, "the extension at byte %zu has more bytes than the input", offset_of(reader, at));
@@ -179,7 +179,7 @@ static int on_map(reader *reader, unsigned int count, item *to) {
   return 0;
 }
 
-/* Memory for the text of a key, until the value is complete. */
+/* Stores the text of a key until the value is complete. */
 static rxd_text keep_name(reader *reader, const char *text) {
   size_t count = strlen(text);
   char *block = need(malloc(sizeof(char *) + count + 1));

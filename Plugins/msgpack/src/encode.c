@@ -1,4 +1,4 @@
-/* From values to MessagePack, each in its shortest form. */
+/* Converts values to MessagePack, each in its shortest form. */
 #include <msgpack/pack.h>
 
 #include "msgpack_format.h"

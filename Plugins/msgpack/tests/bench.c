@@ -1,4 +1,4 @@
-/* A plain loop of msgpack-c beside the plugin. */
+/* A plain msgpack-c loop to compare the plugin with. */
 #include <msgpack.h>
 
 #include "../../testing/bench_format.h"

@@ -3,10 +3,10 @@
 #include <errno.h>
 
 enum {
-  PING_MS = 10000,       /* a server that does not answer two pings is lost */
+  PING_MS = 10000,       /* a server that misses two pings counts as lost */
   PINGS_OUT = 2,
-  WRITE_MS = 5000,       /* a server that takes nothing for so long is lost */
-  SERVERS_MOST = 64,     /* of those that a cluster names */
+  WRITE_MS = 5000,       /* a server that accepts no data for so long counts as lost */
+  SERVERS_MOST = 64,     /* maximum number of servers that a cluster advertises */
 };
 
 /* ---- Parameters ---- */
@@ -22,7 +22,7 @@ static int read_file_parameter(const rxd_opening *opening, const char *name, cha
   return status;
 }
 
-/* What the library does not accept, it explains in the error of this thread; texts that may hold a secret are not
+/* Reports why the library rejects a value, from its thread-local error; texts that may contain a secret are not
  * repeated. */
 static int accepted(const rxd_opening *opening, const char *at, natsStatus status) {
   if (status == NATS_OK) return RXD_OK;
@@ -84,7 +84,7 @@ static int tls_parameters(const rxd_opening *opening, client *client) {
   return status;
 }
 
-/* The library would report any mistake in it as an error without a reason, at each attempt. */
+/* The library would report a malformed file as an error without a reason, at each attempt. */
 static bool has_credentials(const char *path) {
   enum { LARGEST = 1 << 16 };
   char *text = need(calloc(1, LARGEST));
@@ -97,7 +97,7 @@ static bool has_credentials(const char *path) {
   return has_both;
 }
 
-/* At most one of user and password, token, credentials. */
+/* Reads user and password, token, or credentials; at most one of them may be given. */
 static int login_parameters(const rxd_opening *opening, client *client) {
   bool has_user = is_given(opening, "user"), has_token = is_given(opening, "token");
   if (is_given(opening, "password") != has_user)
@@ -148,7 +148,7 @@ static natsStatus fixed_options(natsOptions *options, int64_t timeout) {
   if (status == NATS_OK) status = natsOptions_SetPingInterval(options, PING_MS);
   if (status == NATS_OK) status = natsOptions_SetMaxPingsOut(options, PINGS_OUT);
   if (status == NATS_OK) status = natsOptions_SetWriteDeadline(options, WRITE_MS);
-  /* Without a handler of its own, the library writes to standard error. */
+  /* Without an error handler, the library writes to standard error. */
   if (status == NATS_OK) status = natsOptions_SetErrorHandler(options, ignore_error, NULL);
   return status;
 }
@@ -178,7 +178,7 @@ void client_close(client *client) {
 }
 
 bool is_subject(rxd_text text, bool wildcards) {
-  enum { LONGEST = 3800 }; /* servers take a line of 4096 bytes */
+  enum { LONGEST = 3800 }; /* servers accept lines of 4096 bytes */
   if (text.count == 0 || text.count > LONGEST) return false;
   size_t token = 0;
   for (size_t i = 0; i <= text.count; i++) {
@@ -221,7 +221,7 @@ int buffer_parameter(const rxd_opening *opening, size_t *bytes) {
 
 /* ---- Connecting ---- */
 
-/* The server that was tried last, without the scheme. */
+/* The last server that was tried, without the scheme. */
 static const char *server_text(const client *client) {
   size_t last = (client->next_server + client->server_count - 1) % client->server_count;
   return client->servers[last] + strlen("nats://");
@@ -236,7 +236,8 @@ void client_trouble(client *client, const char *format, ...) {
   snprintf(client->problem, sizeof client->problem, "%.70s: %s", server_text(client), text);
 }
 
-/* A cluster names its other members, so that one can be used when all servers of the parameters are down. */
+/* Adds the other members that a cluster advertises, so that one can be used when all servers of the parameters are
+ * down. */
 static void learn_servers(client *client) {
   char **found = NULL;
   int count = 0;
@@ -261,7 +262,7 @@ static outcome judge_connect(client *client, natsStatus status) {
       client_trouble(client, "the server has no TLS; remove 'tls', or configure the server");
       break;
     case NATS_SSL_ERROR:
-      /* The library begins with TLS by itself if the server requires it. */
+      /* The library starts TLS on its own if the server requires it. */
       if (!client->is_secure) client_trouble(client, needs_tls);
       else client_trouble(client, "TLS cannot be set up; check the server's certificate, its name and 'ca'");
       break;
@@ -277,7 +278,7 @@ static outcome judge_connect(client *client, natsStatus status) {
       client_trouble(client, "no connection: %s", natsStatus_GetText(status));
       return UNREACHABLE;
   }
-  /* What has worked may work again: the server's configuration may be changing. */
+  /* If the parameters have worked before, they may work again: the server's configuration may be changing. */
   return has_worked ? UNREACHABLE : REFUSED;
 }
 

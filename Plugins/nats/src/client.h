@@ -1,6 +1,6 @@
-/* Parameters that all components have in common, and a connection. The library's own reconnecting is off: a connection
- * that is lost is closed, and its component makes a new one. So there is one way to begin, and nothing that was sent
- * over an old connection is mistaken for the new one's. No callback of the library calls this plugin. */
+/* The parameters that all components share, and a connection. The library's own reconnecting is disabled: a lost
+ * connection is closed, and its component opens a new one. So there is one start-up path, and nothing sent over an old
+ * connection is attributed to the new one. No callback of the library calls this plugin. */
 #ifndef CLIENT_H
 #define CLIENT_H
 #include <nats/nats.h>
@@ -12,54 +12,56 @@ typedef struct client {
   rxd_instance *instance;
   natsOptions *options;
   natsConnection *connection; /* NULL: none */
-  char **servers;             /* those of the parameters, then those that a cluster has named */
+  char **servers;             /* those of the parameters, then those that a cluster advertises */
   size_t server_count, given_count, next_server;
-  char *domain;               /* of JetStream, or NULL */
-  char *inbox_prefix;         /* of subjects for answers */
-  const char *bucket;         /* for messages, instead of its stream; NULL: none */
-  bool is_secure;             /* TLS was asked for */
-  bool was_connected;         /* the parameters have worked once */
-  bool is_failing;            /* and that is in the log */
-  unsigned failures;          /* in a row */
-  char problem[300];          /* why the last attempt failed, with the server */
+  char *domain;               /* JetStream domain, or NULL */
+  char *inbox_prefix;         /* prefix of reply subjects */
+  const char *bucket;         /* named in messages in place of its stream; NULL: none */
+  bool is_secure;             /* TLS is requested */
+  bool was_connected;         /* the parameters have worked at least once */
+  bool is_failing;            /* the failure has been logged */
+  unsigned failures;          /* failed attempts in a row */
+  char problem[300];          /* why the last attempt failed, and at which server */
 } client;
 
 typedef enum outcome {
   CONNECTED,
-  UNREACHABLE, /* trying again may help; `problem` says why */
-  REFUSED,     /* trying again does not help */
+  UNREACHABLE, /* a retry may help; `problem` has the reason */
+  REFUSED,     /* a retry does not help */
 } outcome;
 
 int client_open(const rxd_opening *opening, client *client);
 void client_close(client *client);
-/* Tries the next server: at most as long as the parameter `connectTimeout`, and resolving its name. */
+/* Tries the next server, for at most `connectTimeout`; resolving its name takes extra time. */
 outcome client_connect(client *client);
 /* Tries each server once. */
 outcome client_connect_any(client *client);
 void client_disconnect(client *client);
 bool client_is_connected(const client *client);
-/* Counts the failure and logs the first in a row. The pause before the next attempt, in milliseconds. */
+/* Counts a failure and logs the first one in a row. Returns the pause before the next attempt, in milliseconds. */
 int64_t client_failed(client *client);
-/* The connection works. */
+/* Marks the connection as working. */
 void client_works(client *client);
-/* The last violation of permissions that the server has reported over this connection, or NULL. It is certain after a
- * round trip (natsConnection_FlushTimeout). The text lives as long as the connection. */
+/* The last permission violation that the server has reported on this connection, or NULL. Reliable only after a round
+ * trip (natsConnection_FlushTimeout). The text lives as long as the connection. */
 const char *client_violation(const client *client);
-/* "server: text" into `problem`. */
+/* Sets `problem` to "server: text". */
 __attribute__((format(printf, 2, 3))) void client_trouble(client *client, const char *format, ...);
-/* A subject of JetStream's interface: "$JS.API." or the domain's prefix, and the format. The caller frees it. */
+/* A subject of the JetStream API: "$JS.API." or the domain's prefix, followed by the formatted text. The caller frees
+ * it. */
 __attribute__((format(printf, 2, 3))) char *client_api(const client *client, const char *format, ...);
-/* A new subject for answers, to which a name is added. The caller frees it. */
+/* A new prefix of reply subjects; a token is appended to it. The caller frees it. */
 char *client_inbox(const client *client);
-/* A context for the library's own requests to JetStream; `wait`: milliseconds for each. NULL: no connection. */
+/* A context for the library's own JetStream requests; `wait`: time limit of each in milliseconds. NULL: no
+ * connection. */
 jsCtx *client_jetstream(client *client, int64_t wait);
 
-/* A name of a stream, a consumer or a bucket. */
+/* Reads the name of a stream, a consumer or a bucket. */
 int name_parameter(const rxd_opening *opening, const char *name, char **copy);
 int bucket_parameter(const rxd_opening *opening, char **copy);
 int buffer_parameter(const rxd_opening *opening, size_t *bytes);
 #define wildcards_help "* is any part, > at the end all further ones"
-/* Whether it can be published to, or with `wildcards`, subscribed to. */
+/* Whether the text is a valid subject to publish to or, with `wildcards`, to subscribe to. */
 bool is_subject(rxd_text text, bool wildcards);
 
 #endif

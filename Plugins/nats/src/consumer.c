@@ -3,10 +3,10 @@
 enum {
   WAIT_MS = 2000,
   REMOVE_MS = 500,
-  SAME_NS = 1000000000, /* a server that was restarted may name a slightly different time of creation */
+  SAME_NS = 1000000000, /* a restarted server may report a slightly different creation time */
 };
 
-/* The server understands such a request, and refuses it. */
+/* The server understood the request and refuses it. */
 static bool is_refused(jsErrCode code) {
   switch (code) {
     case JSConsumerFilterNotSubsetErr:
@@ -22,7 +22,7 @@ static bool is_refused(jsErrCode code) {
   }
 }
 
-/* Why a request to JetStream failed. */
+/* Determines why a JetStream request failed. */
 static found judge(client *client, const char *stream, const char *name, natsStatus status, jsErrCode code) {
   const char *violation = client_violation(client), *text = NULL;
   natsStatus last = status;
@@ -69,10 +69,10 @@ static void read_config(const jsConsumerInfo *info, consumer *consumer) {
   consumer->pending = info->NumPending;
 }
 
-/* A server that is just deleting a consumer may answer without an error and without anything else. */
+/* While it deletes a consumer, a server may answer without an error and without content. */
 static bool is_empty(const jsConsumerInfo *info) { return info->Name == NULL || info->Config == NULL; }
 
-/* What this source needs of a consumer that somebody else may have made. */
+/* Checks that a consumer that may have been created elsewhere suits this source. */
 static found check(client *client, const jsConsumerInfo *info, const char *name, const jsConsumerConfig *wanted) {
   if (is_empty(info)) {
     client_trouble(client, "the server says nothing of the consumer '%.60s'", name);

@@ -1,34 +1,34 @@
-/* Consumers of streams: looked up, made if they are missing. */
+/* Consumers of streams: looks them up, and creates missing ones. */
 #ifndef CONSUMER_H
 #define CONSUMER_H
 #include "client.h"
 
 typedef enum found {
   FOUND,
-  FOUND_LATER,  /* trying again may help; the client's `problem` says why */
-  FOUND_NEVER,  /* the configuration is at fault; likewise */
+  FOUND_LATER,  /* a retry may help; the client's `problem` has the reason */
+  FOUND_NEVER,  /* the configuration is wrong; the client's `problem` has the reason */
 } found;
 
-/* What a source must know of a consumer. */
+/* The properties of a consumer that a source needs. */
 typedef struct consumer {
-  char *name;           /* NULL: it was not looked up yet */
-  int64_t created;      /* nanoseconds since 1970: a later one of this name is another consumer */
-  int64_t ack_wait;     /* milliseconds: the shortest wait for an acknowledgement */
-  int64_t batch_most;   /* of a request; 0: no limit */
-  int64_t bytes_most;   /* likewise */
-  uint64_t pending;     /* messages that it had not delivered when it was looked up or made */
+  char *name;           /* NULL: not looked up yet */
+  int64_t created;      /* nanoseconds since 1970; a later time means another consumer of this name */
+  int64_t ack_wait;     /* the shortest acknowledgement wait, in milliseconds */
+  int64_t batch_most;   /* messages per request; 0: no limit */
+  int64_t bytes_most;   /* bytes per request; 0: no limit */
+  uint64_t pending;     /* undelivered messages when it was looked up or created */
 } consumer;
 
-/* Looks the consumer up, and makes it of `config` if there is none and `creates`. One that was looked up before must be
- * the same: sequences of another one may mean other messages. */
+/* Looks the consumer up; creates it from `config` if it does not exist and `creates`. If it was looked up before, it
+ * must be the same consumer: sequences of another one may denote other messages. */
 found consumer_find(client *client, const char *stream, const char *durable, jsConsumerConfig *config, bool creates,
                     consumer *consumer);
-/* Makes one without a name, which keeps no acknowledgements. */
+/* Creates a consumer without a name, which tracks no acknowledgements. */
 found consumer_make(client *client, const char *stream, jsConsumerConfig *config, consumer *consumer);
-/* Removes one that was made without a name; the server does so later, too. */
+/* Removes a consumer without a name; otherwise the server does so later. */
 void consumer_remove(client *client, const char *stream, const consumer *consumer);
 void consumer_forget(consumer *consumer);
-/* The first and the last sequence of a stream. */
+/* Gets the first and the last sequence number of a stream. */
 found stream_bounds(client *client, const char *stream, uint64_t *first, uint64_t *last);
 
 #endif

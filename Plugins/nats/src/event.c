@@ -15,8 +15,8 @@ static bool read_number(const char *token, const char *end, uint64_t *number) {
   return token < end;
 }
 
-/* "$JS.ACK.STREAM.CONSUMER.DELIVERIES.SEQUENCE.CONSUMER-SEQUENCE.TIME.PENDING"; later servers add a domain and a hash
- * of the account in front of the stream, and may add tokens behind. */
+/* "$JS.ACK.STREAM.CONSUMER.DELIVERIES.SEQUENCE.CONSUMER-SEQUENCE.TIME.PENDING". Later servers insert a domain and an
+ * account hash before the stream, and may append tokens. */
 bool read_origin(const char *reply, origin *origin) {
   enum { TOKENS_MOST = 16 };
   const char *tokens[TOKENS_MOST + 1];
@@ -79,7 +79,7 @@ static bool is_ascii(const char *text) {
   return *text == 0;
 }
 
-/* Names that are not UTF-8 may become equal texts, and an object has each name once. */
+/* Invalid UTF-8 in names is replaced, so names may become equal; an object has each name once. */
 static bool is_new(const rxd_text *names, size_t count, rxd_text name) {
   for (size_t i = 0; i < count; i++)
     if (text_is(names[i], name)) return false;

@@ -1,6 +1,6 @@
 #include "flights.h"
 
-/* A token: the number of the delivery above, the lower bits of the sequence below. */
+/* A token: the delivery number in the high bits, the low bits of the sequence number below. */
 enum { SEQUENCE_BITS = 40, NUMBER_MOST = (1 << 24) - 1, BUCKETS_LEAST = 256 };
 static const uint64_t sequence_mask = ((uint64_t)1 << SEQUENCE_BITS) - 1;
 
@@ -8,7 +8,7 @@ static flight **bucket(const flights *flights, uint64_t sequence) {
   return &flights->buckets[(sequence & sequence_mask) & (flights->bucket_count - 1)];
 }
 
-/* Equal in the lower bits is equal: a trillion messages are never under way at once. */
+/* Equal low bits mean the same message: a trillion messages are never outstanding at once. */
 flight *flights_find(const flights *flights, uint64_t sequence) {
   if (flights->bucket_count == 0) return NULL;
   for (flight *flight = *bucket(flights, sequence); flight != NULL; flight = flight->next)
@@ -33,7 +33,7 @@ static void grow(flights *flights) {
 flight *flights_add(flights *flights, uint64_t sequence, const char *reply) {
   if (flights->count >= flights->bucket_count) grow(flights);
   flight **at = bucket(flights, sequence), *one = need(calloc(1, sizeof *one));
-  /* From 1, so that no token is 0. */
+  /* Numbers start at 1, so that no token is 0. */
   flights->last_number = flights->last_number >= NUMBER_MOST ? 1 : flights->last_number + 1;
   *one = (flight){.next = *at, .sequence = sequence, .number = flights->last_number, .extended_at = now_ms(),
                   .reply = need(strdup(reply))};

@@ -2,10 +2,10 @@
 #include "consumer.h"
 
 enum {
-  WINDOW_MOST = 2048,          /* messages without an acknowledgement, */
-  WINDOW_BYTES_MOST = 8 << 20, /* likewise */
-  SLICE_MS = 100,              /* of a wait, between looks at the stop, */
-  FLUSH_MS = 3000,             /* of a round trip, at most */
+  WINDOW_MOST = 2048,          /* unacknowledged messages, */
+  WINDOW_BYTES_MOST = 8 << 20, /* and their bytes */
+  SLICE_MS = 100,              /* time between checks for a stop, */
+  FLUSH_MS = 3000,             /* maximum time of a round trip */
 };
 
 static const rxd_input *input_at(const rxd_batch *batch, size_t index) {
@@ -23,7 +23,7 @@ static void disconnect(publisher *self) {
   client_disconnect(&self->client);
 }
 
-/* Nothing that was sent over this connection is waited for any more. */
+/* Fails the batch. Answers on this connection are no longer awaited. */
 static void fail(publisher *self) {
   self->has_failed = true;
   disconnect(self);
@@ -75,7 +75,7 @@ static void mark(publisher *self, size_t index, int kind) {
   self->verdicts[index].kind = kind;
 }
 
-/* "Permissions Violation for Publish to "SUBJECT"": whether it is about this subject. */
+/* Whether a message such as "Permissions Violation for Publish to "SUBJECT"" is about this subject. */
 static bool names_subject(const char *violation, const char *subject) {
   const char *quote = strchr(violation, '"');
   size_t count = strlen(subject);
@@ -85,7 +85,7 @@ static bool names_subject(const char *violation, const char *subject) {
 
 /* ---- Acknowledgements of a stream ---- */
 
-/* The index of the message, or the size of the batch: it belongs to an earlier batch. */
+/* The index of the message; the size of the batch if the ack belongs to an earlier batch. */
 static size_t index_of_ack(const publisher *self, natsMsg *ack) {
   unsigned batch, index;
   const char *subject = natsMsg_GetSubject(ack);
@@ -95,7 +95,8 @@ static size_t index_of_ack(const publisher *self, natsMsg *ack) {
   return is_own && self->verdicts[index].kind == SENT ? index : self->batch->count;
 }
 
-/* An error of the stream is of the message (400 and the like), or may pass (503): limits, resources, no leader. */
+/* A stream's error either concerns the message (400 and similar) or is temporary (503): limits, resources, no
+ * leader. */
 static void judge_error(publisher *self, size_t index, const rxd_value *error) {
   rxd_value code = host->member(self->scope, error, RXD_TEXT_OF("code"));
   rxd_value number = host->member(self->scope, error, RXD_TEXT_OF("err_code"));
@@ -130,7 +131,7 @@ static void judge_ack(publisher *self, natsMsg *ack) {
   }
 }
 
-/* Takes acknowledgements that are there; waits for the first one. False: none came. */
+/* Handles available acknowledgements; waits for the first. False: none arrived. */
 static bool take_acks(publisher *self, int64_t wait_ms) {
   for (bool has_come = false;; has_come = true) {
     natsMsg *ack = NULL;
@@ -145,14 +146,14 @@ static bool take_acks(publisher *self, int64_t wait_ms) {
   }
 }
 
-/* When all others have an answer, those that are left are the ones without. */
+/* Once all other messages have an answer, the remaining ones are those without a responder. */
 static void mark_unanswered(publisher *self) {
   for (size_t i = 0; i < self->batch->count && self->unanswered > 0; i++)
     if (self->verdicts[i].kind == SENT) mark(self, i, NO_STREAM);
   self->unanswered = 0;
 }
 
-/* Until at most so many are missing; false: something has failed, or a message is not permitted. */
+/* Waits until at most so many are missing. False: something has failed, or a message is not permitted. */
 static bool wait_for_acks(publisher *self, size_t most, size_t most_bytes) {
   while (!self->has_failed && self->missing > self->unanswered
          && (self->missing > most || self->missing_bytes > most_bytes)) {
@@ -206,8 +207,8 @@ static void publish(publisher *self, size_t index) {
 
 static bool is_event(const publisher *self, size_t index) { return input_at(self->batch, index)->kind == RXD_EVENT; }
 
-/* A round trip, after which the server has taken everything before it, and has reported what it did not permit. Tried
- * for longer each time, so that a stop is noticed. */
+/* Makes a round trip, after which the server has received everything before it and reported every violation. Each try
+ * waits longer than the last, so that a stop is noticed. */
 static bool flush(publisher *self) {
   natsStatus status = NATS_TIMEOUT;
   for (int64_t slice = SLICE_MS; status == NATS_TIMEOUT; slice = slice < FLUSH_MS ? slice * 2 : slice) {
@@ -222,7 +223,7 @@ static bool flush(publisher *self) {
   return false;
 }
 
-/* All messages, with a window of those that are not acknowledged. */
+/* Sends all messages, with a window of unacknowledged ones. */
 static void send_all(publisher *self) {
   bool goes_on = true;
   for (size_t i = 0; i < self->batch->count && goes_on && !self->has_failed; i++) {
@@ -242,7 +243,7 @@ static void confirm_sent(publisher *self) {
     if (self->verdicts[i].kind == SENT) mark(self, i, DELIVERED);
 }
 
-/* The subject of a message, for an error. */
+/* The subject of a message, for an error message. */
 static char *subject_of(publisher *self, size_t index) {
   char problem[PROBLEM_MOST];
   natsMsg *message = self->make(self->sink, self->scope, input_at(self->batch, index), NULL, problem);
@@ -264,7 +265,7 @@ static void refuse_denied(publisher *self, size_t index) {
   free(subject);
 }
 
-/* A message by itself: the server reports a violation with its subject, but only the last one. */
+/* Sends one message alone: the server reports the subject of a violation, but only of the last one. */
 static void send_alone(publisher *self, size_t index) {
   self->end = now_ms() + self->timeout;
   if (connect_publisher(self) != CONNECTED) {
@@ -275,13 +276,13 @@ static void send_alone(publisher *self, size_t index) {
   if (self->has_failed || self->verdicts[index].kind != SENT || !flush(self)) return;
   if (client_violation(&self->client) != NULL) {
     refuse_denied(self, index);
-    /* The next connection has no violation yet. */
+    /* A new connection has no violations. */
     disconnect(self);
   } else if (self->stream == NULL) mark(self, index, DELIVERED);
   else wait_for_acks(self, 0, 0);
 }
 
-/* What is not certain after a violation is sent again, each by itself. */
+/* Sends each uncertain message again after a violation, alone. */
 static void send_singly(publisher *self) {
   disconnect(self);
   for (size_t i = 0; i < self->batch->count; i++)
@@ -290,7 +291,7 @@ static void send_singly(publisher *self) {
     if (self->verdicts[i].kind == TO_SEND) send_alone(self, i);
 }
 
-/* Messages without an answer: their subject belongs to no stream, or JetStream or this stream is not there. */
+/* Handles messages without an answer: no stream has their subject, or JetStream or the stream is unavailable. */
 static void look_for_stream(publisher *self) {
   size_t first = 0;
   while (first < self->batch->count && self->verdicts[first].kind != NO_STREAM) first++;
@@ -314,7 +315,7 @@ static void look_for_stream(publisher *self) {
 
 /* ---- A batch ---- */
 
-/* The first message that is neither delivered nor refused: what stands behind it comes again with it. */
+/* Returns the first message that is neither delivered nor refused; it is repeated with all later ones. */
 static size_t judge(const publisher *self, rxd_verdicts *verdicts) {
   size_t index = 0;
   for (; index < self->batch->count; index++) {

@@ -1,12 +1,12 @@
-/* Publishes a batch of messages and waits until it is certain what has become of each. */
+/* Publishes a batch of messages and waits until the outcome of each is certain. */
 #ifndef PUBLISH_H
 #define PUBLISH_H
 #include "client.h"
 
-/* What has become of a message. */
+/* The outcome of a message. */
 typedef struct verdict {
   enum { TO_SEND, SENT, DELIVERED, REFUSED_ALONE, NO_STREAM } kind;
-  char *problem; /* REFUSED_ALONE: the reason */
+  char *problem; /* the reason, if REFUSED_ALONE */
 } verdict;
 
 /* Makes the message of an input. NULL: refused, with the reason in `problem`, which has room for PROBLEM_MOST bytes. */
@@ -17,26 +17,26 @@ typedef struct publisher {
   client client;
   make_message *make;
   void *sink;
-  char *stream;     /* that must store the messages; NULL: a server takes them, and nobody confirms */
-  int64_t timeout;  /* milliseconds for a batch */
-  /* Of the connection. */
+  char *stream;     /* the stream that must store the messages; NULL: none, so nothing confirms them */
+  int64_t timeout;  /* time limit of a batch, in milliseconds */
+  /* State of the connection. */
   natsSubscription *acks;
-  char *inbox;      /* the acknowledgement of a message comes to inbox.BATCH.INDEX */
+  char *inbox;      /* the acknowledgement of a message arrives at inbox.BATCH.INDEX */
   unsigned batch_number;
-  /* Of the batch under way. */
+  /* State of the current batch. */
   const rxd_batch *batch;
   rxd_scope *scope;
   verdict *verdicts;
-  size_t *bytes;       /* of each message that is not acknowledged */
+  size_t *bytes;       /* size of each unacknowledged message */
   size_t missing, missing_bytes;
-  size_t unanswered;   /* of the missing: so many have no receiver, and the library does not say which */
-  int64_t end;         /* now_ms */
-  bool has_failed;     /* something that may pass; the client's `problem` says what */
+  size_t unanswered;   /* number of missing messages without a responder; the library does not identify them */
+  int64_t end;         /* deadline (now_ms) */
+  bool has_failed;     /* a temporary failure; the client's `problem` has the reason */
 } publisher;
 
 int publisher_open(const rxd_opening *opening, publisher *publisher, make_message *make, void *sink);
 void publisher_close(publisher *publisher);
-/* `write` of a sink. */
+/* Implements `write` of a sink. */
 int publisher_write(publisher *publisher, rxd_scope *scope, const rxd_batch *batch, rxd_verdicts *verdicts);
 
 #endif

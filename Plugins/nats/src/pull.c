@@ -2,9 +2,9 @@
 
 enum {
   REQUEST_MS = 30000,  /* how long a request waits for messages */
-  GRACE_MS = 2000,     /* for the answer that it has ended */
-  HEARTBEAT_MS = 5000, /* a sign of life while there are no messages */
-  SILENCE_MS = 12000,  /* two of them are missing */
+  GRACE_MS = 2000,     /* extra time for the server's end-of-request status */
+  HEARTBEAT_MS = 5000, /* heartbeat interval while there are no messages */
+  SILENCE_MS = 12000,  /* time after which two heartbeats are missing */
 };
 
 int pull_begin(pull *pull, client *client, const char *stream, const char *consumer) {
@@ -15,7 +15,7 @@ int pull_begin(pull *pull, client *client, const char *stream, const char *consu
   if (asprintf(&wildcard, "%s.*", pull->inbox) < 0) abort();
   natsStatus status = natsConnection_SubscribeSync(&pull->subscription, client->connection, wildcard);
   free(wildcard);
-  /* What comes is limited by the requests. */
+  /* The requests limit the number of messages, so the subscription needs no limit. */
   if (status == NATS_OK) status = natsSubscription_SetPendingLimits(pull->subscription, -1, -1);
   return status == NATS_OK ? RXD_OK : RXD_FAILED;
 }
@@ -42,7 +42,7 @@ int pull_request(pull *pull, client *client, int batch, size_t most_bytes) {
   return RXD_OK;
 }
 
-/* Whether a status is about the request under way, and not about an earlier one. */
+/* Whether a status concerns the current request, not an earlier one. */
 static bool is_current(const pull *pull, natsMsg *message) {
   const char *subject = natsMsg_GetSubject(message), *number = strrchr(subject, '.');
   return number != NULL && strtoul(number + 1, NULL, 10) == pull->number;
@@ -53,7 +53,7 @@ static void refuse(pull_answer *answer, const char *problem) {
   snprintf(answer->problem, sizeof answer->problem, "%s", problem);
 }
 
-/* A message without content and with a status: how the request stands. */
+/* Handles a message without content that carries the status of the request. */
 static void read_status(pull *pull, natsMsg *message, const char *code, pull_answer *answer) {
   const char *text = "";
   if (natsMsgHeader_Get(message, "Description", &text) != NATS_OK || text == NULL) text = "";
@@ -71,7 +71,7 @@ static void read_status(pull *pull, natsMsg *message, const char *code, pull_ans
 static void read_message(pull *pull, natsMsg *message, pull_answer *answer) {
   const char *code = NULL;
   pull->silent_at = now_ms() + SILENCE_MS;
-  /* First what only messages have: their headers are somebody else's. */
+  /* Checks first for a reply subject that only stream messages have: their headers are arbitrary. */
   if (read_origin(natsMsg_GetReply(message), &answer->origin)) {
     if (pull->left > 0) pull->left--;
     answer->kind = PULL_MESSAGE;
@@ -91,7 +91,7 @@ void pull_next(pull *pull, client *client, int64_t wait_ms, pull_answer *answer)
     read_message(pull, message, answer);
     return;
   }
-  /* The library keeps the message that says so. */
+  /* The library keeps the message with this status. */
   if (status == NATS_NO_RESPONDERS) {
     pull->left = 0;
     answer->kind = PULL_NO_CONSUMER;

@@ -1,29 +1,29 @@
-/* Messages of a consumer, asked for in batches: one request at a time. Used on one thread. */
+/* Pulls messages of a consumer in batches, with one request at a time. Used on one thread. */
 #ifndef PULL_H
 #define PULL_H
 #include "event.h"
 
 typedef struct pull {
   natsSubscription *subscription;
-  char *inbox;        /* the request N is answered to inbox.N */
-  char *subject;      /* of requests */
-  unsigned number;    /* of the last request */
-  int left;           /* messages that the request may still bring; 0: it has ended */
-  int64_t ends_at;    /* now_ms: the server has ended it by then */
-  int64_t silent_at;  /* now_ms: without a sign of life until then, it is lost */
+  char *inbox;        /* request N is answered at inbox.N */
+  char *subject;      /* subject of requests */
+  unsigned number;    /* number of the last request */
+  int left;           /* messages that the request may still deliver; 0: it has ended */
+  int64_t ends_at;    /* when the server must have ended it (now_ms) */
+  int64_t silent_at;  /* when it counts as lost without a heartbeat (now_ms) */
 } pull;
 
 typedef struct pull_answer {
   enum {
     PULL_MESSAGE,
-    PULL_NOTHING, /* within the time */
-    PULL_ENDED,   /* the request; the next one may bring more */
-    PULL_TOO_LARGE, /* likewise: the next message has more bytes than were asked for */
-    PULL_NO_CONSUMER, /* perhaps: nobody answers, or the consumer was deleted */
-    PULL_REFUSED, /* `problem` says why; requests of this kind are refused again */
-    PULL_LOST,    /* the connection */
+    PULL_NOTHING, /* no message within the time */
+    PULL_ENDED,   /* the request has ended; the next one may deliver more */
+    PULL_TOO_LARGE, /* the request has ended: the next message exceeds its limit in bytes */
+    PULL_NO_CONSUMER, /* the consumer may be gone: nothing answers, or the server says so */
+    PULL_REFUSED, /* the server refuses such requests; `problem` has the reason */
+    PULL_LOST,    /* the connection is lost */
   } kind;
-  natsMsg *message; /* PULL_MESSAGE; the caller destroys it */
+  natsMsg *message; /* set with PULL_MESSAGE; the caller destroys it */
   origin origin;
   char problem[120];
 } pull_answer;

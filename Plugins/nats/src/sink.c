@@ -1,17 +1,17 @@
-/* The sinks `nats`, `natsStream` and `natsKV`: they differ in the message that an event becomes, and in who confirms
+/* The sinks `nats`, `natsStream` and `natsKV`: they differ in the message made from an event, and in who confirms
  * it. */
 #include "publish.h"
 
 typedef struct sink {
   publisher publisher;
-  char *stream; /* of `natsStream` */
-  char *bucket; /* of `natsKV` */
+  char *stream; /* for `natsStream` */
+  char *bucket; /* for `natsKV` */
   bool purges;
 } sink;
 
-/* The parameters that are templates or expressions, in the order of the spec. */
+/* The template and expression parameters, in the order of the spec. */
 enum { SUBJECT, VALUE, HEADERS, ID };     /* `nats` has no ID */
-enum { KEY, KEY_VALUE, RETRACTED };       /* of `natsKV` */
+enum { KEY, KEY_VALUE, RETRACTED };       /* for `natsKV` */
 
 /* ---- Messages ---- */
 
@@ -57,7 +57,7 @@ static bool add_header(natsMsg *message, rxd_text name_text, rxd_text value_text
   return status == NATS_OK;
 }
 
-/* The members of an object; a list gives a header several times. */
+/* Adds the members of an object as headers; a list repeats its header. */
 static bool add_headers(natsMsg *message, rxd_scope *scope, const rxd_value *headers, char *problem) {
   int kind = host->kind(headers);
   if (kind == RXD_ABSENT || kind == RXD_NULL) return true;
@@ -117,7 +117,7 @@ static natsMsg *stream_message(void *opaque, rxd_scope *scope, const rxd_input *
   return NULL;
 }
 
-/* Whether the text is parts of letters, digits and - / _ =, separated by dots. */
+/* Whether the text is a valid key: letters, digits and - / _ =, in parts separated by dots. */
 static bool is_key(rxd_text key) {
   if (!is_subject(key, false)) return false;
   for (size_t i = 0; i < key.count; i++)
@@ -125,7 +125,7 @@ static bool is_key(rxd_text key) {
   return true;
 }
 
-/* Whether the key is deleted. False: refused. */
+/* Whether the key is deleted. False: the event was refused. */
 static bool look_at_retraction(const rxd_input *input, bool *is_retracted, char *problem) {
   int kind = input->argument_count > RETRACTED ? host->kind(&input->arguments[RETRACTED]) : RXD_ABSENT;
   *is_retracted = kind == RXD_BOOL && host->boolean(&input->arguments[RETRACTED]) != 0;

@@ -1,16 +1,16 @@
-/* The source `nats`: what is published while it is connected. The library reads ahead into the queue of a subscription,
- * which is bounded; it drops what does not fit. */
+/* The source `nats`: messages published while it is connected. The library reads ahead into the bounded queue of a
+ * subscription, and drops messages when the queue is full. */
 #include "event.h"
 
 enum {
   SUBJECTS_MOST = 100,
   QUEUE_MOST = 100000, /* messages */
-  TAKEN_MOST = 500,    /* messages before rxd gets them, */
-  TAKEN_BYTES_MOST = 1 << 20, /* likewise */
-  WAIT_MS = 50,        /* for a message; */
-  ROUND_MS = 5,        /* of each of several subscriptions */
-  DROPS_MS = 10000,    /* between two warnings of dropped messages */
-  SETUP_MS = 5000,     /* for the answer to subscriptions */
+  TAKEN_MOST = 500,    /* messages before they are given to rxd, */
+  TAKEN_BYTES_MOST = 1 << 20, /* and their bytes */
+  WAIT_MS = 50,        /* wait for a message; */
+  ROUND_MS = 5,        /* wait for each of several subscriptions */
+  DROPS_MS = 10000,    /* time between two warnings about dropped messages */
+  SETUP_MS = 5000,     /* wait for the answer to subscriptions */
 };
 
 typedef struct source {
@@ -18,10 +18,10 @@ typedef struct source {
   client client;
   decoding decode;
   char *group;   /* NULL: every source gets every message */
-  size_t buffer; /* bytes that wait in the library */
+  size_t buffer; /* read-ahead of the library in bytes */
   char *subjects[SUBJECTS_MOST];
   natsSubscription *subscriptions[SUBJECTS_MOST];
-  int64_t dropped[SUBJECTS_MOST]; /* and counted */
+  int64_t dropped[SUBJECTS_MOST]; /* dropped messages that have been counted */
   size_t count, next;
   int64_t warn_at;
 } source;
@@ -47,7 +47,7 @@ static natsStatus subscribe(source *self, size_t index) {
   return natsSubscription_SetPendingLimits(*subscription, QUEUE_MOST, (int)(self->buffer / self->count));
 }
 
-/* CONNECTED when the server has taken all subscriptions. */
+/* CONNECTED when the server has accepted all subscriptions. */
 static outcome connect_now(source *self) {
   outcome outcome = client_connect(&self->client);
   if (outcome != CONNECTED) return outcome;
@@ -67,7 +67,7 @@ static outcome connect_now(source *self) {
   return UNREACHABLE;
 }
 
-/* Tries until there is a connection, or the source is to stop. RXD_FAILED: trying again does not help. */
+/* Tries until connected or stopped. RXD_FAILED: a retry does not help. */
 static int connect_source(source *self, rxd_scope *scope, rxd_source *running) {
   while (host->is_stopping(running) == 0) {
     outcome outcome = connect_now(self);
@@ -81,7 +81,7 @@ static int connect_source(source *self, rxd_scope *scope, rxd_source *running) {
 
 /* ---- Messages ---- */
 
-/* How many messages the library has dropped since the last look, because rxd took them too slowly. */
+/* Counts messages that the library has dropped since the last check because rxd was too slow. */
 static void look_for_drops(source *self) {
   int64_t dropped = 0;
   for (size_t i = 0; i < self->count; i++) {
@@ -98,7 +98,7 @@ static void look_for_drops(source *self) {
          "the pipeline is too slow: messages were dropped (the counter droppedMessages says how many)");
 }
 
-/* The next message of any subscription, in turns. NULL: there is none. False: the connection is lost. */
+/* The next message, from the subscriptions in turn. NULL: there is none. False: the connection is lost. */
 static bool next_message(source *self, int64_t wait_ms, natsMsg **message) {
   *message = NULL;
   for (size_t tried = 0; tried < self->count; tried++) {
@@ -116,7 +116,7 @@ static bool next_message(source *self, int64_t wait_ms, natsMsg **message) {
   return client_is_connected(&self->client);
 }
 
-/* Hands over what is there. False: rxd wants the source to stop, or the connection is lost. */
+/* Passes available messages to rxd. False: the source must stop, or the connection is lost. */
 static bool turn(source *self, rxd_source *running) {
   natsMsg *message;
   size_t bytes = 0;

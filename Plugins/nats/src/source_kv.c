@@ -1,6 +1,7 @@
-/* The source `natsKV`: the current value of each key, then each change. Reads the stream of the bucket by a consumer
- * without a name that keeps no acknowledgements. When a message of it is missing, or it has gone, a new one goes on
- * behind the last change that was seen; so it does after a restart, with the position that rxd has kept. */
+/* The source `natsKV`: the current value of each key, then each change. Reads the stream of the bucket through a
+ * consumer without a name that tracks no acknowledgements. If a message is missing or the consumer is gone, a new
+ * consumer continues after the last change that was seen; likewise after a restart, from the position that rxd has
+ * saved. */
 #include "consumer.h"
 #include "pull.h"
 
@@ -8,8 +9,8 @@ enum {
   BATCH = 500,
   TAKEN_BYTES_MOST = 1 << 20,
   POLL_MS = 50,
-  SLOW_MS = 20,         /* a pipeline that needs longer for what it got gets less at once, with a position of its own */
-  UNUSED_SECONDS = 300, /* then the server removes the consumer: a pipeline may be slow for long */
+  SLOW_MS = 20,         /* a pipeline slower than this gets smaller batches, each with a position */
+  UNUSED_SECONDS = 300, /* time after which the server removes an idle consumer: a pipeline may be slow for long */
 };
 
 typedef struct source {
@@ -17,18 +18,18 @@ typedef struct source {
   client client;
   decoding decode;
   char *bucket, *stream, *filter;
-  bool only_changes;   /* without the current values */
-  bool is_complete;    /* all values that there were have been added */
-  bool is_loaded;      /* rxd knows that */
-  size_t buffer;       /* bytes of a request */
-  uint64_t revision;   /* the last one that was seen; 0: none */
-  uint64_t newest;     /* the last one of the bucket when the consumer was made */
-  /* Of the connection. */
+  bool only_changes;   /* skip the current values */
+  bool is_complete;    /* all values that existed at the start have been added */
+  bool is_loaded;      /* and rxd has been notified */
+  size_t buffer;       /* size of a request in bytes */
+  uint64_t revision;   /* the last one seen; 0: none */
+  uint64_t newest;     /* the last one of the bucket when the consumer was created */
+  /* State of the connection. */
   consumer consumer;
   pull pull;
-  uint64_t delivered;  /* by this consumer */
+  uint64_t delivered;  /* messages from this consumer */
   bool is_too_large;
-  size_t most;         /* messages that rxd gets at once */
+  size_t most;         /* messages per batch for rxd */
 } source;
 
 /* ---- The connection ---- */
@@ -39,8 +40,8 @@ static void disconnect(source *self) {
   client_disconnect(&self->client);
 }
 
-/* Where to begin. Changes from now on are those behind the last revision, which is kept, so that none is missed between
- * two connections. Revisions that the bucket has not reached belong to one of the same name that was deleted. */
+/* Determines where to start. With only changes, that is after the last revision, which is recorded so that no change is
+ * missed between two connections. Revisions beyond the end of the bucket belong to a deleted bucket of the same name. */
 static found look_at_revision(source *self) {
   uint64_t first = 0, last = 0;
   found found = stream_bounds(&self->client, self->stream, &first, &last);
@@ -83,7 +84,7 @@ static void keep_position(source *self, rxd_source *running) {
   host->position(running, text_of(text));
 }
 
-/* Tries until messages can be asked for, or the source is to stop. RXD_FAILED: trying again does not help. */
+/* Tries until messages can be requested or the source is stopped. RXD_FAILED: a retry does not help. */
 static int connect_source(source *self, rxd_scope *scope, rxd_source *running) {
   while (host->is_stopping(running) == 0) {
     outcome outcome = client_connect(&self->client);
@@ -143,14 +144,14 @@ static bool ask(source *self) {
   return false;
 }
 
-/* Servers of version 2.9 that purge one key let consumers of all keys begin behind it: what they have not delivered before is
- * skipped, and the mark of the purge may have been purged itself. So a message that came after the consumer was made is
- * believed only if it follows the last one directly: else another consumer says what is between. */
+/* In servers of version 2.9, a purge of one key makes consumers of all keys continue after the purge: undelivered messages
+ * before it are skipped, even the purge marker. So a message that was stored after the consumer was created is accepted only
+ * if it directly follows the last one; otherwise a new consumer determines what lies between. */
 static bool may_have_skipped(const source *self, const origin *origin) {
   return origin->sequence > self->newest && origin->sequence > self->revision + 1;
 }
 
-/* Goes on behind the last change by a consumer that is newer. */
+/* Continues after the last change with a new consumer. */
 static bool begin_again(source *self) {
   pull_end(&self->pull);
   consumer_remove(&self->client, self->stream, &self->consumer);
@@ -158,7 +159,7 @@ static bool begin_again(source *self) {
   return begin(self) == FOUND;
 }
 
-/* What came instead of a message. False: a new consumer is needed. */
+/* Handles an answer without a message. False: a new consumer is needed. */
 static bool judge(source *self, const pull_answer *answer) {
   switch (answer->kind) {
     case PULL_NO_CONSUMER: client_trouble(&self->client, "the consumer has gone"); return false;
@@ -170,7 +171,7 @@ static bool judge(source *self, const pull_answer *answer) {
   }
 }
 
-/* False: rxd wants the source to stop. */
+/* False: the source must stop. */
 static bool hand_over(source *self, rxd_source *running) {
   int64_t begin = now_ms();
   bool loads = self->is_complete && !self->is_loaded && host->size >= RXD_HOST_SIZE_1_2;
@@ -181,7 +182,7 @@ static bool hand_over(source *self, rxd_source *running) {
   return status != RXD_STOP;
 }
 
-/* Hands over what is there. False: rxd wants the source to stop, or a new consumer is needed. */
+/* Passes available messages to rxd. False: the source must stop, or a new consumer is needed. */
 static bool turn(source *self, rxd_source *running) {
   pull_answer answer;
   size_t bytes = 0, taken = 0;

@@ -1,10 +1,10 @@
-/* The source `natsStream`. A thread of its own asks the consumer for messages, so that the server knows what is under
- * way whatever rxd does; `run` takes messages from a queue that is bounded, because no more is asked for than it
- * has room for.
+/* The source `natsStream`. A separate thread pulls messages from the consumer, so that the server learns which are in
+ * progress whatever rxd does. `run` takes messages from a queue that stays bounded, because no more messages are
+ * requested than it has room for.
  *
- * A message is acknowledged when rxd has acknowledged its event. The server delivers again what is not: after a nak, or
- * when the wait has passed. What comes again while it is under way here is dropped, and its acknowledgement is sent for
- * the newest delivery. */
+ * A message is acknowledged when rxd has acknowledged its event. The server delivers unacknowledged messages again:
+ * after a nak, or when the ack wait has passed. A repeated delivery of an outstanding message is dropped, and its
+ * acknowledgement is sent for the newest delivery. */
 #include "consumer.h"
 #include "flights.h"
 #include "pull.h"
@@ -13,14 +13,14 @@
 
 enum {
   QUEUE_MOST = 10000,  /* messages */
-  FLIGHTS_MOST = 100000, /* messages that are not acknowledged, whatever the consumer allows */
-  ASK_AGAIN_MS = 500,  /* the pause after a request without an answer */
-  TAKEN_MOST = 500,    /* messages before rxd gets them, */
-  TAKEN_BYTES_MOST = 1 << 20, /* likewise */
-  FIRST_BYTES = 2048,  /* of a message, before one is known */
+  FLIGHTS_MOST = 100000, /* maximum number of unacknowledged messages, whatever the consumer allows */
+  ASK_AGAIN_MS = 500,  /* pause after a request without an answer */
+  TAKEN_MOST = 500,    /* messages before they are given to rxd, */
+  TAKEN_BYTES_MOST = 1 << 20, /* and their bytes */
+  FIRST_BYTES = 2048,  /* assumed size of a message before one is known */
   POLL_MS = 50,
-  ACKS_MS = 25000,     /* of a stop: the wait for acknowledgements, */
-  CLOSE_MS = 5000,     /* and for sending them */
+  ACKS_MS = 25000,     /* during a stop: wait for acknowledgements, */
+  CLOSE_MS = 5000,     /* and for their transmission */
 };
 
 typedef struct waiting {
@@ -34,28 +34,28 @@ typedef struct source {
   rxd_instance *instance;
   client client;
   char *stream, *durable, *filter;
-  jsConsumerConfig config; /* of a consumer that is made */
+  jsConsumerConfig config; /* for a consumer that is created */
   bool creates;
   decoding decode;
   int batch;
-  size_t buffer; /* bytes that the queue may hold */
+  size_t buffer; /* queue limit in bytes */
   pthread_t thread;
   pthread_mutex_t mutex;
-  pthread_cond_t changed; /* the queue has a message, or the thread has given up */
-  pthread_cond_t room;    /* the queue is no longer full, or the source is ending */
-  /* Under the mutex. */
+  pthread_cond_t changed; /* the queue has a message, or the pulling thread has given up */
+  pthread_cond_t room;    /* the queue has room, or the source is ending */
+  /* Protected by the mutex. */
   flights flights;
   waiting *head, **tail;
   size_t queued, queued_bytes;
-  bool is_ready;     /* the connection may be used for acknowledgements */
+  bool is_ready;     /* acknowledgements may be sent on the connection */
   bool is_ending;
-  int64_t close_by;  /* now_ms: then the source does not wait any more */
-  char fatal[300];   /* not empty: the thread has given up */
-  /* Of the thread. */
+  int64_t close_by;  /* when the source stops waiting (now_ms) */
+  char fatal[300];   /* why the thread has given up, if not empty */
+  /* Used only by the pulling thread. */
   consumer consumer;
   pull pull;
-  bool is_too_large; /* the next message has more bytes than the queue has room for */
-  size_t usual_bytes; /* of a message: an average that follows */
+  bool is_too_large; /* the next message is larger than the free part of the queue */
+  size_t usual_bytes; /* moving average of message sizes */
   int64_t extend_at, connect_at, ask_at;
 } source;
 
@@ -74,14 +74,15 @@ static void acknowledge(source *self, flight *flight) {
   if (say(self, flight, "+ACK")) flights_remove(&self->flights, flight);
 }
 
-/* The pause before a message comes again: longer each time. */
+/* The pause before a message is delivered again; grows with each failure. */
 static int64_t pause_of(const flight *flight) {
   origin origin = {.deliveries = 1};
   read_origin(flight->reply, &origin);
   return backoff_ms(origin.deliveries < 8 ? (unsigned)origin.deliveries + 1 : 8);
 }
 
-/* The server delivers it again, after a pause. Without a connection it does so when the wait has passed. */
+/* Lets the server deliver the message again after a pause. Without a connection the server does so when the ack wait
+ * has passed. */
 static void give_back(source *self, flight *flight, int64_t pause_ms) {
   char text[60] = "-NAK";
   if (pause_ms > 0) snprintf(text, sizeof text, "-NAK {\"delay\":%lld}", (long long)pause_ms * 1000000);
@@ -89,7 +90,7 @@ static void give_back(source *self, flight *flight, int64_t pause_ms) {
   flights_remove(&self->flights, flight);
 }
 
-/* True: it has failed, and is given back. */
+/* True: the event has failed, and its message is returned to the server. */
 static bool judge(source *self, const rxd_ack *ack) {
   flight *flight = flights_of_token(&self->flights, ack->token);
   if (flight == NULL || flight->is_done) return false;
@@ -141,7 +142,7 @@ static void give_up(source *self, const char *problem) {
   pthread_mutex_unlock(&self->mutex);
 }
 
-/* What is under way stays so: it can be acknowledged over the next connection. */
+/* Outstanding messages stay so: they can be acknowledged over the next connection. */
 static void disconnect(source *self) {
   pthread_mutex_lock(&self->mutex);
   self->is_ready = false;
@@ -164,7 +165,7 @@ static void use(source *self) {
   client_works(&self->client);
 }
 
-/* Only the first connection makes a consumer: a new one in place of one that was deleted would begin elsewhere. */
+/* Only the first connection creates a consumer: a replacement for a deleted one would start at another position. */
 static void find_consumer(source *self) {
   bool creates = self->creates && self->consumer.name == NULL;
   found found = consumer_find(&self->client, self->stream, self->durable, &self->config, creates, &self->consumer);
@@ -184,7 +185,7 @@ static void connect_now(source *self) {
   else lost(self);
 }
 
-/* A request had no answer: the consumer may be gone, or JetStream not be ready. */
+/* Checks the consumer after a request without an answer: it may be gone, or JetStream may not be ready. */
 static void look_for_consumer(source *self) {
   found found = consumer_find(&self->client, self->stream, self->durable, &self->config, false, &self->consumer);
   self->ask_at = now_ms() + ASK_AGAIN_MS;
@@ -194,7 +195,7 @@ static void look_for_consumer(source *self) {
 
 /* ---- Messages, on the thread ---- */
 
-/* What the thread knows of the room of the queue. */
+/* A snapshot of the queue's free space. */
 typedef struct room {
   size_t messages, bytes;
   bool is_empty;
@@ -215,9 +216,9 @@ static size_t least(size_t wanted, int64_t limit) {
   return limit > 0 && wanted > (size_t)limit ? (size_t)limit : wanted;
 }
 
-/* The next request, if half of the buffer is empty. A message that is larger than the whole buffer is asked for alone,
- * when nothing else waits. So many messages as probably fit: servers (2.9) that must stop at the bytes may deliver
- * twice. */
+/* Sends the next request if half of the buffer is free. A message larger than the whole buffer is requested alone,
+ * when nothing else is queued. Requests only as many messages as will probably fit: servers (2.9) that must stop at
+ * the byte limit may deliver messages twice. */
 static void ask(source *self) {
   room room = look_for_room(self);
   if (now_ms() < self->ask_at || (self->is_too_large && !room.is_empty)) return;
@@ -255,7 +256,7 @@ static void receive(source *self, natsMsg *message, const origin *origin) {
   natsMsg_Destroy(message);
 }
 
-/* Takes what is there; waits for the first message a little. */
+/* Takes available messages, waiting briefly for the first. */
 static void receive_some(source *self, int64_t wait_ms) {
   enum { RECEIVED_MOST = 256 };
   pull_answer answer;
@@ -309,7 +310,7 @@ static bool is_over(source *self) {
   return is_over;
 }
 
-/* Waits until there is something to ask for, without a connection until the next attempt. */
+/* Waits until a request is possible or, without a connection, until the next attempt. */
 static void wait_for_room(source *self, int64_t wait_ms) {
   pthread_mutex_lock(&self->mutex);
   if (!self->is_ending && wait_ms > 0) wait_at_most(&self->room, &self->mutex, wait_ms < POLL_MS ? wait_ms : POLL_MS);
@@ -328,7 +329,7 @@ static int64_t close_ms(source *self) {
   return left > 0 ? left : 0;
 }
 
-/* Ends the request, and takes what the server has sent meanwhile: otherwise what is given back would come here
+/* Ends the request, and receives what the server has sent meanwhile: otherwise returned messages would arrive here
  * again. */
 static void end_request(source *self) {
   pull_answer answer;
@@ -339,7 +340,7 @@ static void end_request(source *self) {
   } while (answer.kind != PULL_LOST && close_ms(self) > CLOSE_MS / 2);
 }
 
-/* What rxd has not acknowledged comes again at once, here or elsewhere. */
+/* Returns unacknowledged messages, which the server then delivers again immediately, here or elsewhere. */
 static void leave(source *self) {
   if (!self->is_ready) return;
   end_request(self);
@@ -370,7 +371,7 @@ static void *serve(void *opaque) {
 
 /* ---- Events, on the thread of `run` ---- */
 
-/* Messages from the queue, at most TAKEN_MOST; waits for the first one a little. */
+/* Takes at most TAKEN_MOST messages from the queue, waiting briefly for the first. */
 static size_t take(source *self, waiting **messages) {
   size_t count = 0, bytes = 0;
   pthread_mutex_lock(&self->mutex);
@@ -385,7 +386,7 @@ static size_t take(source *self, waiting **messages) {
   return count;
 }
 
-/* Takes answers of rxd; how many. */
+/* Handles rxd's acknowledgements; returns their number. */
 static size_t take_acks(source *self, rxd_source *running, int64_t wait_ms) {
   rxd_ack acks[256];
   size_t count, all = 0;
@@ -402,7 +403,7 @@ static size_t take_acks(source *self, rxd_source *running, int64_t wait_ms) {
   return all;
 }
 
-/* Hands messages to rxd and takes its acknowledgements. False: rxd wants the source to stop. */
+/* Passes messages to rxd and handles acknowledgements. False: the source must stop. */
 static bool turn(source *self, rxd_source *running, size_t *under_way) {
   waiting *messages[TAKEN_MOST];
   size_t count = take(self, messages);
@@ -421,7 +422,7 @@ static bool turn(source *self, rxd_source *running, size_t *under_way) {
   return goes_on && host->is_stopping(running) == 0;
 }
 
-/* What is under way gets time; what is not acknowledged then comes again. */
+/* Gives outstanding events time; unacknowledged ones are delivered again later. */
 static void settle(source *self, rxd_source *running, size_t under_way) {
   int64_t end = now_ms() + ACKS_MS;
   while (under_way > 0 && host->is_stopping(running) != 2 && now_ms() < end && !is_over(self))
@@ -448,7 +449,7 @@ static int source_run(void *opaque, rxd_scope *scope, rxd_source *running) {
   while (turn(self, running, &under_way) && !is_over(self)) {}
   settle(self, running, under_way);
   stop(self);
-  /* What was missing may be there later: rxd decides. */
+  /* A missing object may exist later: rxd decides whether to retry. */
   return self->fatal[0] == 0 ? RXD_OK : fail_at(scope, "", "%s", self->fatal);
 }
 
@@ -466,7 +467,8 @@ static void source_close(void *opaque) {
   free(self);
 }
 
-/* "2026-01-31T12:00:00Z", with a fraction or another offset. False: it is none. */
+/* Reads a time such as "2026-01-31T12:00:00Z", also with a fraction or another offset. False: the text is not a
+ * time. */
 static bool read_time(const char *text, int64_t *nanoseconds) {
   struct tm time = {0};
   const char *at = strptime(text, "%Y-%m-%dT%H:%M:%S", &time);
@@ -523,7 +525,7 @@ static int consumer_parameters(const rxd_opening *opening, source *self) {
   self->batch = (int)integer_parameter(opening, "batch", 1000);
   self->creates = boolean_parameter(opening, "create");
   self->config.Durable = self->durable;
-  /* A last message of each subject needs a filter, even of all. */
+  /* The policy "last message of each subject" needs a filter, even if it matches all. */
   if (self->filter == NULL && choice_is(opening, "start", "lastPerSubject")) self->filter = need(strdup(">"));
   self->config.FilterSubject = self->filter;
   self->config.AckPolicy = js_AckExplicit;

@@ -1,6 +1,6 @@
-/* A plain client to compare with: bench publish|consume SERVER STREAM SUBJECT COUNT. Prints the messages per second: of
- * a publisher with asynchronous acknowledgements, or of a pull consumer with acknowledgements, from the first message
- * on. */
+/* A plain client to compare with: bench publish|consume SERVER STREAM SUBJECT COUNT. Prints messages per second, either
+ * for a publisher with asynchronous acknowledgements, or for a pull consumer with acknowledgements, from the first
+ * message on. */
 #include <nats/nats.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* What the components of this plugin share. */
+/* Declarations that the components of this plugin share. */
 #ifndef COMPONENT_H
 #define COMPONENT_H
 #include "connection.h"
@@ -6,14 +6,14 @@
 extern const rxd_component redis_stream_source, redis_list_source, redis_subscribe_source;
 extern const rxd_component redis_stream_sink, redis_list_sink, redis_publish_sink, redis_set_sink;
 
-/* Events that a reliable source has sent and for which rxd has not answered. A token is the index of a slot plus one. */
+/* The unanswered events of a reliable source. A token is the index of a slot plus one. */
 typedef struct slot {
   enum { FREE, SENT, ACKNOWLEDGED } state;
-  int64_t touched; /* now_ms when the server last counted it as ours */
+  int64_t touched; /* when the server last counted it as this consumer's (now_ms) */
   union {
     struct {
       uint64_t time, sequence;
-    } id; /* of an entry of a stream */
+    } id; /* id of a stream entry */
     struct {
       char *bytes;
       size_t count;
@@ -24,52 +24,53 @@ typedef struct slot {
 typedef struct window {
   slot *slots;
   uint32_t size, used;
-  bool has_values;        /* of the slots: `value` is used, and freed with the slot; otherwise `id` */
+  bool has_values;        /* slots use `value`, which is freed with the slot; otherwise `id` */
   uint32_t *free_slots;   /* a stack of size - used */
-  uint32_t *acknowledged; /* in the order in which rxd has answered */
+  uint32_t *acknowledged; /* in the order of rxd's answers */
   uint32_t acknowledged_count;
 } window;
 
 void window_open(window *window, uint32_t size, bool has_values);
 void window_close(window *window);
-slot *window_take(window *window, uint64_t *token); /* there must be a free one */
+slot *window_take(window *window, uint64_t *token); /* requires a free slot */
 void window_free(window *window, slot *slot);
 static inline slot *window_slot(window *window, uint32_t index) { return &window->slots[index]; }
 static inline uint32_t window_sent(const window *window) { return window->used - window->acknowledged_count; }
 static inline uint32_t window_room(const window *window) { return window->size - window->used; }
 
-/* What a source is while it runs. */
+/* The state of a running source. */
 typedef struct running {
   rxd_instance *instance;
   rxd_source *source;
-  rxd_scope *scope; /* of `run` */
+  rxd_scope *scope; /* scope of `run` */
   const settings *settings;
   connection connection;
   window *window;         /* NULL: not a reliable source */
-  bool is_failing;        /* the last attempt to connect has failed, and the log says so */
-  unsigned failures;      /* in a row */
-  unsigned short_lives;   /* of connections, in a row */
-  int64_t connected_at;   /* now_ms; 0: not connected */
-  int64_t retry_at;       /* now_ms when what has failed is to be read again; 0: nothing has failed */
-  unsigned events_failed; /* in a row */
+  bool is_failing;        /* the last attempt to connect failed and was logged */
+  unsigned failures;      /* failed attempts in a row */
+  unsigned short_lives;   /* short-lived connections in a row */
+  int64_t connected_at;   /* when it connected (now_ms); 0: not connected */
+  int64_t retry_at;       /* when failed events are read again (now_ms); 0: none failed */
+  unsigned events_failed; /* failed events in a row */
 } running;
 
 static inline bool is_stopping(const running *running) { return host->is_stopping(running->source) != 0; }
-/* Takes what rxd has answered; waits for the first answer, at most so long. Failed events become free: they are to be
- * read again from the server at `retry_at`. */
+/* Handles rxd's answers, waiting at most so long for the first. Slots of failed events are freed: the events are read
+ * again from the server at `retry_at`. */
 void take_acks(running *running, int64_t wait_ms);
-/* The same, until `milliseconds` are over or the source is to stop. */
+/* Handles rxd's answers for `milliseconds`, or until the source must stop. */
 void rest(running *running, int64_t milliseconds);
-/* Connects, after a pause if the last attempt has failed. False: not now; try again. `*refused`: it will never work,
- * and `fail` was called. */
+/* Connects, after a pause if the last attempt failed. False: not connected; try again. `*refused`: it can never
+ * succeed, and `fail` was called. */
 bool connect_source(running *running, bool *refused);
-/* The server is at work: the next pauses are short again. The log says once that it fails and once that it works again. */
+/* Marks the connection as working, so that pauses are short again. A failure is logged once, and so is its end. */
 void connected(running *running);
-/* The connection is lost: closes it and makes it known. */
+/* Closes a lost connection and reports it. */
 void lose(running *running, const char *problem);
 /* Before the end: acknowledges to the server what rxd still acknowledges, and closes the connection. */
 void settle(running *running, bool (*acknowledge)(void *self, struct running *running, bool *failed), void *self);
-/* An error reply that is no matter of events: RXD_FAILED with `fail` called, or RXD_OK: the connection was closed, try again. */
+/* Handles an error reply that does not concern an event. RXD_FAILED: `fail` was called. RXD_OK: the connection was closed; try
+ * again. */
 int judge(running *running, redisReply *reply, const char *doing);
 
 #endif

@@ -147,12 +147,12 @@ void connection_command(connection *c, size_t count, const rxd_text *arguments) 
   }
 }
 
-/* What is to be waited for, as of poll(2): 0 if the operation may be tried at once. */
+/* The events to wait for; neither if the operation may be tried again immediately. */
 typedef struct wants {
   bool read, write;
 } wants;
 
-/* Sends what can be sent without waiting. */
+/* Sends as much as possible without waiting. */
 static enum outcome send_some(connection *c, wants *wants) {
   while (c->out_sent < c->out_count) {
     size_t left = c->out_count - c->out_sent;
@@ -188,7 +188,7 @@ static enum outcome send_some(connection *c, wants *wants) {
   return DONE;
 }
 
-/* Reads what is there without waiting. */
+/* Reads available data without waiting. */
 static enum outcome read_some(connection *c, wants *wants) {
   char buffer[65536];
   ssize_t count;
@@ -262,7 +262,7 @@ bool connection_is_usable(connection *c) {
   wants wants = {false, false};
   if (read_some(c, &wants) != DONE) return false;
   redisReply *reply = connection_next(c);
-  if (reply == NULL) return true; /* records of TLS without data */
+  if (reply == NULL) return true; /* TLS records without data */
   freeReplyObject(reply);
   end(c, LOST, "a reply that nobody asked for");
   return false;
@@ -339,7 +339,7 @@ static enum outcome secure(connection *c, const settings *settings, int64_t dead
   }
 }
 
-/* The first word of an error reply: what stands behind it may repeat what was sent, such as a password. */
+/* The length of an error reply's first word: the rest may repeat a sent text, such as a password. */
 static int first_word(const redisReply *reply) {
   size_t count = 0;
   while (count < reply->len && isupper((unsigned char)reply->str[count])) count++;
@@ -361,7 +361,7 @@ static enum outcome greet(connection *c, const settings *settings, int64_t deadl
   }
   COMMAND(c, WORD("CLIENT"), WORD("SETNAME"), WORD("rxd"));
   sent[count++] = OTHER;
-  COMMAND(c, WORD("PING")); /* a server that is loading its data says so */
+  COMMAND(c, WORD("PING")); /* a server that is loading its data answers with an error */
   sent[count++] = OTHER;
   for (int i = 0; i < count; i++) {
     redisReply *reply;

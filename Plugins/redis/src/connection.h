@@ -9,30 +9,30 @@ typedef struct ssl_ctx_st SSL_CTX;
 
 typedef struct settings {
   address server;
-  char server_text[320]; /* for messages */
+  char server_text[320]; /* the server's name in messages */
   char *user, *password;
   int database;
   int64_t connect_timeout, timeout; /* milliseconds */
-  SSL_CTX *tls;                     /* NULL: without */
+  SSL_CTX *tls;                     /* NULL: no TLS */
 } settings;
 
-/* RXD_OK, or RXD_FAILED with the reason said. `settings` must be closed in both cases. */
+/* RXD_OK, or RXD_FAILED with the reason reported. `settings` must be closed in both cases. */
 int settings_open(const rxd_opening *opening, settings *settings);
 void settings_close(settings *settings);
 
 enum outcome {
   DONE,
-  WOKEN,     /* the wake descriptor is readable, or the caller is to stop */
-  TIMED_OUT, /* nothing came in time; the connection is as before */
-  LOST,      /* closed; `problem` says why, and it may work later */
-  REFUSED,   /* closed; `problem` says why, and it cannot work with these parameters */
+  WOKEN,     /* the wake descriptor is readable, or the caller must stop */
+  TIMED_OUT, /* no reply in time; the connection is unchanged */
+  LOST,      /* closed; a retry may help; `problem` has the reason */
+  REFUSED,   /* closed; these parameters cannot work; `problem` has the reason */
 };
 
 typedef struct connection {
   int descriptor; /* -1: closed */
   SSL *tls;
   redisReader *reader;
-  char *out; /* what is to be sent: out_count bytes, of which out_sent are sent */
+  char *out; /* data to send: out_count bytes, out_sent of them already sent */
   size_t out_count, out_sent, out_capacity;
   char problem[256];
 } connection;
@@ -43,14 +43,14 @@ typedef struct stopping {
 } stopping;
 
 void connection_init(connection *connection);
-/* Connects, authenticates and selects the database. Looks every 100 ms whether it is to stop; `stop` may be NULL. */
+/* Connects, authenticates and selects the database. Checks for a stop every 100 ms; `stop` may be NULL. */
 enum outcome connection_open(connection *connection, const settings *settings, const stopping *stop);
 void connection_close(connection *connection);
 static inline bool connection_is_open(const connection *connection) { return connection->descriptor >= 0; }
-/* False if the server has closed an idle connection, or has sent what nobody asked for. Closes it then. */
+/* False, after closing the connection, if the server has closed it while idle or has sent unsolicited data. */
 bool connection_is_usable(connection *connection);
 
-/* Puts a command behind those that are to be sent; `connection_reply` and `connection_send` send it. */
+/* Appends a command to the data to send; `connection_reply` and `connection_send` send it. */
 void connection_command(connection *connection, size_t count, const rxd_text *arguments);
 #define COMMAND(connection, ...)                                                                                       \
   do {                                                                                                                 \
@@ -64,14 +64,14 @@ enum outcome connection_reply(connection *connection, redisReply **reply, int64_
 /* A reply that has arrived, or NULL. */
 redisReply *connection_next(connection *connection);
 
-/* What an error reply means. */
+/* The meaning of an error reply. */
 enum fault {
-  FAULT_OF_EVENT,   /* this command will never do: WRONGTYPE, ERR ... */
-  FAULT_PASSING,    /* another time it may do: LOADING, READONLY, OOM ... */
-  FAULT_OF_SETTING, /* authentication, rights, a cluster */
+  FAULT_OF_EVENT,   /* the command can never succeed: WRONGTYPE, ERR ... */
+  FAULT_PASSING,    /* the command may succeed later: LOADING, READONLY, OOM ... */
+  FAULT_OF_SETTING, /* authentication, permissions, a cluster */
 };
 enum fault fault_of(const redisReply *reply);
-/* A number as text in `buffer`. */
+/* Formats a number into `buffer`. */
 rxd_text number_text(char *buffer, size_t capacity, int64_t number);
 
 #endif

@@ -1,6 +1,6 @@
 /* The source `redisList`: a queue. Elements are moved to a second list (BLMOVE, LMOVE) and removed from it (LREM) when
- * rxd has acknowledged their events. What is in the second list and not in `window` has to be sent to rxd: after a
- * start, after a connection was lost (replies may be lost with it), and when rxd could not deliver an event. */
+ * rxd has acknowledged their events. Elements that are in the second list but not in `window` must be sent to rxd:
+ * after a start, after a lost connection (with which replies may be lost), and when rxd could not deliver an event. */
 #include "component.h"
 
 typedef struct list_source {
@@ -82,9 +82,9 @@ static redisReply *ask(list_source *self, running *running, const char *doing, b
   return NULL;
 }
 
-/* Removes what rxd has acknowledged. Where the reply is lost, nobody knows whether the command was executed. Another
- * element with the same bytes may be under way, so it must not be repeated: the slots become free at once, and what is
- * still in the list is sent to rxd again. */
+/* Removes acknowledged elements. If the reply is lost, it is unknown whether the command was executed. Another element
+ * with the same bytes may be outstanding, so the command must not be repeated: the slots are freed immediately, and
+ * elements that are still in the list are sent to rxd again. */
 static bool acknowledge(void *opaque, running *running, bool *failed) {
   list_source *self = opaque;
   window *window = &self->window;
@@ -112,7 +112,7 @@ static bool acknowledge(void *opaque, running *running, bool *failed) {
   return connection_is_open(&running->connection);
 }
 
-/* Sends what is in the list of elements under way and not in the window. True: nothing is left. */
+/* Sends the elements of the second list that are not in the window. True: none is left. */
 static bool recover(list_source *self, running *running, bool *failed, int *status) {
   COMMAND(&running->connection, WORD("LRANGE"), text_of(self->processing), WORD("0"), WORD("-1"));
   redisReply *reply = ask(self, running, "LRANGE", failed);
@@ -199,7 +199,7 @@ static int list_run(void *opaque, rxd_scope *scope, rxd_source *source) {
     if (is_there) status = send_element(self, &running, reply);
     freeReplyObject(reply);
     if (!is_there) continue;
-    /* Where one is, there are often more. */
+    /* Where there is one element, there are often more. */
     uint32_t room = window_room(&self->window), most = room < self->batch ? room : self->batch;
     for (uint32_t i = 0; i < most; i++)
       COMMAND(&running.connection, WORD("LMOVE"), text_of(self->key), text_of(self->processing), side, WORD("RIGHT"));
@@ -211,7 +211,7 @@ static int list_run(void *opaque, rxd_scope *scope, rxd_source *source) {
     }
     if (host->flush(source) == RXD_STOP) status = RXD_STOP;
   }
-  /* What rxd has taken it still settles; the next start finds the rest in the second list. */
+  /* rxd still settles the events that it has; the next start finds the rest in the second list. */
   if (failed) connection_close(&running.connection);
   else settle(&running, acknowledge, self);
   window_close(&self->window);

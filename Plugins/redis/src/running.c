@@ -47,14 +47,14 @@ static bool take(running *running, int64_t wait_ms) {
     if (acks[i].token == 0 || acks[i].token > running->window->size) continue;
     uint32_t index = (uint32_t)(acks[i].token - 1);
     slot *slot = window_slot(running->window, index);
-    if (slot->state != SENT) continue; /* must not be: rxd answers once */
+    if (slot->state != SENT) continue; /* never happens: rxd answers once */
     if (!acks[i].is_failed) {
       slot->state = ACKNOWLEDGED;
       running->window->acknowledged[running->window->acknowledged_count++] = index;
       running->events_failed = 0;
       continue;
     }
-    /* It stays with the server, which hands it over again. */
+    /* The server keeps the event and delivers it again. */
     window_free(running->window, slot);
     host->count_up(running->instance, WORD("failed"), 1);
     if (running->retry_at == 0) running->retry_at = now_ms() + backoff_ms(2 + running->events_failed++);
@@ -81,7 +81,7 @@ static int asks(void *source) { return host->is_stopping(source); }
 
 void lose(running *running, const char *problem) {
   connection_close(&running->connection);
-  /* Connections that break soon again and again are no better than none. */
+  /* Connections that repeatedly break soon after they were made count as failures. */
   if (running->connected_at != 0) {
     running->short_lives = now_ms() - running->connected_at < 5000 ? running->short_lives + 1 : 0;
     if (running->failures < running->short_lives) running->failures = running->short_lives;
@@ -95,7 +95,7 @@ void lose(running *running, const char *problem) {
 bool connect_source(running *running, bool *refused) {
   stopping stop = {asks, running->source};
   *refused = false;
-  /* The first pause comes behind the first failure: a server that was restarted is often there at once. */
+  /* The first pause follows the first failed attempt: a restarted server is often available immediately. */
   if (running->failures > 0) rest(running, backoff_ms(running->failures - 1));
   if (is_stopping(running)) return false;
   enum outcome outcome = connection_open(&running->connection, running->settings, &stop);
@@ -122,7 +122,7 @@ void settle(running *running, bool (*acknowledge)(void *self, struct running *ru
   int64_t end = now_ms() + 30000;
   bool failed = false;
   while (connection_is_open(&running->connection) && running->window->used > 0 && now_ms() < end) {
-    bool is_over = host->is_stopping(running->source) == 2; /* before the last answers are taken */
+    bool is_over = host->is_stopping(running->source) == 2; /* checked before the last answers are handled */
     take_acks(running, is_over || running->window->acknowledged_count > 0 ? 0 : 200);
     if (!acknowledge(self, running, &failed) || is_over) break;
   }

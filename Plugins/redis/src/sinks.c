@@ -10,9 +10,9 @@ typedef struct sink {
   connection connection;
   enum command command;
   char *field;
-  int64_t most, expiry; /* 0: unlimited, for ever; milliseconds */
+  int64_t most, expiry; /* 0: unlimited; `expiry` in milliseconds */
   bool at_left;
-  const char *key_name; /* of the parameter */
+  const char *key_name; /* name of the parameter */
 } sink;
 
 static void sink_close(void *opaque) {
@@ -53,7 +53,7 @@ static int publish_open(const rxd_opening *opening, void **instance) {
 }
 static int set_open(const rxd_opening *opening, void **instance) { return open_as(opening, instance, SET, "key"); }
 
-/* XADD: the members of the event as fields, or the whole event as one. False: refused. */
+/* Makes an XADD, with the members of the event as fields, or the whole event as one field. False: refused. */
 static bool add_entry(sink *self, rxd_scope *scope, const rxd_input *input, rxd_text key, rxd_verdicts *verdicts,
                       uint32_t index) {
   size_t members = self->field != NULL                       ? 1
@@ -91,10 +91,10 @@ static bool add_entry(sink *self, rxd_scope *scope, const rxd_input *input, rxd_
   return true;
 }
 
-/* Whether the event takes back what its key was set to. False: refused. */
+/* Whether the event retracts the value of its key. False: refused. */
 static bool look_at_retraction(const sink *self, const rxd_input *input, rxd_verdicts *verdicts, uint32_t index,
                                bool *is_retracted) {
-  enum { retracted = 2 }; /* behind `key` and `value` */
+  enum { retracted = 2 }; /* after `key` and `value` */
   bool is_given = self->command == SET && retracted < input->argument_count;
   int kind = is_given ? host->kind(&input->arguments[retracted]) : RXD_ABSENT;
   *is_retracted = kind == RXD_BOOL && host->boolean(&input->arguments[retracted]) != 0;
@@ -128,7 +128,7 @@ static bool add_command(sink *self, rxd_scope *scope, const rxd_input *input, rx
   return true;
 }
 
-/* rxd says in the log that it fails, and when it works again. */
+/* rxd logs the failure, and its end. */
 static int again(const sink *self, rxd_scope *scope, const char *problem) {
   fail_at(scope, "", "%s: %s", self->settings.server_text, problem);
   return RXD_RETRY;
@@ -136,7 +136,7 @@ static int again(const sink *self, rxd_scope *scope, const char *problem) {
 
 static int is_closing(void *instance) { return host->is_closing(instance); }
 
-/* The next reply; a pipeline that ends does not wait for it long. */
+/* The next reply; while the pipeline stops, the wait is short. */
 static enum outcome next_reply(sink *self, redisReply **reply) {
   int64_t end = now_ms() + self->settings.timeout;
   enum outcome outcome;
@@ -162,7 +162,7 @@ static int sink_write(void *opaque, rxd_scope *scope, const rxd_batch *batch, rx
     if (input->kind == RXD_EVENT) is_sent[i] = add_command(self, scope, input, verdicts, i);
   }
   int status = RXD_OK;
-  uint32_t through = 0; /* so many from the first on are settled */
+  uint32_t through = 0; /* the number of leading events that are settled */
   char problem[300] = "";
   for (uint32_t i = 0; i < batch->count && status == RXD_OK; i++) {
     if (is_sent[i]) {
@@ -177,8 +177,8 @@ static int sink_write(void *opaque, rxd_scope *scope, const rxd_batch *batch, rx
         enum fault fault = fault_of(reply);
         snprintf(problem, sizeof problem, "%.250s", reply->str);
         if (fault == FAULT_PASSING) status = RXD_RETRY;
-        /* An event may go to a key that this user must not touch, or to one of another type. Without rights or in a
-         * cluster, no event will do. */
+        /* An event may name a key that this user may not access, or one of another type. Without any permission or in
+         * a cluster, no event can succeed. */
         else if (fault == FAULT_OF_SETTING && strncmp(problem, "NOPERM", 6) != 0) status = RXD_FAILED;
         else host->refuse(verdicts, i, text_of(problem));
       }
@@ -188,7 +188,7 @@ static int sink_write(void *opaque, rxd_scope *scope, const rxd_batch *batch, rx
   }
   free(is_sent);
   if (status == RXD_OK) return RXD_OK;
-  /* Replies that still come belong to commands that will be repeated. */
+  /* Outstanding replies belong to commands that will be repeated. */
   connection_close(&self->connection);
   host->delivered(verdicts, through);
   if (status == RXD_RETRY) return again(self, scope, problem);

@@ -1,8 +1,8 @@
 /* The source `redisStream`: a consumer of a group.
  *
  * An entry is acknowledged (XACK) when rxd has acknowledged its event. Until then it is in the group's list of pending
- * entries, under the name of this consumer. Whatever is there and not in `window` has to be sent to rxd: after a
- * connection was lost (replies may be lost with it), after a start, and when rxd could not deliver an event. */
+ * entries, under the name of this consumer. Entries in that list that are not in `window` must be sent to rxd: after a
+ * lost connection (with which replies may be lost), after a start, and when rxd could not deliver an event. */
 #include "component.h"
 
 typedef struct stream_source {
@@ -92,7 +92,7 @@ static rxd_value event_of(const stream_source *self, rxd_scope *scope, const red
       rxd_value replaced = host->make_text(scope, text);
       text = host->text(scope, &replaced);
     }
-    size_t place = 0; /* An entry may have a field twice: the last one counts. */
+    size_t place = 0; /* An entry may repeat a field; the last one wins. */
     while (place < count && !text_is(names[place], text)) place++;
     names[place] = text;
     values[place] = value_of_bytes(scope, value->str, value->len);
@@ -116,8 +116,8 @@ typedef struct gone {
   size_t count;
 } gone;
 
-/* Sends the entries that rxd does not have yet. `last`, if not NULL: the id of the last one looked at. Entries that are
- * pending and were deleted have no fields: there is nothing to deliver, so they are acknowledged. */
+/* Sends the entries that rxd does not have yet. `last`, if not NULL, receives the id of the last entry. Pending entries
+ * that were deleted have no fields: they are acknowledged, because there is nothing to deliver. */
 static int send_entries(stream_source *self, running *running, const redisReply *entries, bool may_be_known, char *last,
                         size_t capacity) {
   rxd_scope *scope = host->source_scope(running->source);
@@ -137,7 +137,7 @@ static int send_entries(stream_source *self, running *running, const redisReply 
     }
     if (may_be_known && is_known(&self->window, time, sequence)) continue;
     if (window_room(&self->window) == 0) {
-      /* Only more than was asked for can bring this about: it stays pending. */
+      /* Only possible if the server sends more than requested: the entry stays pending. */
       if (running->retry_at == 0) running->retry_at = now_ms() + 1000;
       break;
     }
@@ -167,8 +167,8 @@ static int send_entries(stream_source *self, running *running, const redisReply 
 
 /* ---- Commands ---- */
 
-/* The reply of the one command under way; NULL: the connection is lost or `*failed` is set. NOGROUP: the server has
- * lost the group, and connecting again makes it again. */
+/* The reply of the single outstanding command. NULL: the connection is lost, or `*failed` is set. NOGROUP: the server
+ * has lost the group, and connecting again recreates it. */
 static redisReply *ask(stream_source *self, running *running, const char *doing, bool *failed) {
   redisReply *reply;
   enum outcome outcome = connection_reply(&running->connection, &reply, self->settings.timeout, -1);
@@ -191,8 +191,8 @@ static void id_text(char *buffer, size_t capacity, const slot *slot) {
   snprintf(buffer, capacity, "%llu-%llu", (unsigned long long)slot->id.time, (unsigned long long)slot->id.sequence);
 }
 
-/* Acknowledges what rxd has acknowledged. An entry stays in the window until the server has answered: XACK may be
- * repeated, but an entry that was forgotten before would be sent to rxd again. */
+/* Acknowledges entries to the server. An entry stays in the window until the server has answered: XACK may be
+ * repeated, but an entry that was forgotten earlier would be sent to rxd again. */
 static bool acknowledge(void *opaque, running *running, bool *failed) {
   stream_source *self = opaque;
   window *window = &self->window;
@@ -216,8 +216,8 @@ static bool acknowledge(void *opaque, running *running, bool *failed) {
   return connection_is_open(&running->connection);
 }
 
-/* Tells the server that entries under way are not left behind: other consumers claim what is idle. Entries that
- * another one has claimed meanwhile are not taken back: those are idle for less. */
+/* Resets the idle time of outstanding entries, because other consumers claim idle ones. Entries that another consumer
+ * has claimed meanwhile are not taken back: their idle time is shorter. */
 static bool keep(stream_source *self, running *running, bool *failed) {
   int64_t now = now_ms();
   char ids[500][44], least[24];
@@ -244,7 +244,7 @@ static bool keep(stream_source *self, running *running, bool *failed) {
   return true;
 }
 
-/* Takes over what consumers have left behind. True: all was looked at. */
+/* Claims entries that other consumers left behind. True: all have been examined. */
 static bool claim(stream_source *self, running *running, char *cursor, size_t capacity, bool *failed, int *status) {
   char idle[24], most[24];
   uint32_t room = window_room(&self->window), count = room < 100 ? room : 100;
@@ -339,8 +339,8 @@ static int stream_run(void *opaque, rxd_scope *scope, rxd_source *source) {
       room = window_room(&self->window);
       if (room == 0) continue;
     }
-    /* While rxd has events, their acknowledgements must get through soon: the server does nothing for a connection
-     * that waits. Otherwise only a stop can come, and then the connection is given up. */
+    /* While rxd has events, their acknowledgements must be sent soon, and the server does not serve a connection that
+     * blocks. Otherwise only a stop can follow, and then the connection is closed. */
     bool is_idle = window_sent(&self->window) == 0 && running.retry_at == 0;
     int64_t wait = is_idle ? claim_at - now : 50;
     wait = wait < 50 ? 50 : wait > 5000 ? 5000 : wait;
@@ -376,7 +376,7 @@ static int stream_run(void *opaque, rxd_scope *scope, rxd_source *source) {
     }
     freeReplyObject(reply);
   }
-  /* What rxd has taken it still settles. What it does not is pending, and the next start reads it. */
+  /* rxd still settles the events that it has; the others stay pending, and the next start reads them. */
   if (failed) connection_close(&running.connection);
   else settle(&running, acknowledge, self);
   window_close(&self->window);

@@ -1,4 +1,4 @@
-/* The source `redisSubscribe`: pub/sub. What is published while the connection is down is not seen. */
+/* The source `redisSubscribe`: pub/sub. Messages published while it is disconnected are lost. */
 #include "component.h"
 
 typedef struct subscribe_source {
@@ -61,7 +61,7 @@ static void subscribe(running *running, const char *command, char **names, size_
   free(arguments);
 }
 
-/* RXD_STOP, or RXD_OK also for what is no message. */
+/* RXD_STOP, or RXD_OK, also for replies that are not messages. */
 static int send_message(subscribe_source *self, running *running, const redisReply *reply) {
   if (reply->type != REDIS_REPLY_ARRAY || reply->elements < 3 || reply->element[0]->type != REDIS_REPLY_STRING)
     return RXD_OK;
@@ -106,7 +106,7 @@ static int subscribe_run(void *opaque, rxd_scope *scope, rxd_source *source) {
     if (outcome == WOKEN) {
       take_acks(&running, 0);
     } else if (outcome == TIMED_OUT && !waits) {
-      /* A silent connection may be dead: a living server answers. */
+      /* A silent connection may be dead, so a reply is provoked. */
       COMMAND(&running.connection, WORD("PING"));
       was_asked = true;
     } else if (outcome != DONE) {

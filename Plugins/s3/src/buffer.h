@@ -1,4 +1,4 @@
-/* Bytes that grow. */
+/* A growing byte buffer. */
 #ifndef BUFFER_H
 #define BUFFER_H
 #include <stdarg.h>

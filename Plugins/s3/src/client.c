@@ -169,7 +169,7 @@ static void set_options(client *self, exchange *exchange, const char *url, struc
 
 static struct curl_slist *add_line(struct curl_slist *list, const char *name, const char *value) {
   buffer line = {0};
-  /* libcurl leaves out headers without a value, unless a semicolon ends the name. */
+  /* libcurl omits headers without a value unless their name ends with a semicolon. */
   if (*value == 0) buffer_print(&line, "%s;", name);
   else buffer_print(&line, "%s: %s", name, value);
   list = need(curl_slist_append(list, line.bytes));
@@ -183,7 +183,7 @@ static void forget_lines(struct curl_slist *list) {
   curl_slist_free_all(list);
 }
 
-/* The headers of the request, with the signature. */
+/* The request's headers, including the signature. */
 static struct curl_slist *make_headers(client *self, const request *request, const origin *origin, const char *path,
                                        const char *query) {
   enum { OWN = 4 };
@@ -220,7 +220,7 @@ static struct curl_slist *make_headers(client *self, const request *request, con
   return list;
 }
 
-/* ---- What answers mean ---- */
+/* ---- The meaning of answers ---- */
 
 static void error_element(void *closure, const char *parent, const char *name, const char *text, size_t count) {
   answer *answer = closure;
@@ -255,7 +255,7 @@ static outcome judge_transfer(client *self, const request *request, const answer
   return AGAIN;
 }
 
-/* Credentials or permissions: may be mended while rxd runs, if they have sufficed before. */
+/* Credentials or permissions: may be corrected while rxd runs, if they have worked before. */
 static outcome judge_denial(client *self, const answer *answer, const char *host, const char *what) {
   if (error_is(answer, "RequestTimeTooSkewed")) {
     long long seconds = answer->date > 0 ? (long long)time(NULL) - answer->date : 0;
@@ -344,7 +344,7 @@ outcome client_send(client *self, request *request, answer *answer) {
   curl_easy_setopt(self->curl, CURLOPT_HTTPHEADER, NULL);
   forget_lines(headers);
   buffer_free(&path), buffer_free(&query), buffer_free(&url);
-  /* What `take` has stopped is its own matter. */
+  /* If `take` has stopped the transfer, the result is not an error. */
   if (answer->is_stopped) return DONE;
   if (answer->code != CURLE_OK) return judge_transfer(self, request, answer);
   return judge_status(self, request, answer);
@@ -373,7 +373,7 @@ void origin_free(origin *origin) {
   *origin = (struct origin){0};
 }
 
-/* "https://HOST[:PORT][/PATH]" */
+/* Parses "https://HOST[:PORT][/PATH]". */
 bool origin_parse(const char *text, origin *origin, bool *is_secure, char *problem, size_t capacity) {
   static const address_form form = {"http", "https", 80, 443, false};
   const char *begin = strstr(text, "://");
@@ -431,7 +431,7 @@ static bool is_ip(const char *host) {
   return host[0] == '[' || inet_pton(AF_INET, name, bytes) == 1;
 }
 
-/* Where the bucket is: a part of the path, or of the name of the host. */
+/* Puts the name of the bucket into the path or into the host name. */
 static void place_bucket(client *self, bool is_in_path) {
   origin *origin = &self->origin;
   char *longer;
@@ -471,7 +471,7 @@ static int endpoint_parameter(const rxd_opening *opening, client *self) {
   if (!is_right) return fail_at(opening->scope, "endpoint", "%s", problem);
   rxd_value style = parameter(opening, "pathStyle");
   bool has_style = host->kind(&style) == RXD_BOOL;
-  /* A certificate for *.s3.amazonaws.com does not hold for a name with further dots. */
+  /* A certificate for *.s3.amazonaws.com does not match a bucket name with further dots. */
   bool is_in_path = has_style ? host->boolean(&style) != 0 : is_given || strchr(self->bucket, '.') != NULL;
   if (!is_in_path && is_ip(self->origin.host))
     return fail_at(opening->scope, "pathStyle", "must be true, because 'endpoint' is an address without a name");
@@ -505,7 +505,7 @@ void client_close(client *self) {
   credentials_close(&self->credentials);
 }
 
-/* Texts are shared, and must outlive the copy. */
+/* The copy shares the texts of the original, which must outlive it. */
 void client_copy(const client *from, client *to) {
   *to = *from;
   credentials_copy(&from->credentials, &to->credentials);

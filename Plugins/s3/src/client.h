@@ -1,4 +1,4 @@
-/* Requests to S3, and to the services beside it: queues of SQS, and what gives credentials. */
+/* Requests to S3 and to related services: SQS queues and credential providers. */
 #ifndef CLIENT_H
 #define CLIENT_H
 #include "sign.h"
@@ -8,37 +8,37 @@
 
 enum {
   PROBLEM_MOST = 400,
-  ANSWER_MOST = 16 << 20, /* bytes of an answer that is kept in memory */
+  ANSWER_MOST = 16 << 20, /* maximum size of an answer kept in memory, in bytes */
   HEADERS_BYTES_MOST = 256 << 10,
 };
 
 /* ---- Credentials ---- */
 
 typedef struct credentials {
-  /* As given. */
-  char *access_key, *secret_key, *session_token; /* parameters, or NULL */
+  /* The parameters. */
+  char *access_key, *secret_key, *session_token; /* NULL: not given */
   char *profile, *file;
-  /* In use; NULL: not looked for yet. */
+  /* The credentials in use; NULL: not looked up yet. */
   char *access, *secret, *token;
   time_t expires; /* 0: never */
 } credentials;
 
 /* ---- The client ---- */
 
-/* Whether a request that is under way should end, because nobody waits for it. */
+/* Whether the current request should end because its result is no longer needed. */
 typedef bool is_over(void *closure);
 
 typedef struct origin {
   char *scheme_host; /* "https://s3.eu-central-1.amazonaws.com:8443" */
   char *host;        /* the header Host */
-  char *path;        /* "", or a path without a slash at its end */
+  char *path;        /* "", or a path without a trailing slash */
 } origin;
 
 typedef struct client {
   rxd_instance *instance;
   CURL *curl;
   char *bucket, *region, *ca;
-  origin origin;   /* of the bucket */
+  origin origin;   /* origin of the bucket */
   bool is_secure, skips_verification;
   credentials credentials;
   int64_t connect_ms, idle_ms;
@@ -51,22 +51,22 @@ typedef struct client {
 
 typedef enum outcome {
   DONE,
-  ABSENT,   /* the object, or the upload */
+  ABSENT,   /* the object or the upload does not exist */
   CHANGED,  /* a condition does not hold */
-  REFUSED,  /* this object cannot be had or stored, others may */
-  AGAIN,    /* may work later */
-  NEVER,    /* does not work with these parameters */
-  OVER,     /* `is_over` */
+  REFUSED,  /* this object cannot be read or stored; others may */
+  AGAIN,    /* a retry may help */
+  NEVER,    /* these parameters cannot work */
+  OVER,     /* ended by `is_over` */
 } outcome;
 
-/* Gets a part of the body of a good answer. False: no more. */
+/* Receives a part of the body of a successful answer. False: stop. */
 typedef bool take_body(void *closure, const char *bytes, size_t count);
 
 enum { REQUEST_PAIRS = 12 };
 
 typedef struct request {
-  const char *method, *service; /* "s3", if NULL; "" is not signed */
-  const origin *origin;         /* of the bucket, if NULL */
+  const char *method, *service; /* NULL: "s3"; "": not signed */
+  const origin *origin;         /* NULL: the bucket's */
   const char *key;              /* NULL: the bucket itself, or the path of `origin` */
   pair query[REQUEST_PAIRS];
   size_t query_count;
@@ -74,8 +74,8 @@ typedef struct request {
   size_t header_count;
   const char *body;
   size_t body_count;
-  int64_t timeout_ms;           /* of the whole request; 0: only while bytes come */
-  take_body *take;              /* NULL: the body is kept in the answer */
+  int64_t timeout_ms;           /* for the whole request; 0: no limit while bytes arrive */
+  take_body *take;              /* NULL: the body is stored in the answer */
   void *closure;
 } request;
 
@@ -84,31 +84,31 @@ typedef struct answer {
   long status;
   bool is_over, is_stopped, is_too_large;
   char etag[160], encoding[32], region[64], range[80], error[80], message[240], retry_after[16];
-  int64_t date, last_modified; /* seconds since 1970; 0: not said */
-  int64_t length;              /* of the body; below 0: not said */
+  int64_t date, last_modified; /* seconds since 1970; 0: unknown */
+  int64_t length;              /* length of the body; below 0: unknown */
   size_t header_bytes;
   buffer body;
-  char hash[HASH_TEXT];        /* of the content, as the sink has noted it */
+  char hash[HASH_TEXT];        /* hash of the content, as recorded by the sink */
 } answer;
 
 int client_open(const rxd_opening *opening, client *self);
 void client_close(client *self);
-/* Another client of the same parameters, for another thread. */
+/* Copies the client for use by another thread. */
 void client_copy(const client *from, client *to);
 void client_fork_close(client *self);
 
 void request_query(request *request, const char *name, const char *value);
 void request_header(request *request, const char *name, const char *value);
-/* Sends the request once, and judges the answer; `problem` has the reason of a failure. */
+/* Sends the request once and judges the answer; `problem` has the reason of a failure. */
 outcome client_send(client *self, request *request, answer *answer);
 void answer_free(answer *answer);
 
 bool origin_parse(const char *text, origin *origin, bool *is_secure, char *problem, size_t capacity);
 void origin_free(origin *origin);
 
-/* After a failure: counts it, reports the first of several; the pause before the next attempt, in milliseconds. */
+/* Counts a failure and logs the first one in a row. Returns the pause before the next attempt, in milliseconds. */
 int64_t client_failed(client *self, const char *what);
-/* After a success: reports it if a failure was reported. */
+/* Reports the end of failures if one was reported. */
 void client_works(client *self);
 __attribute__((format(printf, 2, 3))) void client_trouble(client *self, const char *format, ...);
 
@@ -117,9 +117,10 @@ __attribute__((format(printf, 2, 3))) void client_trouble(client *self, const ch
 int credentials_open(const rxd_opening *opening, credentials *self);
 void credentials_copy(const credentials *from, credentials *to);
 void credentials_close(credentials *self);
-/* Looks for credentials, unless there are some that are valid for a while. */
+/* Finds credentials, unless those in use stay valid for a while. */
 outcome credentials_find(client *client);
-/* The server does not accept them: looks again, if they are temporary or from a file. False: they will be the same. */
+/* Called when the server rejects the credentials: looks them up again if they are temporary or from a file. False:
+ * they would be the same. */
 bool credentials_forget(credentials *self);
 
 #endif

@@ -1,13 +1,13 @@
-/* Where credentials come from, in the order of AWS's own programs: parameters, the environment, a web identity, the
- * shared file, a container, the machine (IMDSv2). */
+/* Finds credentials, in the order of AWS's own tools: parameters, the environment, a web identity, the shared file, a
+ * container, the machine (IMDSv2). */
 #include "client.h"
 #include "xml.h"
 
 #include <errno.h>
 
 enum {
-  EARLY_SECONDS = 300, /* temporary ones are renewed this long before they expire */
-  FILE_SECONDS = 300,  /* a file is read again after this long */
+  EARLY_SECONDS = 300, /* time before the expiry at which temporary ones are renewed */
+  FILE_SECONDS = 300,  /* time after which a file is read again */
   FILE_MOST = 1 << 20,
   ASK_MS = 5000,
 };
@@ -27,7 +27,7 @@ static void drop(credentials *self) {
   self->expires = 0;
 }
 
-/* Takes over the three texts. */
+/* Takes ownership of the three texts. */
 static void use(credentials *self, char *access, char *secret, char *token, time_t expires) {
   drop(self);
   self->access = access;
@@ -36,7 +36,7 @@ static void use(credentials *self, char *access, char *secret, char *token, time
   self->expires = expires;
 }
 
-/* The content of a file, NULL: it cannot be read. */
+/* The content of a file; NULL: it cannot be read. */
 static char *file_content(const char *path) {
   FILE *file = fopen(path, "re");
   if (file == NULL) return NULL;
@@ -97,7 +97,7 @@ static void read_profile(char *content, const char *profile, char *values[3]) {
   }
 }
 
-/* ABSENT: there is no such file or profile. */
+/* ABSENT: the file or the profile does not exist. */
 static outcome from_file(client *client) {
   credentials *self = &client->credentials;
   bool is_wanted = self->file != NULL || self->profile != NULL;
@@ -127,9 +127,9 @@ static outcome from_file(client *client) {
   return outcome;
 }
 
-/* ---- Services that give temporary ones ---- */
+/* ---- Services that issue temporary credentials ---- */
 
-/* The text of a member of a flat JSON object; NULL: it has none. */
+/* The text of a member of a flat JSON object; NULL: the object has no such member. */
 static char *json_text(const char *json, const char *name) {
   char quoted[80];
   snprintf(quoted, sizeof quoted, "\"%s\"", name);
@@ -173,7 +173,7 @@ static outcome use_json(client *client, const answer *answer) {
   return outcome;
 }
 
-/* Sends a request that is not signed. */
+/* Sends an unsigned request. */
 static outcome ask(client *client, const char *url, request *request, answer *answer) {
   origin origin = {0};
   bool is_secure;
@@ -185,7 +185,7 @@ static outcome ask(client *client, const char *url, request *request, answer *an
   request->origin = &origin;
   request->service = "";
   request->timeout_ms = ASK_MS;
-  /* The certificates that are trusted for the store say nothing about others. */
+  /* The certificates trusted for the store do not apply to other services. */
   char *ca = client->ca;
   bool skips = client->skips_verification;
   client->ca = NULL;
@@ -197,7 +197,7 @@ static outcome ask(client *client, const char *url, request *request, answer *an
   return outcome;
 }
 
-/* A full URL may have a query, which is the service's own: it is left out. */
+/* A full URL with a query is refused. */
 static outcome from_container(client *client) {
   const char *full = variable("AWS_CONTAINER_CREDENTIALS_FULL_URI");
   const char *relative = variable("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI");
@@ -219,7 +219,7 @@ static outcome from_container(client *client) {
   return outcome;
 }
 
-/* Version 2 of the machine's metadata: a token first. No machine of AWS: ABSENT. */
+/* Version 2 of the machine's metadata service, which needs a token first. Returns ABSENT outside AWS. */
 static outcome from_machine(client *client) {
   const char *disabled = variable("AWS_EC2_METADATA_DISABLED"), *given = variable("AWS_EC2_METADATA_SERVICE_ENDPOINT");
   if (disabled != NULL && strcasecmp(disabled, "true") == 0) return ABSENT;
@@ -338,7 +338,7 @@ outcome credentials_find(client *client) {
                            "AWS_SECRET_ACCESS_KEY, or a profile of ~/.aws/credentials");
     outcome = NEVER;
   }
-  /* Old ones may still be valid. */
+  /* The old credentials may still be valid. */
   if (outcome != DONE && outcome != OVER && self->access != NULL && time(NULL) < self->expires) outcome = DONE;
   return outcome == NEVER && client->has_worked ? AGAIN : outcome;
 }

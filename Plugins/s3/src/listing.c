@@ -33,7 +33,7 @@ static int64_t time_of(const char *text) {
 
 static int digit_of(char c) { return isdigit((unsigned char)c) ? c - '0' : (tolower(c) - 'a') + 10; }
 
-/* Keys in a listing are encoded like forms, because XML has no form for all characters. */
+/* Keys in a listing are form-encoded, because XML cannot represent all characters. */
 static void decode_url(char *text) {
   char *to = text;
   for (const char *from = text; *from != 0; from++) {
@@ -67,8 +67,8 @@ static void element(void *closure, const char *parent, const char *name, const c
   else if (strcmp(name, "LastModified") == 0) self->next.modified = time_of(text);
 }
 
-/* Each page is asked for by the last key of the one before: that goes on after a restart, and needs no token. Servers that
- * do not list in the order of keys, or that say again what was asked for, would otherwise be read for ever. */
+/* Each page is requested by the last key of the page before, which continues after a restart and needs no token. Servers
+ * that do not list in key order, or that repeat keys, would otherwise be read forever. */
 static outcome check_order(client *client, const page *page, const char *after) {
   const char *last = after != NULL ? after : "";
   for (size_t i = 0; i < page->count; i++) {
@@ -112,14 +112,14 @@ outcome page_get(client *client, const char *prefix, const char *after, page *pa
   return outcome;
 }
 
-/* ---- What was read ---- */
+/* ---- Objects already read ---- */
 
 static uint64_t hash_text(uint64_t hash, const char *text) {
   for (; *text != 0; text++) hash = (hash ^ (unsigned char)*text) * 0x100000001b3;
   return hash;
 }
 
-/* FNV-1a, mixed at the end. */
+/* FNV-1a with a final mix. */
 static uint64_t name_of(const object *object) {
   uint64_t hash = hash_text(0xcbf29ce484222325, object->key);
   hash = hash_text((hash ^ 0xff) * 0x100000001b3, object->etag != NULL ? object->etag : "");

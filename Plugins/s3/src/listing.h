@@ -1,4 +1,4 @@
-/* Lists a bucket, and knows what was read. */
+/* Lists a bucket, and remembers which objects were read. */
 #ifndef LISTING_H
 #define LISTING_H
 #include "reader.h"
@@ -11,19 +11,19 @@ typedef struct page {
   object *objects;
   size_t count;
   bool is_last;
-  int64_t date; /* of the server, milliseconds since 1970 */
+  int64_t date; /* the server's time, in milliseconds since 1970 */
 } page;
 
-/* The objects behind the key, in the order of keys. */
+/* Gets the objects after the key, in key order. */
 outcome page_get(client *client, const char *prefix, const char *after, page *page);
 void page_free(page *page);
 void object_free(object *object);
 
-/* ---- What was read ---- */
+/* ---- Objects already read ---- */
 
-/* Objects that were modified at most at `settled` count as read. Of newer ones those in the table do. */
+/* Objects modified at `settled` or earlier count as read. Of newer ones, those in the table do. */
 typedef struct seen_entry {
-  uint64_t name; /* a hash of the key and the ETag */
+  uint64_t name; /* hash of the key and the ETag */
   int64_t modified;
 } seen_entry;
 
@@ -35,10 +35,10 @@ typedef struct seen {
 } seen;
 
 bool seen_has(const seen *seen, const object *object);
-/* True: the table was full, and a tenth of it, the oldest, was forgotten: `settled` moves to the newest of these, or where
- * `forgotten` is given, that does. */
+/* True: the table was full and its oldest tenth was forgotten; `settled`, or `*forgotten` if given, moves to the newest of
+ * the forgotten objects. */
 bool seen_add(seen *seen, const object *object, int64_t *forgotten);
-/* Forgets single objects up to this time. */
+/* Forgets the single objects up to this time. */
 void seen_settle(seen *seen, int64_t settled);
 void seen_free(seen *seen);
 void seen_restore(seen *seen, uint64_t name, int64_t modified);

@@ -9,10 +9,10 @@ struct unpacker {
   packing packing;
   z_stream zlib;
   ZSTD_DStream *zstd;
-  bool is_inside;     /* of a member or a frame */
+  bool is_inside;     /* inside a member or a frame */
   bool has_begun;
   const char *problem;
-  size_t taken;       /* bytes of the packed content that were looked at */
+  size_t taken;       /* bytes of packed content consumed */
   char piece[PIECE];
 };
 
@@ -44,7 +44,7 @@ static bool damaged(unpacker *self, const char *problem) {
   return false;
 }
 
-/* Several members may follow one another. */
+/* gzip content may consist of several members. */
 static bool feed_gzip(unpacker *self, const char *bytes, size_t count, take_content *take, void *closure) {
   z_stream *zlib = &self->zlib;
   zlib->next_in = (Bytef *)(uintptr_t)bytes;
@@ -94,7 +94,7 @@ bool unpacker_feed(unpacker *self, const char *bytes, size_t count, take_content
   return take(closure, bytes, count);
 }
 
-/* An object without a byte is empty, whatever its name promises. */
+/* An object of zero bytes is empty content, whatever its name suggests. */
 bool unpacker_end(unpacker *self) { return !self->is_inside || damaged(self, "the data ends in the middle"); }
 
 static void pack_gzip(const char *bytes, size_t count, buffer *packed) {

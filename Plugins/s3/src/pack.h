@@ -1,4 +1,4 @@
-/* gzip and Zstandard: content that comes in pieces is unpacked, content as a whole is packed. */
+/* gzip and Zstandard: unpacks content in pieces, packs content as a whole. */
 #ifndef PACK_H
 #define PACK_H
 #include "buffer.h"
@@ -10,14 +10,14 @@ typedef enum packing { PACKED_NONE, PACKED_GZIP, PACKED_ZSTD } packing;
 
 typedef struct unpacker unpacker;
 
-/* Gets a piece of the content. False: no more. */
+/* Receives a piece of the content. False: stop. */
 typedef bool take_content(void *closure, const char *bytes, size_t count);
 
 unpacker *unpacker_make(packing packing);
 void unpacker_free(unpacker *unpacker);
-/* False: `take` has ended it, or the content is damaged: then `unpacker_problem` says how. */
+/* False: `take` has stopped it, or the content is damaged; then `unpacker_problem` has the reason. */
 bool unpacker_feed(unpacker *unpacker, const char *bytes, size_t count, take_content *take, void *closure);
-/* False: the content ends in the middle. */
+/* False: the content is cut off. */
 bool unpacker_end(unpacker *unpacker);
 const char *unpacker_problem(const unpacker *unpacker);
 size_t unpacker_taken(const unpacker *unpacker);

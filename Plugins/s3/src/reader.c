@@ -1,12 +1,12 @@
 #include "reader.h"
 
 enum {
-  EVENTS_MOST = 1000,         /* before rxd gets them, */
-  BYTES_MOST = 1 << 20,       /* likewise, */
-  AGE_MS = 1000,              /* likewise */
-  WAITED_MS = 500,            /* for the pipeline, after which a cut is no fault of the server */
-  SLOW_MS = 20,               /* a pipeline that needs longer for what it got gets less at once, with a position of its own */
-  SHOWN_MOST = 1000,          /* bytes of what is rejected */
+  EVENTS_MOST = 1000,         /* events before they are given to rxd, */
+  BYTES_MOST = 1 << 20,       /* and their bytes */
+  AGE_MS = 1000,              /* and their age */
+  WAITED_MS = 500,            /* a wait for the pipeline after which a broken transfer is not the server's fault */
+  SLOW_MS = 20,               /* a pipeline slower than this gets smaller batches, each with a position */
+  SHOWN_MOST = 1000,          /* maximum number of bytes of a rejected line that are reported */
 };
 
 int reader_open(const rxd_opening *opening, reader_settings *settings) {
@@ -39,23 +39,23 @@ typedef struct reader {
   const reader_settings *settings;
   rxd_source *running;
   object *object;
-  progress *progress; /* what rxd has been given */
+  progress *progress; /* progress of the events given to rxd */
   const reader_calls *calls;
   answer *answer;
   unpacker *unpacker;
   packing packing;
-  uint64_t received;  /* bytes of the object as it is stored: where to go on after a cut */
+  uint64_t received;  /* received bytes of the stored object: where to continue after a broken transfer */
   uint64_t to_skip;   /* bytes of this answer that were received before */
-  uint64_t content;   /* bytes of the content before `line` */
-  uint64_t known;     /* bytes of the content that an earlier run has read */
-  buffer line;        /* that has not ended */
-  uint64_t line_bytes; /* of it, also those that are not kept */
+  uint64_t content;   /* bytes of content before `line` */
+  uint64_t known;     /* bytes of content that an earlier run has read */
+  buffer line;        /* the incomplete line */
+  uint64_t line_bytes; /* its length, including bytes that are not stored */
   bool has_checked, is_stopping;
-  bool needs_start;   /* the object is packed, which its name does not say */
-  bool has_waited;    /* for the pipeline, during this answer: the server may have given it up meanwhile */
+  bool needs_start;   /* the object is packed, although its name does not say so */
+  bool has_waited;    /* it has waited for the pipeline during this answer, so the server may have given up */
   size_t added, added_bytes;
   int64_t added_at;
-  rxd_value names_values[5]; /* members that are equal for all events */
+  rxd_value names_values[5]; /* members that are the same for all events */
   bool has_values;
 } reader;
 
@@ -136,7 +136,7 @@ static bool add_line(reader *self, const char *bytes, size_t count) {
 
 /* ---- Lines ---- */
 
-/* The line has ended; `end`: bytes of the line feed. */
+/* Handles the end of a line; `end`: the size of its line feed. */
 static bool end_line(reader *self, const char *rest, size_t count, size_t end) {
   self->line_bytes += count;
   bool is_too_long = self->line_bytes > self->settings->line_most;
@@ -169,7 +169,7 @@ static bool take_lines(void *opaque, const char *bytes, size_t count) {
   while (count > 0) {
     const char *end = memchr(bytes, '\n', count);
     if (end == NULL) {
-      /* What is longer than allowed is not kept. */
+      /* Bytes beyond the maximum length are not stored. */
       size_t room = self->line.count > self->settings->line_most ? 0 : self->settings->line_most + 1 - self->line.count;
       buffer_add(&self->line, bytes, count < room ? count : room);
       self->line_bytes += count;
@@ -189,7 +189,7 @@ static bool ends_with(const char *text, const char *end) {
   return count >= length && strcasecmp(text + count - length, end) == 0;
 }
 
-/* `answer` has no encoding before it has come. */
+/* The answer's encoding is unknown until its headers have arrived. */
 static packing packing_of(const reader *self) {
   const char *encoding = self->answer->encoding, *key = self->object->key;
   if (self->settings->is_packing_given) return self->settings->packing;
@@ -200,7 +200,7 @@ static packing packing_of(const reader *self) {
   return PACKED_NONE;
 }
 
-/* What the headers of a good answer say of the object. False: the answer does not fit what was asked for. */
+/* Checks the object's headers in a successful answer. False: the answer does not match the request. */
 static bool check_answer(reader *self) {
   answer *answer = self->answer;
   object *object = self->object;
@@ -210,7 +210,7 @@ static bool check_answer(reader *self) {
   bool is_part = answer->status == 206
                  && sscanf(answer->range, "bytes %lu-%lu/%lu", &first, &last, &total) == 3;
   if (answer->status == 206 && (!is_part || first != self->received)) return false;
-  /* A server that knows no ranges sends everything. */
+  /* A server without support for ranges sends everything. */
   if (!is_part) self->to_skip = self->received;
   if (object->etag == NULL && answer->etag[0] != 0) object->etag = need(strdup(answer->etag));
   if (object->etag != NULL && answer->etag[0] != 0 && strcmp(object->etag, answer->etag) != 0) return false;
@@ -238,7 +238,7 @@ static bool take_part(void *opaque, const char *bytes, size_t count) {
   return unpacker_feed(self->unpacker, bytes, count, take_lines, self);
 }
 
-/* Where to begin. Content that is packed must be unpacked from its start: the name says so, or the answer. */
+/* Determines where to start. Packed content, recognized by the name or the answer, must be unpacked from its start. */
 static void begin(reader *self) {
   self->content = self->progress->offset;
   if (packing_of(self) == PACKED_NONE) self->received = self->progress->offset;
@@ -247,7 +247,7 @@ static void begin(reader *self) {
 
 typedef enum step { STEP_DONE, STEP_CUT, STEP_ABSENT, STEP_CHANGED, STEP_STOP, STEP_REJECT, STEP_FAILED, STEP_AGAIN } step;
 
-/* One request, for what is missing. */
+/* Makes one request for the missing part. */
 static step fetch(reader *self) {
   client *client = self->client;
   object *object = self->object;
@@ -260,12 +260,12 @@ static step fetch(reader *self) {
   if (object->etag != NULL) request_header(&request, "if-match", object->etag);
   self->has_checked = self->has_waited = false;
   outcome outcome = client_send(client, &request, self->answer);
-  /* A stop that came behind the last byte. */
+  /* The stop arrived after the last byte. */
   if (outcome == OVER && !self->answer->is_stopped && self->has_checked && object->size >= 0 && self->received >= (uint64_t)object->size)
     outcome = DONE;
   if (self->is_stopping || outcome == OVER) return STEP_STOP;
   if (self->unpacker != NULL && unpacker_problem(self->unpacker) != NULL) return STEP_REJECT;
-  /* Packed content may have fewer bytes than were read of it, so that there are none to be sent. */
+  /* An offset in unpacked content may lie beyond the end of the packed object; the server then answers 416. */
   bool is_behind = self->unpacker == NULL && self->received > 0 && self->answer->status == 416;
   if (self->needs_start || is_behind) {
     self->needs_start = false;
@@ -274,7 +274,7 @@ static step fetch(reader *self) {
     return STEP_AGAIN;
   }
   if (self->answer->is_stopped) {
-    /* Another version, or a part that was not asked for. */
+    /* Another version, or a range that was not requested. */
     const char *etag = self->answer->etag;
     if (object->etag != NULL && *etag != 0 && strcmp(etag, object->etag) != 0) return STEP_CHANGED;
     client_trouble(client, "%.200s: the server has sent another part than was asked for", object->key);
@@ -288,7 +288,7 @@ static step fetch(reader *self) {
     case NEVER: return STEP_FAILED;
     default: return STEP_CUT;
   }
-  /* An empty body calls nothing. */
+  /* An empty body calls no callback. */
   if (!self->has_checked && !check_answer(self)) return STEP_CHANGED;
   if (object->size >= 0 && self->received < (uint64_t)object->size) {
     client_trouble(client, "%.200s: the body ended after %llu of %lld bytes", object->key, (unsigned long long)self->received,
@@ -300,7 +300,7 @@ static step fetch(reader *self) {
 
 static reading finish(reader *self) {
   if (self->unpacker != NULL && !unpacker_end(self->unpacker)) return READ_REJECTED;
-  /* A last line without a line feed. */
+  /* Emits a last line without a line feed. */
   if (self->line_bytes > 0 && !end_line(self, "", 0, 0)) return READ_STOP;
   return READ_ALL;
 }
@@ -330,13 +330,13 @@ static reading read_on(reader *self) {
     if (has_more) client->failures = 0;
     before = self->received;
     if (has_more && self->has_waited) continue;
-    /* What has come so far does not wait for the rest. */
+    /* Completed events do not wait for the rest. */
     if (self->added > 0 && !hand_over(self)) return READ_STOP;
     if (reader_rest(self->running, client_failed(client, "requestErrors"))) return READ_STOP;
   }
 }
 
-/* The reason goes to the errors output, with the key and the place. */
+/* Sends the reason to the errors output, with the key and the offset. */
 static bool reject_rest(reader *self) {
   const char *problem = self->unpacker != NULL ? unpacker_problem(self->unpacker) : NULL;
   const char *key = self->object->key;
@@ -353,10 +353,10 @@ reading reader_read(client *client, const reader_settings *settings, rxd_source 
   reader self = {.client = client, .settings = settings, .running = running, .object = object, .progress = progress,
                  .calls = calls, .answer = &answer};
   begin(&self);
-  /* Nothing need be asked for of what is empty, such as the marks that some programs make for folders. */
+  /* An empty object needs no request, such as the folder markers of some programs. */
   reading reading = object->size == 0 && object->etag != NULL ? READ_ALL : read_on(&self);
   if (reading == READ_REJECTED && !reject_rest(&self)) reading = READ_STOP;
-  /* What follows an object that is read is the caller's: it knows the position. */
+  /* The caller flushes the end of an object, because it knows the next position. */
   if (self.added > 0 && (self.calls->keep == NULL || reading == READ_STOP)) hand_over(&self);
   unpacker_free(self.unpacker);
   buffer_free(&self.line);

@@ -31,7 +31,7 @@ void add_encoded(buffer *buffer, const char *text, size_t count, bool keeps_slas
   }
 }
 
-/* Names are plain text in all requests, so their order is that of their encoded form. */
+/* Names need no encoding in any request, so their plain order is the order of their encoded form. */
 static int compare_pairs(const void *a, const void *b) {
   const pair *one = a, *other = b;
   int order = strcmp(one->name, other->name);
@@ -54,7 +54,7 @@ void sign_time_text(time_t time, char text[20]) {
   strftime(text, 20, "%Y%m%dT%H%M%SZ", &parts);
 }
 
-/* Spaces around the value are not signed, and several in a row count as one. */
+/* Leading and trailing spaces are not signed, and several in a row count as one. */
 static void add_header_value(buffer *buffer, const char *value) {
   while (*value == ' ' || *value == '\t') value++;
   size_t count = strlen(value);
@@ -76,7 +76,7 @@ void sign(const signing *signing, buffer *authorization) {
   qsort(headers, signing->header_count, sizeof *headers, compare_pairs);
   buffer canonical = {0}, names = {0}, scope = {0}, text = {0}, key = {0};
   buffer_print(&canonical, "%s\n", signing->method);
-  /* S3 signs the path as it is sent, all other services encode it once more. */
+  /* S3 signs the path as sent; all other services encode it once more. */
   if (strcmp(signing->service, "s3") == 0) buffer_put(&canonical, signing->path);
   else add_encoded(&canonical, signing->path, strlen(signing->path), true);
   buffer_print(&canonical, "\n%s\n", signing->query);

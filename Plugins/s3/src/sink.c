@@ -1,11 +1,11 @@
-/* The sink `s3`: the events of a batch that have the same key become an object, or several. An event is delivered when its
- * object is complete. */
+/* The sink `s3`: events of a batch with the same key become one object, or several. An event is delivered when its object
+ * is complete. */
 #include "pack.h"
 #include "upload.h"
 
 #include <openssl/rand.h>
 
-/* The parameters that are templates, in the order of the spec. */
+/* The template parameters, in the order of the spec. */
 enum { KEY, VALUE, ID };
 
 enum { ID_DIGITS = 24, KEY_MOST = 1024, OBJECT_BYTES_MOST = 1 << 30 };
@@ -19,22 +19,22 @@ typedef struct sink {
   packing packing;
   encoding encoding;
   bool spreads_lists;
-  bool replaces;           /* keys may lack {id} */
+  bool replaces;           /* keys may omit {id} */
   size_t bytes_most;
   int64_t events_most, timeout_ms;
   unsigned char nonce[16]; /* of this instance */
-  uint64_t number;         /* of the last object without names of its events */
+  uint64_t number;         /* number of the last object whose events have no names */
 } sink;
 
 /* ---- Objects ---- */
 
-/* Events with one key, in their order. */
+/* Events with one key, in order. */
 typedef struct draft {
   char *key;
   uint32_t *indexes;
   size_t count, capacity;
-  buffer content, names; /* of the events */
-  bool has_names;        /* all events have one */
+  buffer content, names; /* content and names of the events */
+  bool has_names;        /* all events have a name */
   int64_t lines;
 } draft;
 
@@ -96,8 +96,7 @@ static void add_event(const sink *self, draft *draft, rxd_scope *scope, const rx
   draft_index(draft, index);
 }
 
-/* What stands for `{id}`: the same for the same named events with the same content, otherwise one that no other object
- * has. */
+/* The value of `{id}`: equal for the same named events with the same content; otherwise unique to this object. */
 static void make_id(sink *self, const draft *draft, const char *content_hash, char id[HASH_TEXT]) {
   buffer from = {0};
   buffer_put(&from, content_hash);
@@ -131,7 +130,7 @@ static void refuse_all(const draft *draft, rxd_verdicts *verdicts, const char *p
   for (size_t i = 0; i < draft->count; i++) host->refuse(verdicts, draft->indexes[i], text_of(problem));
 }
 
-/* Stores what the draft has. DONE: its events are delivered or refused. */
+/* Stores the draft. DONE: its events are delivered or refused. */
 static outcome store(sink *self, draft *draft, rxd_verdicts *verdicts, int64_t until) {
   char hash[HASH_TEXT], id[HASH_TEXT];
   sha256_text(buffer_text(&draft->content), draft->content.count, hash);
@@ -176,7 +175,7 @@ typedef struct writing {
   uint32_t seen; /* events of the batch that are in drafts, delivered or refused */
 } writing;
 
-/* Only events before the first one that waits can be reported as delivered. */
+/* Only events before the first waiting one can be reported as delivered. */
 static void report_delivered(writing *self) {
   uint32_t first = self->seen;
   for (size_t i = 0; i < self->count; i++)
@@ -202,7 +201,7 @@ static outcome store_all(writing *self) {
   return DONE;
 }
 
-/* NULL: all drafts are in use. */
+/* The draft for a key. NULL: all drafts are in use. */
 static draft *draft_of(writing *self, rxd_text key) {
   for (size_t i = self->count; i-- > 0;)
     if (text_is(text_of(self->drafts[i].key), key)) return &self->drafts[i];
@@ -212,7 +211,7 @@ static draft *draft_of(writing *self, rxd_text key) {
   return one;
 }
 
-/* Why the key cannot be one, or NULL. */
+/* Why the text is not a valid key, or NULL. */
 static const char *key_problem(const sink *self, rxd_text key) {
   if (key.count == 0) return "'key' is empty for this event";
   if (key.count > KEY_MOST) return "'key' has more than 1024 bytes for this event";
@@ -223,12 +222,12 @@ static const char *key_problem(const sink *self, rxd_text key) {
   return NULL;
 }
 
-/* Without {id}, an object is a single event; so is a list of lines. */
+/* Without {id}, an object is one event, which may be a list of lines. */
 static bool is_full(const sink *self, const draft *draft) {
   return draft->content.count >= self->bytes_most || draft->lines >= self->events_most || strstr(draft->key, mark) == NULL;
 }
 
-/* All drafts together have no more bytes than one may have. */
+/* All drafts together must not exceed the size limit of one. */
 static bool is_crowded(const writing *self) {
   size_t bytes = 0;
   for (size_t i = 0; i < self->count; i++) bytes += self->drafts[i].content.count;

@@ -1,4 +1,4 @@
-/* The source `s3`: its parameters, and what follows an object that was read. */
+/* The source `s3`: its parameters, and the action after an object was read. */
 #include "source.h"
 
 #include "xml.h"
@@ -9,7 +9,7 @@ bool source_is_stopping(const source *self) { return host->is_stopping(self->run
 
 static bool source_is_over(void *closure) { return source_is_stopping(closure); }
 
-/* Requests of a stop, such as deletions, are not ended by it. */
+/* Requests that belong to a stop, such as deletions, are not ended by it. */
 static bool never_over(void *closure) {
   (void)closure;
   return false;
@@ -77,7 +77,7 @@ reading source_read_work(source *self, work *work) {
   return reading;
 }
 
-/* ---- What follows ---- */
+/* ---- After an object was read ---- */
 
 static outcome send_small(source *self, request *request, answer *answer) {
   request->timeout_ms = REQUEST_MS;
@@ -87,7 +87,7 @@ static outcome send_small(source *self, request *request, answer *answer) {
   return outcome;
 }
 
-/* Whether the object is still the one that was read; some stores ignore `If-Match` of a deletion. */
+/* Whether the object is still the version that was read; some stores ignore `If-Match` on a deletion. */
 static outcome check_unchanged(source *self, const object *object) {
   request request = {.method = "HEAD", .key = object->key};
   answer answer;
@@ -184,7 +184,7 @@ static void put_tag(buffer *buffer, const char *name, const char *value) {
   buffer_put(buffer, "</Value></Tag>");
 }
 
-/* With the other tags of the object, which setting tags replaces. */
+/* Sets the tag together with the object's other tags, which setting tags replaces. */
 static outcome tag_object(source *self, const object *object) {
   outcome outcome = check_unchanged(self, object);
   tags tags = {0};

@@ -1,5 +1,5 @@
-/* Objects that are deleted, moved or tagged when their events are acknowledged: what the bucket has is what is left to
- * do, so rxd keeps no position. */
+/* Objects that are deleted, moved or tagged when their events are acknowledged. The bucket itself shows what is left
+ * to do, so no position is saved. */
 #include "source.h"
 
 enum { PASSED_MOST = 10000 };
@@ -7,7 +7,7 @@ enum { PASSED_MOST = 10000 };
 typedef struct collector {
   source *source;
   /* Objects that are not read again: tagged ones, and those that stay because a part of them cannot be read. When it is
-   * full, it is emptied: tags are looked at again, and what cannot be read is rejected again. */
+   * full, it is cleared: tags are checked again, and unreadable parts are rejected again. */
   seen passed;
 } collector;
 
@@ -19,7 +19,7 @@ static void pass(collector *self, const object *object) {
   seen_add(&self->passed, object, NULL);
 }
 
-/* What follows an object whose events are acknowledged. */
+/* Performs the action on an object whose events are acknowledged. */
 static int settle(collector *self, rxd_scope *scope, work *work) {
   source *source = self->source;
   if (work->is_incomplete) {
@@ -44,7 +44,7 @@ static int settle(collector *self, rxd_scope *scope, work *work) {
   return RXD_OK;
 }
 
-/* Objects whose events are all answered for. */
+/* Settles all objects whose events are answered. */
 static int settle_all(collector *self, rxd_scope *scope) {
   works *works = &self->source->works;
   for (work *one = works_next(works, NULL), *next; one != NULL; one = next) {
@@ -71,7 +71,7 @@ static int read_work(collector *self, rxd_scope *scope, work *work) {
   return settle_all(self, scope);
 }
 
-/* Those that failed, when their time has come. */
+/* Reads failed objects again when they are due. */
 static int read_again(collector *self, rxd_scope *scope) {
   source *source = self->source;
   work *due;
@@ -85,7 +85,7 @@ static int read_again(collector *self, rxd_scope *scope) {
   return RXD_OK;
 }
 
-/* Takes acknowledgements, and does what they cause. */
+/* Handles acknowledgements and their consequences. */
 static int turn(collector *self, rxd_scope *scope, int64_t wait_ms) {
   source *source = self->source;
   works_take_acks(&source->works, source->running, wait_ms);
@@ -136,7 +136,7 @@ static int list_once(collector *self, rxd_scope *scope) {
   return status;
 }
 
-/* Objects that are not read, because the source stops, stay as they are. */
+/* Objects that were not read because the source stops stay unchanged. */
 static bool is_open(const works *works) {
   for (work *one = works_next(works, NULL); one != NULL; one = works_next(works, one))
     if (one->is_read) return true;
@@ -159,7 +159,7 @@ int run_collecting(source *source, rxd_scope *scope) {
   do {
     status = list_once(&self, scope);
     int64_t until = now_ms() + source->every_ms;
-    /* Without `every`, it ends when all is done. */
+    /* Without `every`, it completes when everything is done. */
     while (status == RXD_OK && !source_is_stopping(source)
            && (source->every_ms >= 0 ? now_ms() < until : source->works.count > 0))
       status = turn(&self, scope, 50);

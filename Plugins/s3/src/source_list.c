@@ -1,31 +1,33 @@
-/* Objects that stay: their keys are listed again and again. rxd keeps how far they are read as the source's position.
+/* Objects that stay in the bucket: their keys are listed repeatedly. The source's position records how far they have
+ * been read.
  *
- * A full listing reads what it does not know. Between two of them, listings begin behind the last key, which finds what
- * most programs write: names that grow. What is written before that key is found by the next full listing.
+ * A full listing reads every object that is not known. Between full listings, shorter ones start after the last key,
+ * which finds the objects of most programs, whose names grow. Objects written before that key are found by the next full
+ * listing.
  *
- * An object counts as read if it was modified at most at `seen.settled`; of newer ones the table has those that were
- * read. A full listing moves `settled` to the time of its beginning, less `lookback`: what an upload of several parts
- * adds later has the time of its beginning, so uploads that take longer and are named before the last key are missed. */
+ * An object counts as read if it was modified at `seen.settled` or earlier; of newer ones, the table has those that were
+ * read. A full listing moves `settled` to the time of its start, minus `lookback`: an object uploaded in several parts
+ * has the time of the start of its upload, so uploads that take longer and sort before the last key are missed. */
 #include "source.h"
 
 enum {
   SEEN_MOST = 10000,
-  LONG_COUNT = 1000, /* of remembered objects: a position that has more is made */
+  LONG_COUNT = 1000, /* remembered objects above which a position is saved */
   KEPT_MS = 200,     /* at most this often, so that a kill repeats a little more */
 };
 
 typedef struct lister {
   source *source;
   seen seen;
-  bool is_full;      /* a full listing is under way */
-  int64_t begun;     /* when it began, by the server; milliseconds since 1970; 0: it has not */
-  char *passed;      /* its last key that is done; NULL: none */
-  char *last;        /* the greatest key that is done; NULL: none */
-  int64_t forgotten; /* of a full listing: what was modified until then will count as read at its end, for the table was full */
-  bool skips;        /* what is there at the start counts as read */
-  /* Of the object that is read. */
+  bool is_full;      /* a full listing is in progress */
+  int64_t begun;     /* when it began, in the server's time, as milliseconds since 1970; 0: not begun */
+  char *passed;      /* its last completed key; NULL: none */
+  char *last;        /* the greatest completed key; NULL: none */
+  int64_t forgotten; /* in a full listing: objects up to this time count as read at its end, because the table was full */
+  bool skips;        /* objects that exist at the start count as read */
+  /* The object that is being read. */
   object *object;
-  progress progress; /* how far rxd has it */
+  progress progress; /* how much of it rxd has */
   char *resumed_key, *resumed_etag;
   progress resumed;
   buffer position;
@@ -45,7 +47,7 @@ static void put_number(buffer *buffer, uint64_t number) {
   buffer_add(buffer, bytes, sizeof bytes);
 }
 
-/* A line of text, and 16 bytes of each object in the table. */
+/* A line of text, followed by 16 bytes for each object in the table. */
 static void keep_position(lister *self) {
   buffer *to = &self->position;
   if (self->seen.count > LONG_COUNT && now_ms() - self->kept_at < KEPT_MS && !source_is_stopping(self->source)) return;
@@ -90,7 +92,7 @@ static uint64_t get_number(const char *bytes) {
   return number;
 }
 
-/* False: it is no position of this version. */
+/* False: not a position of this version. */
 static bool restore(lister *self, rxd_text position) {
   enum { WORDS = 12 };
   const char *end = memchr(position.bytes, '\n', position.count);
@@ -134,7 +136,7 @@ static void replace(char **text, const char *with) {
 
 static void remember(lister *self, const object *object) {
   source *source = self->source;
-  /* What a full listing will count as settled at its end need not be in the table: it goes on behind `passed`. */
+  /* Objects that the full listing will settle at its end need not be in the table: `passed` covers them. */
   bool is_old = self->is_full && object->modified <= self->begun - source->lookback_ms;
   if (!is_old && seen_add(&self->seen, object, self->is_full ? &self->forgotten : NULL) && now_ms() >= self->warn_at) {
     self->warn_at = now_ms() + 3600000;
@@ -195,7 +197,7 @@ static int take_object(lister *self, rxd_scope *scope, object *object) {
 
 /* ---- Listings ---- */
 
-/* A page after the other, from a key on. */
+/* Gets one page after another, from a key on. */
 static int list(lister *self, rxd_scope *scope) {
   source *source = self->source;
   for (bool is_last = false; !is_last;) {
@@ -206,7 +208,7 @@ static int list(lister *self, rxd_scope *scope) {
     is_last = page.is_last;
     if (self->is_full && self->begun == 0) self->begun = page.date;
     for (size_t i = 0; i < page.count && status == RXD_OK; i++) {
-      /* Once begun, an object that is skipped may be followed by a long series of others. */
+      /* A skipped object may be followed by a long series of others, so the stop is checked here too. */
       if (source_is_stopping(source)) status = RXD_STOP;
       else status = take_object(self, scope, &page.objects[i]);
     }

@@ -1,32 +1,32 @@
-/* Objects that a queue of SQS names: the bucket sends a message for each object that is written. A message is deleted when
- * the events of all its objects are acknowledged. A thread of its own extends the visibility of messages under way, so that
- * nobody else gets them, however long the pipeline takes. */
+/* Objects named by an SQS queue: the bucket sends a message for each written object. A message is deleted when the events
+ * of all its objects are acknowledged. A separate thread extends the visibility of outstanding messages, so that no other
+ * consumer receives them, however long the pipeline takes. */
 #include "source.h"
 
 #include "xml.h"
 
 enum {
-  MESSAGES_MOST = 200,   /* under way */
-  RECEIVED_MOST = 10,    /* at once */
-  WAIT_SECONDS = 2,      /* of a receive, when nothing is under way: a stop waits for it, too */
-  ANSWER_MS = 2000,      /* of a stop: what it may take longer */
-  GIVE_BACK_MS = 5000,   /* likewise, for giving messages back */
+  MESSAGES_MOST = 200,   /* outstanding messages */
+  RECEIVED_MOST = 10,    /* messages per request */
+  WAIT_SECONDS = 2,      /* wait of a receive when nothing is outstanding: it also delays a stop */
+  ANSWER_MS = 2000,      /* during a stop: extra time for a receive */
+  GIVE_BACK_MS = 5000,   /* and for returning messages */
   REQUEST_MS = 30000,
   KEEPER_MS = 200,
 };
 
 typedef struct queue {
   source *source;
-  client keeper;         /* of the thread */
+  client keeper;         /* used by the extending thread */
   pthread_t thread;
   pthread_mutex_t mutex;
   pthread_cond_t changed;
-  /* Under the mutex. */
+  /* Protected by the mutex. */
   message *messages;
   size_t count;
   bool is_ending;
-  /* Of the source. */
-  int64_t receive_by;    /* now_ms: when a stop ends a receive */
+  /* Used only by the thread of `run`. */
+  int64_t receive_by;    /* when a stop ends a receive (now_ms) */
 } queue;
 
 /* ---- Requests ---- */
@@ -78,7 +78,7 @@ static bool keeper_is_over(void *closure) {
   return is_ending;
 }
 
-/* The message that was told longest ago, if its time has come; a copy of its receipt. */
+/* The message that was extended longest ago, if it is due; returns a copy of its receipt. */
 static char *due(queue *self, message **found) {
   message *oldest = NULL;
   for (message *one = self->messages; one != NULL; one = one->next)
@@ -98,7 +98,7 @@ static void *keep(void *opaque) {
       wait_at_most(&self->changed, &self->mutex, KEEPER_MS);
       continue;
     }
-    /* Also after a failure: a third of the time is left for two more attempts. */
+    /* Also after a failure: a third of the time remains for two more attempts. */
     one->extended_at = now_ms();
     pthread_mutex_unlock(&self->mutex);
     outcome outcome = change_visibility(&self->keeper, &source->queue, receipt, (source->visibility_ms + 999) / 1000);
@@ -132,7 +132,7 @@ static void remove_message(queue *self, message *one) {
   free(one);
 }
 
-/* A message all of whose objects are settled is deleted, or given back. False: it could not be, and is tried again. */
+/* Deletes or returns a message whose objects are all settled. False: failed, and will be retried. */
 static bool end_message(queue *self, message *one) {
   source *source = self->source;
   outcome outcome;
@@ -149,7 +149,7 @@ static bool end_message(queue *self, message *one) {
   return true;
 }
 
-/* ---- Works ---- */
+/* ---- Work items ---- */
 
 static int settle_all(queue *self, rxd_scope *scope) {
   source *source = self->source;
@@ -222,7 +222,7 @@ static meaning object_of(source *self, rxd_scope *scope, rxd_value bucket, rxd_v
   return NAMES_NOTHING;
 }
 
-/* A record of S3 itself; MinIO and Ceph write "s3:ObjectCreated:...". */
+/* A record of S3; MinIO and Ceph write "s3:ObjectCreated:...". */
 static meaning record_object(source *self, rxd_scope *scope, rxd_value record, object *object) {
   rxd_text event;
   if (!text_member(scope, record, "eventName", &event)) return UNKNOWN;
@@ -258,7 +258,8 @@ static void reject(queue *self, message *message, rxd_text body, const char *rea
   host->count_up(self->source->instance, RXD_TEXT_OF("rejected"), 1);
 }
 
-/* The objects of a notification, each read at once. The body may be wrapped by SNS; EventBridge names one object. */
+/* Reads the objects of a notification immediately, one by one. The body may be wrapped by SNS; EventBridge names one
+ * object. */
 static int take_notification(queue *self, rxd_scope *scope, message *message, rxd_text body) {
   source *source = self->source;
   rxd_scope *values = host->source_scope(source->running);
@@ -273,7 +274,7 @@ static int take_notification(queue *self, rxd_scope *scope, message *message, rx
       && host->parse_json(values, inner, &json) == RXD_OK)
     records = member(values, json, "Records");
   if (text_member(values, json, "Event", &type) && text_is(type, RXD_TEXT_OF("s3:TestEvent"))) return RXD_OK;
-  /* Reading empties the scope, so objects come first. */
+  /* Reading clears the scope, so the objects are collected first. */
   size_t count = host->kind(&records) == RXD_LIST ? host->count(values, &records) : 0, named = 0;
   object *objects = need(calloc(count + 1, sizeof *objects));
   const char *problem = NULL;
@@ -338,7 +339,7 @@ static void element(void *closure, const char *parent, const char *name, const c
   self->deliveries = 0;
 }
 
-/* Messages whose receive is ended are hidden until their time has passed, so a stop waits for it a little. */
+/* Messages of an aborted receive stay hidden until their visibility timeout, so a stop waits a little for it. */
 static bool receive_is_over(void *closure) {
   queue *self = closure;
   return source_is_stopping(self->source) && now_ms() >= self->receive_by;
@@ -350,7 +351,7 @@ static outcome receive(queue *self, received *received) {
   is_over *usual = client->is_over;
   void *closure = client->is_over_closure;
   char wait[8], visibility[24];
-  /* The answer must come before the connection counts as silent. */
+  /* The answer must arrive before the connection counts as silent. */
   int64_t most = source->client.idle_ms / 2000;
   snprintf(wait, sizeof wait, "%d", self->count > 0 ? 1 : most < WAIT_SECONDS ? (int)most : WAIT_SECONDS);
   snprintf(visibility, sizeof visibility, "%lld", (long long)(source->visibility_ms + 999) / 1000);
@@ -419,7 +420,7 @@ static int serve(queue *self, rxd_scope *scope) {
   return RXD_STOP;
 }
 
-/* What is not acknowledged comes again at once, here or elsewhere. */
+/* Returns unacknowledged messages, which are delivered again immediately, here or elsewhere. */
 static void leave(queue *self, rxd_scope *scope) {
   source *source = self->source;
   int64_t until = now_ms() + STOP_MS - GIVE_BACK_MS;

@@ -6,7 +6,7 @@ enum { PARTS_MOST = 10000, PART_TEXT = 12, ABORTS = 3, ABORT_MS = 5000 };
 
 static bool is_closing(const client *client) { return client->is_over(client->is_over_closure); }
 
-/* Pauses before the next attempt. False: there is none. */
+/* Pauses before the next attempt. False: no time is left for one. */
 static bool rest(const upload *upload, int64_t milliseconds) {
   int64_t until = now_ms() + milliseconds;
   if (until >= upload->until) return false;
@@ -17,11 +17,11 @@ static bool rest(const upload *upload, int64_t milliseconds) {
   return !is_closing(upload->client);
 }
 
-/* Sends the request until it has an answer that decides. */
+/* Sends the request until an answer decides the outcome. */
 static outcome persist(const upload *upload, request *request, answer *answer) {
   client *client = upload->client;
   for (;;) {
-    /* As long as bytes go, it may take its time. */
+    /* No time limit while bytes are sent. */
     outcome outcome = client_send(client, request, answer);
     if (outcome != AGAIN) return outcome;
     int64_t pause = client_failed(client, "requestErrors"), asked = strtoll(answer->retry_after, NULL, 10) * 1000;
@@ -31,7 +31,7 @@ static outcome persist(const upload *upload, request *request, answer *answer) {
   }
 }
 
-/* The headers that say what the object is, not those of its parts. */
+/* The headers that describe the object, not its parts. */
 static void describe(const upload *upload, request *request) {
   const upload_settings *settings = upload->settings;
   if (settings->type != NULL) request_header(request, "content-type", settings->type);
@@ -42,7 +42,7 @@ static void describe(const upload *upload, request *request) {
   request_header(request, "x-amz-meta-rxd-sha256", upload->hash);
 }
 
-/* Whether the object that has the name is this one: an earlier attempt has stored it, and its answer was lost. */
+/* Whether the stored object is this one: an earlier attempt may have stored it and lost the answer. */
 static outcome look(const upload *upload) {
   request request = {.method = "HEAD", .key = upload->key};
   answer answer;
@@ -123,7 +123,7 @@ static outcome complete(const upload *upload, const char *id, const buffer *list
   return outcome;
 }
 
-/* Parts of an upload that is given up are paid for until somebody removes them. */
+/* Parts of an abandoned upload cost money until they are removed. */
 static void give_up(const upload *upload, const char *id) {
   for (int attempt = 0; attempt < ABORTS; attempt++) {
     request request = {.method = "DELETE", .key = upload->key, .timeout_ms = ABORT_MS};
@@ -149,7 +149,7 @@ static outcome upload_parts(const upload *upload) {
   buffer_put(&list, "</CompleteMultipartUpload>");
   if (outcome == DONE) {
     outcome = complete(upload, id, &list);
-    /* It was completed by an attempt whose answer was lost, or somebody else has removed it. */
+    /* An attempt whose answer was lost has completed it, or it was removed by somebody else. */
     if (outcome == ABSENT) outcome = look(upload);
   }
   if (outcome == ABSENT) {
@@ -157,7 +157,7 @@ static outcome upload_parts(const upload *upload) {
     outcome = AGAIN;
   }
   if (outcome != DONE) {
-    /* The reason must not be replaced by that of the removal. */
+    /* The original reason must not be replaced by that of the removal. */
     char problem[PROBLEM_MOST];
     memcpy(problem, upload->client->problem, sizeof problem);
     give_up(upload, id);

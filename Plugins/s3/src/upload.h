@@ -5,7 +5,7 @@
 
 typedef struct upload_settings {
   size_t part_bytes;      /* larger objects are stored in parts of this size */
-  bool keeps_others;      /* If-None-Match: an object that is there is not replaced */
+  bool keeps_others;      /* If-None-Match: does not replace an existing object */
   char *type, *storage_class, *encryption, *encryption_key;
 } upload_settings;
 
@@ -14,11 +14,11 @@ typedef struct upload {
   const upload_settings *settings;
   const char *key, *bytes;
   size_t count;
-  const char *hash;       /* of the content, before it is packed */
-  int64_t until;          /* now_ms: no attempt begins later */
+  const char *hash;       /* hash of the content before packing */
+  int64_t until;          /* no attempt starts later (now_ms) */
 } upload;
 
-/* DONE: the object is complete. CHANGED: another one has its name. */
+/* DONE: the object is complete. CHANGED: another object has its key. */
 outcome upload_object(const upload *upload);
 
 #endif

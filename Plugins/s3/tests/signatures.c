@@ -1,5 +1,5 @@
 /* Checks signatures against the examples that AWS publishes for S3 ("Authenticating Requests: Using the Authorization
- * Header") and its suite of tests for signature version 4. */
+ * Header") and against its test suite for signature version 4. */
 #include "sign.h"
 
 #define EMPTY "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
@@ -58,7 +58,7 @@ int main(void) {
   check("GET of a listing", &one, "34b48302e7b5fa45bde8084f4b7868a86f0a534bc59db6670ed5711ef69dc6f7");
   buffer_clear(&query);
 
-  /* The suite: another service, parameters out of order. */
+  /* The test suite: another service, parameters out of order. */
   pair suite[] = {{"host", "example.amazonaws.com"}, {"x-amz-date", "20150830T123600Z"}};
   pair order[] = {{"Param2", "value2"}, {"Param1", "value1"}};
   query_of(&query, order, 2);

@@ -1,4 +1,4 @@
-// Does what the event asks for: {"do": "trap" | "loop" | "deep" | "grow" | "wild" | "handle" | "fail" | "count" | "json"}.
+// Acts as the event requests: {"do": "trap" "loop" "deep" "grow" "wild" "handle" "fail" "count" "json"}.
 #include "rxd_wasm.h"
 
 RXD_WASM_SPEC("bad.json");
