@@ -33,7 +33,7 @@ struct AWSServerTests {
     #expect(outcome.output == "", "\(outcome.errors)")
     #expect(outcome.status == 0)
     let objects = try #require(server.read("objects") as? [[String: String]])
-    // Whenever 1000 wait, those of one of the three keys are an object.
+    // Each object has the events of one key, from the first 1000 waiting ones.
     #expect((3...9).contains(objects.count), "\(objects.count)")
     var seen: [Int] = []
     for object in objects {
@@ -72,7 +72,7 @@ struct AWSServerTests {
 
   @Test func onlyMessagesThatTheQueueRefusesAreErrors() throws {
     let server = try MotoServer()
-    // A delay of more than 900 seconds is the sender's fault.
+    // A delay above 900 seconds is rejected as the sender's error.
     let outcome = try run(
       "use: sqs, with: { url: '\(server.url)', queue: '\(server.queue)', delay: 'event.n == 4 ? 1800 : 0', \(server.credentials) }",
       events(12))
@@ -104,7 +104,7 @@ struct AWSServerTests {
     #expect(outcome.output == "", "\(outcome.errors)")
     let records = try #require(server.read("records") as? [[String: String]])
     #expect(records.count == 1200)
-    // One record of more than 1 MiB, among others that are taken.
+    // One record exceeds 1 MiB; the others are accepted.
     let large = #"{"n":1201,"k":"k1","t":"\#(String(repeating: "x", count: 600_000))"}"#
     let mixed = try run(
       "use: kinesis, with: { url: '\(server.url)', stream: clicks, key: event.k, data: toJson(event) + toJson(event), \(server.credentials) }",
@@ -120,7 +120,7 @@ struct AWSServerTests {
   }
 }
 
-/// moto's server on a port of this machine, which ends with the value.
+/// moto's server on a local port; it ends with the value.
 final class MotoServer {
   let port: Int
   private(set) var access = ""
@@ -129,7 +129,7 @@ final class MotoServer {
   private var secret = ""
   private let process: pid_t
 
-  /// A Python that has moto; nil: there is none.
+  /// A Python interpreter with moto; nil: there is none.
   static let python: String? = ["\(Rxd.root)/.build/servers/bin/python3", "python3"].first { python in
     VerbTests.has(python, "-c", "import boto3, flask, moto.server")
   }
@@ -140,7 +140,8 @@ final class MotoServer {
   init() throws {
     let free = try FreePort()
     port = free.number
-    // Not by `Process`: a program that lives for long would keep open what other tests' processes report their end with.
+    // Not `Process`: a long-running child would keep the pipes open by which other tests notice the end of their
+    // processes.
     var actions = posix_spawn_file_actions_t()
     posix_spawn_file_actions_init(&actions)
     defer { posix_spawn_file_actions_destroy(&actions) }
@@ -148,7 +149,7 @@ final class MotoServer {
       posix_spawn_file_actions_addopen(&actions, descriptor, "/dev/null", O_RDWR, 0)
     }
     var environment = ProcessInfo.processInfo.environment
-    // After what `setup` does, each request needs a signature.
+    // After the requests of `setup`, each request needs a signature.
     environment["INITIAL_NO_AUTH_ACTION_COUNT"] = "7"
     process = try spawn(
       "/usr/bin/env",
@@ -167,7 +168,7 @@ final class MotoServer {
     waitpid(process, nil, 0)
   }
 
-  /// What `Tests/Servers/aws.py` says.
+  /// The output of `Tests/Servers/aws.py`.
   func read(_ command: String, _ argument: String = "", signed: Bool = true) throws -> Any {
     let outcome = try Program.run(
       "/usr/bin/env",

@@ -6,7 +6,7 @@ import Testing
 @Suite(.timeLimit(.minutes(5)), .enabled(if: geteuid() == 0, "needs root"))
 struct AsUserTests {
   private let script = Rxd.root + "/scripts/as-user"
-  /// Prints its folder and the process that it has started.
+  /// Prints its folder and the id of the process that it starts.
   private let command = ["bash", "-c", "sleep 1000 & echo $TMPDIR $!; wait"]
 
   private func words(of process: RunningRxd) throws -> [String] {
@@ -15,7 +15,7 @@ struct AsUserTests {
     return words
   }
 
-  /// Whether a process is gone, or has ended and only waits for its parent.
+  /// Whether a process is gone, or is a zombie.
   private func hasEnded(_ process: String) -> Bool {
     guard let status = try? String(contentsOfFile: "/proc/\(process)/stat", encoding: .utf8) else { return true }
     return status.contains(") Z ")
@@ -30,7 +30,7 @@ struct AsUserTests {
     #expect(Polling.until { hasEnded(words[1]) })
   }
 
-  /// As make ends it, which knows only the script that it has started.
+  /// `make` ends only the script that it has started.
   @Test func theScriptThatRepeatsFailuresEndsTheRun() throws {
     let process = try RunningRxd([script] + command, running: Rxd.root + "/scripts/repeat-failures")
     let words = try words(of: process)

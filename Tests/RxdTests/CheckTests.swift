@@ -16,7 +16,7 @@ struct CheckTests {
     for alias in ["validate", "lint"] { #expect(try Rxd.run(alias, file).status == 0) }
   }
 
-  /// A file that others include is checked alone, and runs nothing.
+  /// A library, which other files include, is checked alone; no pipeline runs.
   @Test func checksLibraries() throws {
     let folder = try Scratch()
     let sound = """
@@ -41,7 +41,7 @@ struct CheckTests {
           "RX202]: the file is a library of 1 function and 1 template: there is nothing to run"),
         "\(refused.output)\(refused.errors)")
     }
-    // What it includes belongs to it; a file that includes a pipeline is one.
+    // The files that it includes are checked with it; a file that includes a pipeline is a pipeline.
     let other = try folder.write("other.yaml", "include: lib.yaml\npatterns: { WORDS: '%{WORD}( %{WORD})*' }\n")
     #expect(
       try Rxd.run("check", other).output
@@ -49,7 +49,7 @@ struct CheckTests {
     try folder.write("main.yaml", Self.sound)
     let main = try folder.write("with.yaml", "include: main.yaml\n")
     #expect(try Rxd.run("check", main).output == "\(main): ok (1 source, 1 sink)\n")
-    // Mistakes are found: of an example, of a template, of a key.
+    // Errors in an example, a template and a key are found.
     for (from, to, code, place) in [
       ("== 100.0", "== 99.0", "RX368", "3:"), ("event.f) > 20.0", "event.f) > 'x'", "RX413", "4:"),
       ("description: Units.", "sorces: {}", "RX201", "1:"),
@@ -64,7 +64,7 @@ struct CheckTests {
     }
   }
 
-  /// Whether a certificate is there is a matter of the machine: a warning, and none without the environment.
+  /// Whether a certificate exists depends on the machine: a warning, and none without the environment.
   @Test func warnsOfCertificatesThatAreNotThere() throws {
     let folder = try Scratch()
     let present = try folder.write("present.pem", "certificates")
@@ -86,7 +86,7 @@ struct CheckTests {
   @Test func tenMistakesAreAllReportedAtTheirPlaces() throws {
     let path = "Tests/Golden/ten-mistakes.yaml"
     let text = try String(contentsOfFile: "\(Rxd.root)/\(path)", encoding: .utf8)
-    // The file says in its first lines what is wrong with it: `# 18:12 RX220  why`.
+    // The first lines of the file list its errors: `# 18:12 RX220  why`.
     let expected = text.split(separator: "\n").compactMap { line -> String? in
       let words = line.split(separator: " ")
       guard words.count > 2, words[0] == "#", words[2].hasPrefix("RX") else { return nil }
@@ -113,7 +113,7 @@ struct CheckTests {
     #expect(outcome.status == 0, "\(outcome.output)\(outcome.errors)")
     #expect(outcome.output.contains("\(link):4\n-   out: { form: n, stdout: { encod: json } }\n+   out: { from: n, "))
     #expect(outcome.output.hasSuffix("\(link): made 2 fixes\n\(link): ok (1 source, 1 sink)\n"))
-    // Nothing else has changed: comments, line ends, permissions, the link.
+    // Nothing else has changed: comments, line endings, permissions, the link.
     let fixed = text.replacing("form: n", with: "from: n").replacing("encod: json", with: "encode: json")
     #expect(try String(contentsOfFile: file, encoding: .utf8) == fixed)
     var status = stat()
@@ -130,7 +130,7 @@ struct CheckTests {
     let file = try folder.write("a.yaml", mistakes)
     let outcome = try Rxd.run("check", "--fix", "--format", "json", file)
     #expect(outcome.status == 78)
-    // Standard output is for the program that reads the report.
+    // Standard output must contain only the report.
     let report = try JSONSerialization.jsonObject(with: Data(outcome.output.utf8)) as? [[String: Any]] ?? []
     let fixed = outcome.errors.split(separator: "\n").filter { $0.hasPrefix("+ ") }
     #expect(fixed.contains("+     stdin: { decode: json }") && fixed.contains("+     from: ticks"), "\(outcome.errors)")
@@ -255,7 +255,7 @@ struct CheckTests {
     #expect(credential.output == "\"k33p\"\n")
   }
 
-  /// Two cannot share standard input, nor a name in the log.
+  /// Two pipelines cannot share standard input or a name in the log.
   @Test func whatRunsTogetherIsCheckedTogether() throws {
     let folder = try Scratch()
     let text = "name: same\nsources: { lines: { stdin: {} } }\nsinks: { out: { from: lines, stdout: text } }\n"
@@ -314,7 +314,7 @@ struct CheckTests {
     #expect(try Rxd.run("check", file, in: folder.path).output == "\(file): ok (1 source, 1 sink)\n")
   }
 
-  /// However the paths are written, and by way of links.
+  /// Also through different spellings of a path and through links.
   @Test func aSinkInTheFilesOfItsSourceIsRefused() throws {
     let folder = try Scratch()
     #expect(mkdir(folder.path + "/logs", 0o700) == 0)

@@ -1,13 +1,13 @@
 import Foundation
 import Testing
 
-/// The completion scripts, in the shells that they are for.
+/// The completion scripts, in their shells.
 @Suite(.timeLimit(.minutes(5)))
 struct CompletionTests {
   private static let hasZsh = FileManager.default.isExecutableFile(atPath: "/usr/bin/zsh")
   private static let hasFish = FileManager.default.isExecutableFile(atPath: "/usr/bin/fish")
 
-  /// A home with the program on its path and, in `work`, two pipeline files and another.
+  /// A home directory with the program on its path and, in `work`, two pipeline files and another file.
   private static func home(_ shell: String, _ script: String) throws -> (Scratch, environment: [String: String]) {
     let folder = try Scratch()
     let files = FileManager.default
@@ -50,7 +50,7 @@ struct CompletionTests {
     #expect(complaints == "")
   }
 
-  /// What the tabulator makes of a line; a key prints the line that there is then.
+  /// The line after a press of the tab key; a further key prints the line.
   @Test(.enabled(if: hasZsh, "needs the package zsh"))
   func zshCompletes() throws {
     let (folder, environment) = try Self.home("zsh", "_rxd")
@@ -67,12 +67,12 @@ struct CompletionTests {
     ] {
       try terminal.type("\(line)\t\u{18}", expecting: "<\(completed)>")
     }
-    // What is not unique is listed.
+    // Ambiguous completions are listed.
     try terminal.type("rxd check \t", expecting: "a.yaml")
     try terminal.expect("c.yml")
   }
 
-  /// A home as above, with a plugin whose spec lies beside it; nothing may start the plugin.
+  /// A home directory as above, with a plugin and its spec file; the plugin must not be started.
   private static func homeWithPlugin(_ shell: String, _ script: String) throws -> (Scratch, [String: String]) {
     let (folder, given) = try home(shell, script)
     var environment = given

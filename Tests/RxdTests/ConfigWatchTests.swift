@@ -1,7 +1,7 @@
 import Foundation
 import Testing
 
-/// `--watch-config`: files that change are loaded, however they change.
+/// `--watch-config`: changed files are loaded, however they are changed.
 @Suite(.timeLimit(.minutes(10)))
 struct ConfigWatchTests {
   private let folder: Scratch
@@ -24,7 +24,7 @@ struct ConfigWatchTests {
   private func overwrite(_ path: String, _ text: String) {
     let file = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0o600)
     defer { close(file) }
-    // In pieces, as programs write.
+    // Written in pieces, as programs do.
     for piece in text.utf8.map({ $0 }).chunks(of: 16) { #expect(write(file, piece, piece.count) == piece.count) }
   }
 
@@ -34,10 +34,10 @@ struct ConfigWatchTests {
     // Replaced by another file, as editors do.
     try folder.write("a.yaml", DaemonTests.saying("two"))
     #expect(try process.line() == "two")
-    // In place.
+    // Overwritten in place.
     overwrite(file, DaemonTests.saying("three"))
     #expect(try process.line() == "three")
-    // Deleted: the old one runs on; then made anew.
+    // Deleted, so that the old pipeline keeps running; then created again.
     try FileManager.default.removeItem(atPath: file)
     try process.errorLine(with: "not reloaded")
     try folder.write("a.yaml", DaemonTests.saying("four"))
@@ -45,7 +45,7 @@ struct ConfigWatchTests {
     try end(process)
   }
 
-  /// As volumes of Kubernetes are updated: a link to a directory is replaced.
+  /// A link to a directory is replaced, as Kubernetes updates volumes.
   @Test func switchedLinksAreLoaded() throws {
     let files = FileManager.default
     for (name, text) in [("..1", "one"), ("..2", "two"), ("..3", "three")] {
@@ -78,7 +78,7 @@ struct ConfigWatchTests {
     try process.errorLine(with: "3 pipelines running")
     try files.removeItem(atPath: pipelines + "/b.yaml")
     try process.errorLine(with: "2 pipelines running")
-    // The directory is replaced by another of its name.
+    // The directory is replaced by another one of the same name.
     #expect(rename(pipelines, folder.path + "/gone") == 0)
     try process.errorLine(with: "not reloaded")
     try files.createDirectory(atPath: pipelines, withIntermediateDirectories: false)
@@ -87,7 +87,8 @@ struct ConfigWatchTests {
     try end(process)
   }
 
-  /// A broken file is reported once, with its place, and the old one runs on until the file is mended.
+  /// A broken file is reported once, with the location of the error, and the old pipeline keeps running until the
+  /// file is corrected.
   @Test func brokenFilesAreReportedOnce() throws {
     let file = try folder.write("a.yaml", DaemonTests.saying("one"))
     let process = try start(file)
@@ -105,7 +106,7 @@ struct ConfigWatchTests {
     try end(process)
   }
 
-  /// A schema that a pipeline file names is part of it.
+  /// A schema that a pipeline file names is watched too.
   @Test func filesThatAFileUsesAreWatched() throws {
     func schema(_ type: String) -> String { #"{"type": "object", "properties": {"n": {"type": "\#(type)"}}}"# }
     try folder.write("s.json", schema("integer"))

@@ -5,7 +5,7 @@ import Testing
 
 private let hasCurl = VerbTests.has("curl", "--version")
 
-/// The control socket of a running process, and `rxd reload`, which asks it.
+/// The control socket of a running process, and `rxd reload`, which uses it.
 @Suite(.timeLimit(.minutes(10)))
 struct ControlSocketTests {
   private let folder: Scratch
@@ -13,7 +13,7 @@ struct ControlSocketTests {
 
   init() throws { folder = try Scratch() }
 
-  /// Starts a process that says `text` once its pipelines run.
+  /// Starts a process that prints `text` once its pipelines run.
   private func start(
     _ arguments: [String], socket: String? = nil, environment: [String: String] = [:]
   ) throws -> RunningRxd {
@@ -33,7 +33,7 @@ struct ControlSocketTests {
     try Rxd.run(arguments: ["reload", "--socket", socket] + arguments)
   }
 
-  /// What the socket answers, with the status behind it.
+  /// The socket's answer, followed by the status.
   private func curl(_ arguments: String...) throws -> String {
     try Program.run(
       "/usr/bin/env", ["curl", "-sS", "-m", "60", "-w", "%{http_code}", "--unix-socket", socket] + arguments
@@ -70,7 +70,7 @@ struct ControlSocketTests {
     #expect(lstat(socket, &status) != 0)
   }
 
-  /// The causes that a person looks for: why a pipeline does not run and when it is tried again, why the files were refused, and why a sink
+  /// The errors that a user looks for: why a pipeline does not run and when it is retried, why the files were refused, and why a sink
   /// delivers nothing.
   @Test(.enabled(if: hasCurl, "needs curl")) func theStatusSaysWhy() throws {
     let port = try FreePort()
@@ -92,7 +92,7 @@ struct ControlSocketTests {
     func pipeline(_ name: String) -> [String: Any] {
       (document["pipelines"] as? [[String: Any]])?.first { $0["name"] as? String == name } ?? [:]
     }
-    // Between two tries it is starting.
+    // Between two attempts the pipeline is starting.
     let found = try Polling.until(within: 60) {
       document = try object(String(try curl("http://rxd/status").dropLast(3)))
       return (pipeline("taken")["failure"] as? [String: Any])?["next_try"] != nil && pipeline("dead")["sinks"] != nil
@@ -121,7 +121,7 @@ struct ControlSocketTests {
     _ = try process.wait()
   }
 
-  /// Nobody pays for a socket that nobody uses.
+  /// The thread exists only once the socket is used.
   @Test func theFirstRequestStartsTheThread() throws {
     let process = try start([try folder.write("a.yaml", DaemonTests.saying("one"))])
     func threads() throws -> Int {
@@ -249,10 +249,10 @@ struct ControlSocketTests {
     #expect(try String(contentsOfFile: socket, encoding: .utf8) == "precious")
   }
 
-  /// The places of the socket when none is named, for the process and for who asks it.
+  /// The default paths of the socket, for the process and for its clients.
   @Test func theSocketIsInTheRuntimeOrStateDirectory() throws {
     let file = try folder.write("a.yaml", DaemonTests.saying("one"))
-    // A new one for each process, so that none has said everything already.
+    // A new socket for each process, so that no earlier message is read.
     let (first, second, third) = (folder.path + "/1", folder.path + "/2", folder.path + "/3")
     let runtime = folder.path + "/run"
     try FileManager.default.createDirectory(atPath: runtime, withIntermediateDirectories: false)
@@ -281,7 +281,7 @@ struct ControlSocketTests {
 
   // MARK: Without a socket of its own
 
-  /// A process of a user without a service manager and a state directory is found, and two are distinguished.
+  /// A process of a user without a service manager and a state directory is found, and two processes are distinguished.
   @Test func theProcessesOfAUserAreFound() throws {
     let runtime = folder.path + "/runtime"
     #expect(mkdir(runtime, 0o700) == 0)
@@ -309,7 +309,7 @@ struct ControlSocketTests {
     let chosen = try Rxd.run(
       "top", "--once", "--interval", "100ms", "--socket", "\(runtime)/rxd/\(second.pid).sock", environment: environment)
     #expect(chosen.status == 0, "\(chosen.errors)")
-    // What a killed process leaves behind is no process, and the next one removes it.
+    // A killed process leaves a stale socket, which is not found as a process; the next process removes it.
     first.send(SIGKILL)
     _ = try first.wait()
     #expect(try Rxd.run("top", "--once", "--interval", "100ms", environment: environment).status == 0)
@@ -320,7 +320,7 @@ struct ControlSocketTests {
     #expect(sockets() == ["\(third.pid).sock"])
     try end(third)
     #expect(sockets() == [])
-    // No socket is made in a directory that others may read or write.
+    // No socket is created in a directory that other users may read or write.
     for mode in [0o755, 0o777, 0o770] as [mode_t] {
       #expect(chmod(runtime + "/rxd", mode) == 0)
       let fourth = try RunningRxd(
@@ -331,8 +331,8 @@ struct ControlSocketTests {
     }
   }
 
-  /// Where others could put a socket of their own, none is made and none is believed: a verb would send what its user
-  /// types to another one's process.
+  /// In a directory where other users could create a socket, none is created and none is trusted: a verb would send
+  /// its user's input to a process of another user.
   @Test func directoriesOfOthersAreNotBelieved() throws {
     let runtime = folder.path + "/runtime"
     let environment = ["XDG_RUNTIME_DIR": runtime]
@@ -350,7 +350,7 @@ struct ControlSocketTests {
       #expect(try found() == 69, "\(String(mode, radix: 8))")
     }
     #expect(chmod(runtime + "/rxd", 0o700) == 0)
-    // A link could lead elsewhere tomorrow.
+    // A symbolic link could be changed to another directory later.
     #expect(rename(runtime + "/rxd", runtime + "/elsewhere") == 0 && symlink("elsewhere", runtime + "/rxd") == 0)
     #expect(try found() == 69)
     try end(process)
@@ -363,7 +363,7 @@ struct ControlSocketTests {
     }
     try makesNone("a link")
     #expect(unlink(runtime + "/rxd") == 0)
-    // Others may exchange the directory itself.
+    // Other users could replace the directory itself.
     for mode in [0o777, 0o1777] as [mode_t] {
       #expect(chmod(runtime, mode) == 0)
       try makesNone(String(mode, radix: 8))

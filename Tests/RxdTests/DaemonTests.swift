@@ -1,12 +1,12 @@
 import Foundation
 import Testing
 
-/// A service manager's end of the notify protocol.
+/// The service manager's side of the notify protocol.
 final class NotifySocket {
   let descriptor: Int32
   let path: String
 
-  /// `path` may begin with `@` for an abstract name.
+  /// A `path` that begins with `@` is an abstract name.
   init(_ path: String) throws {
     self.path = path
     descriptor = socket(AF_UNIX, Int32(SOCK_DGRAM.rawValue), 0)
@@ -24,7 +24,7 @@ final class NotifySocket {
 
   deinit { close(descriptor) }
 
-  /// The next message as its lines.
+  /// The lines of the next message.
   func next() throws -> [String: String] {
     guard Deadline(after: RunningRxd.limit).waits(for: descriptor) else {
       throw TimedOut(description: "no message")
@@ -39,7 +39,7 @@ final class NotifySocket {
     return message
   }
 
-  /// The next message that has `key`.
+  /// The next message that contains `key`.
   func next(with key: String) throws -> [String: String] {
     while true {
       let message = try next()
@@ -50,7 +50,7 @@ final class NotifySocket {
 
 @Suite(.timeLimit(.minutes(10)))
 struct DaemonTests {
-  /// Says `text`, then waits for ever.
+  /// Prints `text`, then waits forever.
   static func saying(_ text: String) -> String {
     """
     sources: { soon: { values: "\(text)" }, later: { values: { list: [2, 3], every: 1h } } }
@@ -93,7 +93,7 @@ struct DaemonTests {
     process.send(SIGTERM)
     #expect(try process.wait() == 0)
 
-    // Meant for another process.
+    // The variable is meant for another process.
     let other = try RunningRxd(
       [file],
       environment: ["NOTIFY_SOCKET": manager.path, "WATCHDOG_USEC": "40000", "WATCHDOG_PID": "1"])
@@ -121,7 +121,7 @@ struct DaemonTests {
     #expect(try process.errorLine(with: "reloaded").contains("2 pipelines running"))
     process.send(SIGTERM)
     #expect(try process.wait() == 0)
-    // Nothing was started anew that had not changed.
+    // No unchanged pipeline was started again.
     #expect(try process.line() == nil)
   }
 
@@ -179,7 +179,7 @@ struct DaemonTests {
     try process.errorLine(with: "starting again in")
     try FileManager.default.createDirectory(
       atPath: folder.path + "/missing", withIntermediateDirectories: false)
-    // Now it can be done, and a pipeline that has ended as it should is not started again.
+    // Now the pipelines can be started, and one that has completed is not started again.
     #expect(try process.wait() == 0)
     #expect(try String(contentsOfFile: target, encoding: .utf8) == "7\n")
   }

@@ -4,7 +4,7 @@ import Testing
 
 private let hasPrometheus = VerbTests.has("promtool", "--version") && VerbTests.has("prometheus", "--version")
 
-/// The dashboard for Grafana: what Grafana's format asks of it, and what Debian's Prometheus answers to each of its queries.
+/// The Grafana dashboard: its format is Grafana's, and Debian's Prometheus answers each of its queries.
 @Suite(.timeLimit(.minutes(10)))
 struct DashboardTests {
   private struct Target {
@@ -49,7 +49,7 @@ struct DashboardTests {
       let title = try #require(panel["title"] as? String)
       #expect(ids.insert(try #require(panel["id"] as? Int)).inserted, "\(title)")
       #expect(["stat", "timeseries", "nodeGraph"].contains(panel["type"] as? String), "\(title)")
-      // The grid has 24 columns, and no panel hides another.
+      // The grid has 24 columns, and panels do not overlap.
       let place = try #require(panel["gridPos"] as? [String: Int])
       let (x, y) = (try #require(place["x"]), try #require(place["y"]))
       let (right, bottom) = (x + (try #require(place["w"])), y + (try #require(place["h"])))
@@ -65,7 +65,7 @@ struct DashboardTests {
       if let fields = panel["fieldConfig"] as? [String: Any] {
         #expect(fields["defaults"] is [String: Any] && fields["overrides"] is [Any], "\(title)")
       }
-      // A node graph takes tables, whose column of values is called `mainstat`.
+      // A node graph needs tables whose value column is named `mainstat`.
       if panel["type"] as? String == "nodeGraph" {
         for target in targets { #expect(target["format"] as? String == "table" && target["instant"] as? Bool == true) }
         #expect(Set(targets.compactMap { $0["refId"] as? String }) == ["edges", "nodes"])
@@ -75,14 +75,15 @@ struct DashboardTests {
         #expect(renamed.contains("mainstat"))
       }
     }
-    // Each variable that a query uses is there, or is Grafana's own.
+    // Each variable of a query is defined, or is one of Grafana's own.
     for target in try targets() {
       let used = Set(target.query.matches(of: /\$(\w+)/).map { String($0.1) })
       #expect(used.isSubset(of: names.union(["__rate_interval", "1"])), "\(target)")
     }
   }
 
-  /// A pipeline that fails, waits and drops gives each query something to show, and the node graph only edges whose ends are nodes.
+  /// A pipeline that fails, waits and drops events gives each query a result, and the edges of the node graph only have existing
+  /// nodes.
   @Test(.enabled(if: hasPrometheus, "needs prometheus")) func prometheusAnswersEveryQuery() throws {
     let folder = try Scratch()
     let (own, dead) = (try FreePort(), try FreePort())
@@ -119,7 +120,7 @@ struct DashboardTests {
 
       """)
     for target in try targets() {
-      // As Grafana does with 'All' chosen.
+      // As Grafana does if 'All' is selected.
       let query = target.query.replacing("$instance", with: ".*").replacing("$pipeline", with: ".*")
         .replacing("$__rate_interval", with: "4s")
       try server.asked("/api/v1/query", "query=\(query)", until: #""value":["#)
@@ -157,7 +158,7 @@ struct DashboardTests {
     }
   }
 
-  /// Every rule is evaluated without an error, and its tests have it fire.
+  /// Every rule is evaluated without an error, and its tests make it fire.
   private func rulesAreEvaluated(_ server: PrometheusServer) throws {
     let text = try String(contentsOfFile: Self.monitoring + "/rxd-alerts.yaml", encoding: .utf8)
     let tests = try String(contentsOfFile: Self.monitoring + "/rxd-alerts_test.yaml", encoding: .utf8)
@@ -168,7 +169,7 @@ struct DashboardTests {
     }
     let rules = try server.asked("/api/v1/rules", until: #""health":"ok""#)
     #expect(!rules.contains(#""health":"err""#), "\(rules)")
-    // Only what the pipeline does alerts at once; the others have nothing to say.
+    // Only the alerts for the pipeline's current state fire immediately; the others do not.
     let alert = try server.asked("/api/v1/query", "query=ALERTS{alertstate=\"firing\"}", until: #""value":["#)
     let firing = try labels(alert).compactMap { $0["alertname"] }
     #expect(Set(firing) == ["RxdEventsRejected"])

@@ -1,7 +1,7 @@
 import Foundation
 import Testing
 
-/// Where events go that were given up and that nobody reads.
+/// The destination of given-up events that no signal reads.
 @Suite(.timeLimit(.minutes(10)))
 struct DeadLetterTests {
   private static let pipeline = """
@@ -27,10 +27,10 @@ struct DeadLetterTests {
     return Rxd.Outcome(status: try process.wait(), output: output, errors: errors)
   }
 
-  /// The pipeline without a store, so that its dead letters go to a file.
+  /// The pipeline without a store, whose dead letters are written to a file.
   private static let bestEffort = pipeline.replacing("name: halves\n", with: "name: halves\ndelivery: bestEffort\n")
 
-  /// What `rxd deadletters show` prints.
+  /// The output of `rxd deadletters show`.
   private func letters(_ state: String) throws -> [[String: Any]] {
     let shown = try Rxd.run("deadletters", "show", "halves", "--state-dir", state)
     return shown.output.split(separator: "\n").compactMap {
@@ -73,7 +73,7 @@ struct DeadLetterTests {
     #expect(!FileManager.default.fileExists(atPath: state + "/dead-letters/halves.ndjson"))
   }
 
-  /// The service manager's own directory is one.
+  /// The service manager's own state directory is a link.
   @Test func theDirectoryMayBeALink() throws {
     let folder = try Scratch()
     mkdir(folder.path + "/real", 0o700)
@@ -139,7 +139,7 @@ struct DeadLetterTests {
     #expect(second.status == 75)
     #expect(second.output.isEmpty)
     #expect(second.errors.contains("the state directory \(state) is in use by process \(first.pid)"))
-    // However it ends, the next one may.
+    // The directory is free again, however the process ended.
     first.send(SIGKILL)
     _ = try first.wait()
     #expect(try run(folder, ["--state-dir", state]).status == 0)
@@ -161,11 +161,11 @@ struct DeadLetterTests {
     }
   }
 
-  /// What a server has not acknowledged when the time for stopping is over, without a store that would keep it.
+  /// Events that a server has not acknowledged within the limit for stopping, without a store to keep them.
   @Test func whatIsLeftIsKept() throws {
     let folder = try Scratch()
     let state = folder.path + "/state"
-    // Nobody listens there.
+    // No server listens at this address.
     let file = try folder.write(
       "halves.yaml",
       """

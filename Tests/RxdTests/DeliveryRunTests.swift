@@ -1,7 +1,7 @@
 import Foundation
 import Testing
 
-/// What the verbs say of delivery, and what a run refuses.
+/// The verbs' reports on delivery, and the files that a run refuses.
 @Suite(.timeLimit(.minutes(10)))
 struct DeliveryRunTests {
   private static let pipeline = """
@@ -35,7 +35,7 @@ struct DeliveryRunTests {
     #expect(try Rxd.run("explain", file).output.hasSuffix("\n\n" + Self.words(file).map { $0 + "\n" }.joined()))
   }
 
-  /// A file that requires more than the run can promise does not start; the exit status is that of a wrong file.
+  /// A file that requires more than the run can guarantee does not start; the exit status is that of an invalid file.
   @Test func runRefusesWhatItCannotPromise() throws {
     let folder = try Scratch()
     let file = try folder.write("lines.yaml", "require: atLeastOnce\n" + Self.pipeline)

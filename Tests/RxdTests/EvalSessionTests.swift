@@ -1,7 +1,7 @@
 import Foundation
 import Testing
 
-/// `rxd eval` at a terminal, typed at through a pty.
+/// `rxd eval` at a terminal, driven through a pty.
 @Suite struct EvalSessionTests {
   @Test func aSession() throws {
     let folder = try Scratch()
@@ -12,17 +12,17 @@ import Testing
       let terminal = try Terminal("eval", "--input", events, environment: ["XDG_STATE_HOME": state])
       try terminal.expect("2 events")
       try terminal.expect("> ")
-      // Completion of fields, of functions, and the listing of several choices.
+      // Completion of fields and functions, and the list of several choices.
       try terminal.type("event.st\t + 1\r", expecting: "504")
       try terminal.type("event.?user.na\t.value()\r", expecting: "\"Ann\"")
       try terminal.type("math.greate\t1, 2) * 21\r", expecting: "42")
       try terminal.type("parseU\t\"http://hö/\").host\r", expecting: "\"hö\"")
       try terminal.type("math.bit\t", expecting: "math.bitShiftLeft(")
-      // Control-C gives the line up.
+      // Control-C discards the line.
       try terminal.type("And( 7\u{3}", expecting: "^C")
       try terminal.expect("> ")
       try terminal.type("4 * 4\r", expecting: "16")
-      // The line before, from the history.
+      // The previous line, from the history.
       try terminal.type("\u{1B}[A + 1\r", expecting: "17")
       try terminal.type("event.nothing\r", expecting: "no such key: 'nothing'")
       try terminal.expect("^^^^^^^^^^^^^")
@@ -38,7 +38,7 @@ import Testing
       try terminal.type(":describe grok\r", expecting: "%{NAME:field}")
       try terminal.type(":hepl\r", expecting: ":help")
       try terminal.type("6 * 7\r", expecting: "42")
-      // Control-D is a key only where the line editor reads, which a completion shows; the prompt comes before.
+      // Control-D is a key only while the line editor reads, which a completion shows; the prompt appears earlier.
       try terminal.type("math.bit\t", expecting: "math.bitShiftLeft(")
       try terminal.type("\u{15}\u{4}", expecting: "")
       #expect(try terminal.wait() == 0)
@@ -47,7 +47,7 @@ import Testing
     #expect(history.contains("event.x.sum()") || history.contains("event.x.sum()".replacing("(", with: "\\050")))
     let mode = try FileManager.default.attributesOfItem(atPath: state + "/rxd/history")[.posixPermissions] as? Int
     #expect(mode == 0o600)
-    // What was typed before is there in the next session.
+    // The history is available in the next session.
     let terminal = try Terminal("eval", environment: ["XDG_STATE_HOME": state])
     try terminal.expect("> ")
     try terminal.type("\u{1B}[A\r", expecting: "42")
@@ -55,7 +55,7 @@ import Testing
     #expect(try terminal.wait() == 0)
   }
 
-  /// An expression that wants no event waits for none, and without history nothing is written.
+  /// An expression that uses no event waits for none, and without a history nothing is written.
   @Test func atATerminal() throws {
     let folder = try Scratch()
     let terminal = try Terminal("eval", "6 * 7")
@@ -116,7 +116,7 @@ import Testing
         """)
   }
 
-  /// The commands in docs/expressions.md, run as they stand there.
+  /// The commands in docs/expressions.md, run unchanged.
   @Test func theGuideShowsWhatComes() throws {
     let guide = try String(contentsOfFile: Rxd.root + "/docs/expressions.md", encoding: .utf8)
     var commands: [(command: String, output: [Substring])] = []

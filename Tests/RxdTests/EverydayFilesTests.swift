@@ -16,7 +16,8 @@ import Testing
     #expect(lines.contains { $0.hasPrefix(#"{"file":"app.log","size":"#) })
   }
 
-  /// A followed file is written while the process is killed at any instant: no event is lost, repeated or cut.
+  /// A file is followed and written to while the process is killed at random instants: no event is lost, repeated or
+  /// cut.
   @Test func joinedEventsSurviveKills() throws {
     let folder = try Scratch()
     let (log, out) = (folder.path + "/app.log", folder.path + "/out")
@@ -39,7 +40,7 @@ import Testing
     try Data().write(to: URL(fileURLWithPath: log))
     let writer = try #require(FileHandle(forWritingAtPath: log))
     for part in 0..<parts {
-      // A part ends within an event, which the next part ends.
+      // A part ends in the middle of an event, which the next part completes.
       var text = (0..<perPart).map { event(part * perPart + $0) }.joined()
       if part > 0 { text = "\tend of the part before\n" + text }
       try writer.write(contentsOf: Data(text.utf8))
@@ -59,7 +60,7 @@ import Testing
     #expect(events().map(String.init) == expected)
   }
 
-  /// Files come while the process is killed at any instant, and while it is down: each is reported once.
+  /// Files appear while the process is killed at random instants, and while it is down: each is reported once.
   @Test func directoriesSurviveKills() throws {
     let folder = try Scratch()
     let (inbox, out) = (folder.path + "/inbox", folder.path + "/out")
@@ -77,7 +78,7 @@ import Testing
       ((try? String(contentsOfFile: out, encoding: .utf8)) ?? "").split(separator: "\n")
     }
     func put(_ number: Int) {
-      // A file that appears with its content changes no more.
+      // A file that appears with its content does not change again.
       _ = FileManager.default.createFile(atPath: folder.path + "/new", contents: Data("x".utf8))
       #expect(rename(folder.path + "/new", "\(inbox)/\(number)") == 0)
     }
@@ -147,7 +148,7 @@ import Testing
     return try Rxd.run("run", file)
   }
 
-  /// One warning says what the input looks like, and at the end how much was rejected.
+  /// One warning names the probable format of the input, and the number of rejected lines is reported at the end.
   @Test func theWrongDecoderIsNamed() throws {
     let pretty = Array("{\n  \"a\": 1,\n  \"b\": [2]\n}\n".utf8)
     let wrong = try decoding("ndjson", pretty)

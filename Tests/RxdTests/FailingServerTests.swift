@@ -2,8 +2,8 @@ import Foundation
 import PipelineHost
 import Testing
 
-/// A pipeline with an `httpServer` that ends by itself: its clients get their answers at once, and a daemon listens again at once. An answer may
-/// take an hour in these files, and the tests end long before.
+/// A pipeline with an `httpServer` that ends on its own: its clients are answered immediately, and a daemon listens again immediately. An answer
+/// may take an hour in these files, and the tests end long before.
 @Suite(.timeLimit(.minutes(4)))
 struct FailingServerTests {
   private static func text(_ port: Int, _ chain: String, _ sinks: String, _ more: String = "") -> String {
@@ -35,7 +35,7 @@ struct FailingServerTests {
         port, "{ map: 'int(event.p)', onError: fail }", "out: { from: all, \(sink) }", "delivery: \(delivery)"))
     let process = try RunningRxd(["--daemon", file, "--log-format", "text", "--state-dir", folder.path + "/state"])
     try process.errorLine(with: "listening on")
-    // It waits for a receiver that is not there, unless its event is in the outbox or needs none.
+    // The request waits for a receiver that does not exist, unless its event is in the outbox or needs no receiver.
     let waiting = try Connection(port: port)
     waiting.post("{\"p\":\"1\"}\n")
     let failing = try Connection(port: port)
@@ -53,7 +53,7 @@ struct FailingServerTests {
     _ = try process.wait()
   }
 
-  /// What a step keeps for later has an answer of its own that never comes.
+  /// An event that a step holds has its own answer, which never comes.
   @Test(arguments: [false, true]) func whatAFailedPipelineKeepsIsAnswered(_ hasState: Bool) throws {
     let folder = try Scratch()
     let port = try FreePort().number
@@ -81,7 +81,7 @@ struct FailingServerTests {
     _ = try process.wait()
   }
 
-  /// A durable pipeline that has taken enough answers the last client when its last commit is on the disk, and ends.
+  /// A durable pipeline that has taken enough events answers the last client when its last commit is on disk, and ends.
   @Test func aCompletedPipelineAnswersItsLastClient() throws {
     let folder = try Scratch()
     let port = try FreePort().number

@@ -6,11 +6,11 @@ import Testing
 
 private let packageRoot = URL(fileURLWithPath: Rxd.root)
 
-/// Every view of a running process has the figures of the table, and no others.
+/// Every view of a running process shows exactly the figures of the table.
 @Suite struct FigureTests {
-  /// A figure as views see it.
+  /// A figure, as views use it.
   private struct Entry {
-    /// `queue.events`; nil: metrics alone.
+    /// `queue.events`; nil: metrics only.
     var key: String?
     var meaning: String
     var family: MetricFamily?
@@ -46,7 +46,7 @@ private let packageRoot = URL(fileURLWithPath: Rxd.root)
 
   private static var families: [MetricFamily] { chapters.flatMap { $0.entries.compactMap(\.family) } }
   private static var keys: Set<String> { Set(chapters.flatMap { $0.entries.compactMap(\.key) }) }
-  /// Every name of a member, also within others.
+  /// Every member name, including those of nested objects.
   private static var words: Set<String> { Set(keys.flatMap { $0.split(separator: ".").map(String.init) }) }
 
   private func text(_ path: String) throws -> String {
@@ -74,7 +74,7 @@ private let packageRoot = URL(fileURLWithPath: Rxd.root)
 
   // MARK: JSON and metrics
 
-  /// A step that has all there is, as a component of each kind.
+  /// A step with all properties, as a component of each kind.
   private func whole(_ plan: Plan) -> PipelineStatistics.Step {
     var step = PipelineStatistics(of: plan).steps[0]
     step.nanoseconds = 5
@@ -121,7 +121,7 @@ private let packageRoot = URL(fileURLWithPath: Rxd.root)
       keys.formUnion(paths(Figures.steps.members(of: figures)))
       writer.write(Figures.steps, [("component_kind=\"\(kind.rawValue)\"", figures)])
     }
-    // Of requests, no connection is refused.
+    // A step for requests refuses no connections.
     var listener = step
     listener.connections?.reused = nil
     writer.write(Figures.steps, [("x=\"y\"", StepFigures(listener, .sink, keyword: "x"))])
@@ -147,7 +147,7 @@ private let packageRoot = URL(fileURLWithPath: Rxd.root)
     #expect(text.hasSuffix("# EOF\n"))
   }
 
-  /// The forms are an interface: names, order and conditions are those of earlier versions.
+  /// The formats are an interface: names, order and conditions must not change between versions.
   @Test func formsAreAsBefore() throws {
     let step = whole(try plan())
     var text = ""
@@ -168,7 +168,7 @@ private let packageRoot = URL(fileURLWithPath: Rxd.root)
   /// The live page reads figures of the table. Those of a step that no row of its drawer says are shown by their names, as
   /// `figures_without_a_row_are_shown` of Tests/Page holds.
   @Test func thePageReadsTheTable() throws {
-    // What names an element, and methods of the page's own.
+    // The names that identify an element, and methods of the page itself.
     let facts: Set = ["index", "step", "kind", "type", "at", "revision", "id", "set", "now"]
     var read: Set<String> = []
     let folder = packageRoot.appending(path: "Page")
@@ -190,7 +190,7 @@ private let packageRoot = URL(fileURLWithPath: Rxd.root)
     #expect(Set(said).subtracting(Self.chapters[2].keys) == [], "these are no figures of a step")
   }
 
-  /// `rxd top`, and the sentences, read figures of the table.
+  /// `rxd top` and its sentences read figures of the table.
   @Test func topReadsTheTable() throws {
     let source = try text("Sources/rxd/Figures/LiveStatistics.swift")
     var read = Set(source.matches(of: /number\("([a-z_]+)"\)/).map { String($0.1) })
@@ -223,7 +223,7 @@ private let packageRoot = URL(fileURLWithPath: Rxd.root)
     for place in places {
       for match in try text(place).matches(of: used) {
         let name = String(match.0)
-        // C has such names, too.
+        // C functions have such names too.
         if name.hasPrefix("rxd_plugin"), !place.contains("monitoring") { continue }
         #expect(names.contains(name), "\(place): \(name)")
         count += 1
@@ -259,7 +259,7 @@ private let packageRoot = URL(fileURLWithPath: Rxd.root)
       }.joined()
   }
 
-  /// The tables of docs/monitoring.md come from the table of figures; RXD_UPDATE_GOLDEN=1 writes them anew.
+  /// The tables of docs/monitoring.md are generated from the table of figures; RXD_UPDATE_GOLDEN=1 rewrites them.
   @Test func theDocumentationHasEveryFigure() throws {
     var page = try text("docs/monitoring.md")
     let before = page

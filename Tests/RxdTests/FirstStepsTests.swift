@@ -1,7 +1,7 @@
 import Foundation
 import Testing
 
-/// What people meet first: words, quiet options, files from standard input, pages.
+/// A new user's first contact: words, quiet options, files from standard input, pages.
 @Suite(.timeLimit(.minutes(5)))
 struct FirstStepsTests {
   private static let failing = """
@@ -21,7 +21,7 @@ struct FirstStepsTests {
     #expect(try Rxd.run("run", file, input: "{\"usr\":1}\n").errors.contains("rejected"))
   }
 
-  /// The first of a kind are written, the rest are counted, and each kind has its own five.
+  /// The first five of each kind are logged, and the rest are counted.
   @Test(arguments: ["text", "json"]) func aFloodOfRejectedEventsIsBounded(_ form: String) throws {
     let folder = try Scratch()
     let file = try folder.write("a.yaml", Self.failing)
@@ -44,7 +44,7 @@ struct FirstStepsTests {
     #expect(errors.contains("no such key: \(field) (event.user.address.city)"), "\(errors)")
   }
 
-  /// The source looks at the outline of a line only; the expression that reads a malformed value finds it.
+  /// The source checks only the outline of a line; the expression that reads a malformed value reports it.
   @Test func malformedJSONIsRejectedByTheStepThatReadsIt() throws {
     let folder = try Scratch()
     let file = try folder.write("a.yaml", Self.failing)
@@ -145,7 +145,7 @@ struct FirstStepsTests {
     #expect(offered == "pipe.yaml\n")
   }
 
-  /// A word of the language cannot be a name; the message says where.
+  /// A word of the language cannot be a name; the message says where it is used.
   @Test(arguments: ["event", "env", "meta", "outer", "index", "now", "running"]) func wordsAreNoNames(_ word: String)
     throws
   {

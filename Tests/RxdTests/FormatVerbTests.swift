@@ -45,7 +45,7 @@ struct FormatVerbTests {
     #expect(try Rxd.run("fmt", "--write", "--check", tidy).status == 64)
   }
 
-  /// Every choice makes a file without a warning whose test passes.
+  /// Every choice makes a file without a warning, whose test passes.
   @Test(arguments: ["stdin", "file", "follow", "http", "httpServer", "exec", "syslog", "interval"])
   func aFirstFileWorks(_ source: String) throws {
     let folder = try Scratch()
@@ -88,7 +88,7 @@ struct FormatVerbTests {
     #expect(!FileManager.default.fileExists(atPath: folder.path + "/b.yaml"))
   }
 
-  /// On a terminal it asks; an answer that it does not know is asked for again.
+  /// At a terminal it asks; an unknown answer is asked for again.
   @Test func questionsAreAsked() throws {
     let folder = try Scratch()
     let terminal = try Terminal("init", folder.path + "/a.yaml")

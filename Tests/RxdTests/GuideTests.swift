@@ -1,13 +1,13 @@
 import Foundation
 import Testing
 
-/// What a guide shows of the program is what the program prints.
+/// The output that a guide shows is the program's real output.
 @Suite(.timeLimit(.minutes(5)))
 struct GuideTests {
   struct Guide {
-    /// The files that it shows, each behind its name.
+    /// The files in the guide, each after its name.
     var files: [(name: String, text: String)] = []
-    /// Its commands with what they print, in order.
+    /// The commands in the guide with their output, in order.
     var commands: [(command: String, output: String)] = []
 
     init(_ name: String) throws {

@@ -2,7 +2,7 @@ import Foundation
 import Testing
 
 private let hasReadelf = VerbTests.has("readelf", "--version")
-/// The release program; `make test` names it.
+/// Whether this is the release program, which `make test` names.
 private let isRelease = Rxd.binary.contains("/release/")
 
 /// How the release program is linked.
@@ -15,7 +15,8 @@ struct HardeningTests {
     return found.output
   }
 
-  /// All addresses are resolved at the start, and their tables are read-only then; no page is writable and executable.
+  /// All addresses are resolved at the start, and their tables are read-only then; no page is both writable and
+  /// executable.
   @Test func tablesOfAddressesAreReadOnly() throws {
     let segments = try readelf("--segments").split(separator: "\n").map { $0.split(separator: " ") }
     #expect(segments.contains { $0.first == "GNU_RELRO" })
@@ -28,7 +29,7 @@ struct HardeningTests {
     #expect(!dynamic.contains("TEXTREL"))
   }
 
-  /// C sources use the functions of the C library that know the sizes of buffers.
+  /// C sources use the C library functions that know the sizes of buffers.
   @Test func buffersAreChecked() throws {
     let symbols = try readelf("--dyn-syms")
     #expect(symbols.split(separator: "\n").contains { $0.contains("_chk@GLIBC") && $0.contains("UND") })

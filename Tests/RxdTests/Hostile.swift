@@ -1,8 +1,8 @@
 import Foundation
 import PipelineTestSupport
 
-/// Makes input that nobody should send: extreme numbers, depths and sizes, broken UTF-8, pieces of valid input in the wrong place. The same seed
-/// makes the same input.
+/// Makes input that no correct peer sends: extreme numbers, depths and sizes, broken UTF-8, misplaced pieces of valid input. The same seed makes
+/// the same input.
 struct Hostile {
   var random: SplitMix
 
@@ -22,7 +22,7 @@ struct Hostile {
 
   mutating func number() -> String { random.pick(Self.numbers) }
 
-  /// Text of any bytes, also such as are no UTF-8.
+  /// Random bytes, possibly invalid UTF-8.
   mutating func bytes() -> [UInt8] {
     switch random.below(9) {
     case 0: return []
@@ -68,7 +68,7 @@ struct Hostile {
     }
   }
 
-  /// The text with one of its numbers, pieces or bytes changed.
+  /// The text with one number, piece or byte changed.
   mutating func mutated(_ text: [UInt8]) -> [UInt8] {
     guard !text.isEmpty else { return bytes() }
     switch random.below(8) {
@@ -87,7 +87,7 @@ struct Hostile {
     }
   }
 
-  /// The text with one of its numbers, and the unit behind it, replaced.
+  /// The text with one number and the unit after it replaced.
   private mutating func withNumber(_ text: [UInt8]) -> [UInt8] {
     let found = Self.numbers(in: text)
     guard !found.isEmpty else { return text + bytes() }
@@ -97,7 +97,7 @@ struct Hostile {
     return Array(text[..<range.lowerBound]) + Array(new.utf8) + Array(text[range.upperBound...])
   }
 
-  /// Where numbers stand, with their units: `300ms`, `64KiB`, `3`.
+  /// The positions of numbers, with their units: `300ms`, `64KiB`, `3`.
   static func numbers(in text: [UInt8]) -> [Range<Int>] {
     var found: [Range<Int>] = []
     var at = 0
@@ -119,6 +119,6 @@ struct Hostile {
 }
 
 extension Rxd.Outcome {
-  /// Whether the process was ended by a signal, as by a trap.
+  /// Whether the process was ended by a signal, as after a trap.
   var hasCrashed: Bool { status >= 128 }
 }

@@ -5,7 +5,7 @@ import PipelineTestSupport
 import Synchronization
 import Testing
 
-/// No file ends a verb by a signal, and no answer of another process.
+/// Neither a file nor an answer of another process ends a verb by a signal.
 @Suite(.timeLimit(.minutes(20)))
 struct HostileFileTests {
   private let folder: Scratch
@@ -18,7 +18,7 @@ struct HostileFileTests {
     return path
   }
 
-  /// Runs a verb with many files at once, and names the one that ends it by a signal.
+  /// Runs a verb with many files at once, and names a file that ends it by a signal.
   private func survives(_ verb: [String], _ files: [String]) throws {
     let outcome = try Rxd.run(arguments: verb + files)
     guard outcome.hasCrashed else { return }
@@ -160,7 +160,7 @@ struct HostileFileTests {
     }
   }
 
-  /// An instant at the end of what a test can say is not beyond what operators can count.
+  /// An instant at the end of the range of tests is within the range of operators.
   @Test func testsAtTheEndOfTime() throws {
     let steps = [
       "delay: 36500d", "throttle: 36500d", "timeout: 36500d", "timeoutBetween: 36500d", "bufferWithTime: 36500d",
@@ -205,18 +205,18 @@ struct HostileFileTests {
     """
 
   @Test func settingsStatesSpecsAndDeadLetters() throws {
-    // One that waits, so that it leaves a state, and one that ends.
+    // One pipeline that waits, so that it leaves a state, and one that ends.
     func pipeline(_ name: String, _ more: String) throws -> String {
       try folder.write(name, Self.counting.replacingOccurrences(of: "MORE", with: more))
     }
     let waiting = try pipeline("p.yaml", ", every: 1h")
     let ending = try pipeline("q.yaml", "")
     let state = folder.path + "/state"
-    // What is left: a state with the place in the list, and a dead letter.
+    // The remains: a state with the position in the list, and a dead letter.
     let process = try RunningRxd([
       "run", "--daemon", "--state-dir", state, "--control-socket", folder.path + "/s", waiting,
     ])
-    // The control socket is there before the pipelines have started.
+    // The control socket exists before the pipelines have started.
     #expect(Polling.until { FileManager.default.subpaths(atPath: state)?.contains { $0.hasSuffix(".db") } == true })
     process.send(SIGTERM)
     _ = try process.wait()
@@ -232,7 +232,7 @@ struct HostileFileTests {
       let file = try write("x\(seed).json", hostile.mutated(exported))
       try survives(["state", "import", "p", "--yes", "--state-dir", other], [file])
       try survives(["run", "--state-dir", other, ending], [])
-      // The store itself, damaged.
+      // The store itself is damaged.
       let damaged = folder.path + "/damaged\(seed)"
       let place = URL(fileURLWithPath: "\(damaged)/\(store)")
       try FileManager.default.createDirectory(
@@ -269,7 +269,7 @@ struct HostileFileTests {
     }
   }
 
-  /// The verbs that ask a running process get answers that no rxd gives.
+  /// The verbs that query a running process receive answers that no rxd gives.
   @Test func answersOfAnotherProcess() throws {
     let socket = folder.path + "/c.sock"
     let stats = """
@@ -293,7 +293,7 @@ struct HostileFileTests {
         hostile.mutated(Array((head.contains("/tap") || head.contains("/why") ? tap : stats).utf8)))
       let isWrong = hostile.random.below(5) == 0
       let start = "HTTP/1.1 \(hostile.random.pick(["200", "200", "200", "404", "99999999999999999999"])) OK\r\n"
-      // What a tap has seen comes in chunks.
+      // The output of a tap arrives in chunks.
       if head.contains("edge=") {
         let length = isWrong ? hostile.number() : String(body.count, radix: 16)
         connection.send(

@@ -2,7 +2,7 @@ import Foundation
 import PipelineHost
 import Testing
 
-/// No request ends the process: over the control socket, to the page and to the listener of metrics.
+/// No request ends the process, whether over the control socket, to the page or to the metrics listener.
 @Suite(.timeLimit(.minutes(10)))
 struct HostileRequestTests {
   private let folder: Scratch
@@ -28,9 +28,9 @@ struct HostileRequestTests {
     return process
   }
 
-  /// Sends it and reads the beginning of the answer; nil: there was none.
+  /// Sends the request and reads the start of the answer; nil: there was none.
   private func ask(_ request: [UInt8], within milliseconds: Int32 = 10_000) throws -> String? {
-    // The file of the socket is there a moment before the process listens.
+    // The socket file exists a moment before the process listens.
     let client = try #require(
       Polling.first(within: 60) { SocketClient(path: socket) }, "the process does not listen")
     client.send(request)
@@ -44,7 +44,7 @@ struct HostileRequestTests {
     Array("POST \(path) HTTP/1.1\r\nHost: localhost\r\nContent-Length: \(body.count)\r\n\r\n".utf8) + body
   }
 
-  /// The process runs, answers, and ends by itself only when it is asked to.
+  /// The process runs and answers, and ends only when asked to.
   private func check(_ process: RunningRxd, after what: String) throws {
     let answer = try ask(Array("GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n".utf8))
     #expect(answer?.hasPrefix("HTTP/1.1 200") == true, "after \(what): \(answer ?? "no answer")")
@@ -75,7 +75,7 @@ struct HostileRequestTests {
     return hostile.random.below(3) == 0 ? hostile.mutated(text) : text
   }
 
-  /// Times from one end of the range to the other are refused, with the reason.
+  /// Times beyond either end of the range are refused, with the reason.
   @Test func aRecordingOfExtremeTimesIsRefused() throws {
     let process = try start()
     for (end, at) in [
@@ -119,7 +119,7 @@ struct HostileRequestTests {
       case 0, 1:
         request = post("/ui/test?pipeline=p", Self.recording(&hostile))
       case 2:
-        // Broken heads: lengths, chunks, versions, bytes.
+        // Malformed heads: lengths, chunks, versions, bytes.
         let head =
           "\(hostile.random.pick(["GET", "POST", "PUT", "\u{0}", "CONNECT", "PRI"])) \(hostile.random.pick(routes)) HTTP/1.1\r\nHost: localhost\r\n"
           + hostile.random.pick([
@@ -140,7 +140,7 @@ struct HostileRequestTests {
           ? post(target, hostile.bytes())
           : Array("GET \(target) HTTP/1.1\r\nHost: localhost\r\nAccept: \(hostile.number())\r\n\r\n".utf8)
       }
-      // Some wait for more, which does not come; a tap sends as long as one listens.
+      // Some requests wait for more data, which never arrives; a tap sends as long as the client listens.
       _ = try ask(request, within: 300)
       if seed % 20 == 19 { try check(process, after: "seed \(seed)") }
     }
@@ -149,7 +149,7 @@ struct HostileRequestTests {
     #expect(try process.wait() == 0)
   }
 
-  /// The same over TCP, with and without the token.
+  /// The same requests over TCP, with and without the token.
   @Test func requestsToThePageAndTheMetrics() throws {
     let (page, metrics) = (try FreePort().number, try FreePort().number)
     let token = "0123456789abcdef0123456789abcdef"

@@ -1,7 +1,7 @@
 import Foundation
 import Testing
 
-/// What `make install` puts in place.
+/// The files that `make install` installs.
 @Suite(.timeLimit(.minutes(5)))
 struct InstallTests {
   private static let hasMake = VerbTests.has("make", "--version")
@@ -17,11 +17,11 @@ struct InstallTests {
     }
   }
 
-  /// The examples find their data below the prefix, whatever the working directory is, and the units their program.
+  /// The examples find their data below the prefix, whatever the working directory, and the units find their program.
   @Test(.enabled(if: hasMake, "needs make")) func installedExamplesFindTheirData() throws {
     let folder = try Scratch()
     let prefix = folder.path + "/usr"
-    // A script in place of the program, which is large.
+    // A script replaces the program, which is large.
     let program = try folder.write("program", "#!/bin/sh\nexec '\(Rxd.binary)' \"$@\"\n")
     let variables = ["RXD=\(program)", "DESTDIR=\(folder.path)/stage", "PREFIX=\(prefix)"]
     let installed = try make("install", variables)
@@ -32,7 +32,7 @@ struct InstallTests {
       #expect(text.contains("\nExecStart=\(prefix)/bin/rxd run "), "\(unit)")
       #expect(text.contains("\(prefix)/etc/rxd/pipelines") && !text.contains("=/etc/"), "\(unit)")
     }
-    // As a package would unpack it.
+    // Moved, as a package would unpack it.
     try FileManager.default.moveItem(atPath: stage + prefix, toPath: prefix)
     let examples = prefix + "/share/rxd/examples"
     let yaml = files(below: examples).filter { $0.hasSuffix(".yaml") }
@@ -55,11 +55,11 @@ struct InstallTests {
     try FileManager.default.moveItem(atPath: prefix, toPath: stage + prefix)
     let removed = try make("uninstall", variables)
     #expect(removed.status == 0, "\(removed.output)")
-    // The stage itself belongs to whoever made it.
+    // The stage itself belongs to its creator.
     #expect(try FileManager.default.contentsOfDirectory(atPath: stage) == [])
   }
 
-  /// Without privileges, below one directory: what is installed, and that nothing is left behind.
+  /// Without privileges, below one directory: which files are installed, and that uninstalling leaves none.
   @Test(
     .enabled(if: hasMake, "needs make"),
     arguments: [
@@ -85,25 +85,25 @@ struct InstallTests {
     let unit = try String(contentsOfFile: "\(root)\(units)/rxd.service", encoding: .utf8)
     #expect(unit.contains("\nConditionDirectoryNotEmpty=\(outside)\(etc)/rxd/pipelines\n"))
     #expect(unit.contains(" --config-dir \(outside)\(etc)/rxd/pipelines\n"))
-    // What is the user's stays.
+    // The user's own files stay.
     let own = "\(root)\(etc)/rxd/pipelines/own.yaml"
     try "name: own\n".write(toFile: own, atomically: true, encoding: .utf8)
     #expect(try make("uninstall", variables).status == 0)
     #expect(files(below: root).filter { $0 != "program" } == [String("\(etc)/rxd/pipelines/own.yaml".dropFirst())])
     try FileManager.default.removeItem(atPath: own)
     #expect(try make("uninstall", variables).status == 0)
-    // Below the stage, or below the prefix, nothing is left; they are, and all above them.
+    // Nothing is left below the stage or the prefix; these and all directories above them stay.
     let left = FileManager.default.enumerator(atPath: root)?.allObjects as? [String] ?? []
     #expect(
       left.filter { $0 != "program" }.sorted() == (stage.isEmpty ? ["home", "home/ada", "home/ada/x"] : []), "\(left)")
     #expect(FileManager.default.fileExists(atPath: root))
   }
 
-  /// Names with spaces are one name, and a relative stage is one of the directory that make runs in.
+  /// Names with spaces are not split, and a relative stage is relative to the working directory of make.
   @Test(.enabled(if: hasMake, "needs make")) func aStageMayHaveSpaces() throws {
     let folder = try Scratch()
     let program = try folder.write("program", "#!/bin/sh\n")
-    // What a name that falls apart would remove or write to.
+    // The path that a split name would remove or write to.
     try FileManager.default.createDirectory(atPath: folder.path + "/a", withIntermediateDirectories: true)
     _ = try folder.write("a/own", "")
     let variables = ["RXD=\(program)", "DESTDIR=\(folder.path)/a stage", "PREFIX=/usr"]
@@ -116,7 +116,7 @@ struct InstallTests {
     #expect(try FileManager.default.contentsOfDirectory(atPath: folder.path + "/a stage") == [])
   }
 
-  /// The pages of plugins that are compiled name all packages of their Makefiles.
+  /// The pages of compiled plugins name all packages of their Makefiles.
   @Test func pluginsNameTheirPackages() throws {
     let packages = [
       "libmosquitto": "libmosquitto-dev", "openssl": "libssl-dev", "hiredis": "libhiredis-dev", "libpq": "libpq-dev",

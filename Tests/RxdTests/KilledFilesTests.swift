@@ -2,7 +2,7 @@ import Foundation
 import PipelineHost
 import Testing
 
-/// Files that events name have each row once, in order, however often the process is killed.
+/// Files named by events contain each row once, in order, however often the process is killed.
 @Suite(.timeLimit(.minutes(4)))
 struct KilledFilesTests {
   @Test(arguments: ["light", "durable"])
@@ -56,7 +56,7 @@ struct KilledFilesTests {
       let process = try run()
       let before = written()
       for _ in 0...round % 3 { try write(100) }
-      // Somewhere in the middle of what was just written.
+      // In the middle of the most recently written data.
       wait(for: min(before + 800 + 500 * round, total()))
       process.send(SIGKILL)
       _ = try process.wait()

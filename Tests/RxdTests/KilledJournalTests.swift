@@ -2,8 +2,8 @@ import Foundation
 import PipelineHost
 import Testing
 
-/// A process that reads the journal and is killed at any instant loses nothing, through rotations; a durable one repeats nothing either,
-/// because a file knows its place.
+/// A process that reads the journal and is killed at random instants loses nothing, even across rotations; a durable one repeats nothing
+/// either, because a file knows its position.
 @Suite(
   .timeLimit(.minutes(10)), .enabled(if: JournalFiles.canBeMade, "needs systemd-journal-remote of Debian"))
 struct KilledJournalTests {
@@ -29,7 +29,7 @@ struct KilledJournalTests {
       try journal.write(messages: (0..<perPart).map { "\(part * perPart + $0)" })
       if part % 2 == 1 { try journal.rotate() }
       let process = try RunningRxd(["run", "--state-dir", folder.path + "/state", file])
-      // In the middle of a part, or at its end; the last one is read to the end.
+      // In the middle of a part or at its end; the last part is read to the end.
       let wanted = part == parts - 1 ? parts * perPart : part * perPart + (part + 1) * 300
       Polling.until(pause: 2) { lines().count >= wanted }
       if part < parts - 1 {

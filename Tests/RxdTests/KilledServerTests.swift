@@ -2,7 +2,7 @@ import Foundation
 import PipelineHost
 import Testing
 
-/// What a server has answered with 200 is in the file, even if the process is killed right then.
+/// A request that a server has answered with 200 is in the file, even if the process is killed immediately afterwards.
 @Suite(.timeLimit(.minutes(2)))
 struct KilledServerTests {
   @Test(arguments: ["", "chain: [ { filter: 'event.n >= 0' } ], "])
@@ -24,7 +24,7 @@ struct KilledServerTests {
       let client = try Connection(port: port)
       var answered = ""
       for _ in 0...round % 4 {
-        // Some are large enough to be passed on as they are.
+        // Some are large enough to be passed through unchanged.
         let text = String(repeating: "x", count: [10, 500, 3000][number % 3])
         let body = (0..<10).map { "{\"n\":\(number),\"i\":\($0),\"text\":\"\(text)\"}\n" }.joined()
         number += 1

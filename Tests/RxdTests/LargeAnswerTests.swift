@@ -1,10 +1,10 @@
 import Foundation
 import Testing
 
-/// What an answer that a source polls costs in memory.
+/// The memory that a polled answer needs.
 @Suite(.timeLimit(.minutes(3))) struct LargeAnswerTests {
-  /// An object of 1.2 million keys in 14.5 MB: its text, what is known of its places, and the values of its fields while it is
-  /// read. Not much more than that.
+  /// An object of 1.2 million keys in 14.5 MB needs its text, the index of the text, and the values of its fields while it is
+  /// read, and not much more.
   @Test func aLargeObjectTakesLittleMoreThanItsText() throws {
     let folder = try Scratch()
     var text = "{"

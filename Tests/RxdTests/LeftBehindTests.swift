@@ -1,7 +1,7 @@
 import Foundation
 import Testing
 
-/// Events that are stored, and that a change of the files has left without a sink.
+/// Stored events whose sink a change of the files has removed.
 @Suite(.timeLimit(.minutes(10)))
 struct LeftBehindTests {
   private let folder: Scratch
@@ -36,7 +36,7 @@ struct LeftBehindTests {
       [file, "--daemon", "--state-dir", state, "--log-format", "text", "--graceful-shutdown-limit-secs", "0"])
   }
 
-  /// Takes three events that no server takes.
+  /// Stores three events that no server accepts.
   private func fillOutbox(_ file: String) throws -> RunningRxd {
     let process = try start(file)
     process.write("{\"a\":1}\n{\"a\":2}\n{\"a\":3}\n")
@@ -84,7 +84,7 @@ struct LeftBehindTests {
       left["events"] as? Int == 3 && left["reason"] as? String == (name == "send" ? "best_effort" : "no_pipeline"))
   }
 
-  /// The verdict of a reload reports what a renamed sink leaves, and no loss where the sink has only changed.
+  /// The verdict of a reload reports the events of a renamed sink, and no loss where a sink has only changed.
   @Test func aReloadReportsStoredEvents() throws {
     let process = try fillOutbox(write())
     try write(encode: "json")

@@ -13,7 +13,7 @@ struct MetricsTests {
 
   init() throws { folder = try Scratch() }
 
-  /// Reads `file`, lets pass what is above 2, and says that in the file `out`.
+  /// Reads `file` and writes the events above 2 to the file `out`.
   private func pipeline(_ file: String, out: String = "out", map: String = "event * 1") -> String {
     """
     name: tail
@@ -36,7 +36,7 @@ struct MetricsTests {
   }
 
   private func end(_ process: RunningRxd) throws {
-    // Delayed events would be waited for.
+    // A normal stop would wait for delayed events.
     process.send(SIGQUIT)
     #expect(try process.wait() == 128 + SIGQUIT)
   }
@@ -47,7 +47,7 @@ struct MetricsTests {
     ).output
   }
 
-  /// The answer to `path` as soon as it contains all of `texts`.
+  /// The answer to `path`, once it contains all of `texts`.
   private func wait(_ path: String, until texts: String...) throws -> String {
     let deadline = Deadline(after: RunningRxd.limit)
     while true {
@@ -75,13 +75,13 @@ struct MetricsTests {
       #"rxd_component_pending_timers{pipeline="tail",component_id="slow/delay",component_kind="operator",component_type="delay"} 1"#,
       #"rxd_edge_events_total{pipeline="tail",from="large/filter",to="large/map#2",output="events"} 2"#,
       #"rxd_edge_bytes_total{pipeline="tail",from="lines/file",to="lines",output="events"} 10"#,
-      // Texts of three bytes came, and numbers of one went on.
+      // Texts of three bytes arrived, and numbers of one byte left.
       #"rxd_edge_bytes_total{pipeline="tail",from="lines",to="large/map",output="events"} 15"#,
       #"rxd_edge_bytes_total{pipeline="tail",from="large/filter",to="large/map#2",output="events"} 2"#,
       #"rxd_edge_events_total{pipeline="tail",from="large.errors",to="bad/file",output="errors"} 1"#,
       #"rxd_component_latency_seconds_bucket{pipeline="tail",component_id="bad/file",component_kind="sink",component_type="file",le="+Inf"} 1"#,
       #"rxd_component_latency_seconds_count{pipeline="tail",component_id="bad/file",component_kind="sink",component_type="file"} 1"#,
-      // The file reads what was rejected.
+      // The pipeline file reads the rejected events.
       #"rxd_pipeline_dead_letters_total{pipeline="tail",fate="kept"} 0"#,
       #"rxd_pipeline_dead_letters_total{pipeline="tail",fate="logged"} 0"#,
       #"rxd_reloads_total{result="refused"} 0"#, "# TYPE rxd_component_latency_seconds histogram",
@@ -106,7 +106,7 @@ struct MetricsTests {
     try end(process)
   }
 
-  /// Rejected events that nothing reads are counted, by what became of them.
+  /// Rejected events that no signal reads are counted by what happened to them.
   @Test(arguments: [true, false]) func deadLettersAreCounted(_ keepsState: Bool) throws {
     let input = try folder.write("in", "1\nx\ny\n4\n")
     let text = """
@@ -125,7 +125,7 @@ struct MetricsTests {
     try end(process)
   }
 
-  /// Counts go on over a reload, for steps that are still there.
+  /// Counts continue over a reload, for steps that still exist.
   @Test func countsContinueOverAReload() throws {
     let input = try folder.write("in", "3\n4\n")
     let file = try folder.write("a.yaml", pipeline(input))
@@ -142,7 +142,7 @@ struct MetricsTests {
     let text = try wait("/metrics", until: "\(Self.passed) 3\n")
     #expect(text.contains(#"rxd_reloads_total{result="reloaded"} 1"# + "\n"))
     #expect(text.contains(#"component_id="large/skip",component_kind="operator",component_type="skip"} 1"#))
-    // What an earlier run held is held on, not twice.
+    // An event held by an earlier run is still held, once.
     #expect(
       text.contains(
         #"rxd_component_held_events{pipeline="tail",component_id="slow/delay",component_kind="operator",component_type="delay"} 3"#
@@ -150,7 +150,7 @@ struct MetricsTests {
     try end(process)
   }
 
-  /// What a source has left to read, while a sink holds it back and when everything has been read.
+  /// The unread part of a source, while a sink holds it back and when everything has been read.
   @Test func lagIsWhatIsLeftToRead() throws {
     let port = try FreePort()
     try port.listen()
@@ -176,10 +176,10 @@ struct MetricsTests {
     var text = ""
     repeat { text = try get("/metrics") } while (value(waits, in: text) ?? 0) == 0 && !deadline.isOver
     let read = try #require(value(name.replacing("lag", with: "position"), in: text))
-    // What was read and waits in the pipeline's input is left, too.
+    // Events that wait in the pipeline's input queue count as unread.
     let left = try #require(value(name, in: text))
     #expect(left >= 4_500_000 - read && left < 4_500_000 && left > 4_000_000, "\(left) \(read)")
-    // Nothing of it has been read since the first look: that long it has been there, at least.
+    // None of it has been read since the first check, so it is at least that old.
     let age = name.replacing("lag_bytes", with: "lag_seconds")
     let first = try #require(value(age, in: text))
     repeat { text = try get("/metrics") } while (value(age, in: text) ?? 0) <= first + 0.2 && !deadline.isOver
@@ -206,7 +206,7 @@ struct MetricsTests {
     try end(process)
   }
 
-  /// Over TCP there is nothing but what monitoring needs, and only for who knows the token.
+  /// Over TCP there are only the paths that monitoring needs, and only with the token.
   @Test func tcpServesLittle() throws {
     let port = try FreePort()
     let file = try folder.write("a.yaml", pipeline(try folder.write("in", "3\n")))
@@ -216,7 +216,7 @@ struct MetricsTests {
       "rxd.example, m.example",
     ])
     _ = try wait("/metrics", until: "\(Self.passed) 1\n")
-    // Another test of the process has a proxy in the environment for a while.
+    // Another test of this process sets a proxy in the environment for a while.
     func tcp(_ path: String, _ more: String...) throws -> String {
       try Program.run(
         "/usr/bin/env",
@@ -232,7 +232,7 @@ struct MetricsTests {
     #expect(try tcp("/metrics", "-H", "Authorization: Bearer s3cret-toke") == "401")
     #expect(try tcp("/metrics", "-H", known) == "200")
     #expect(try tcp("/ready", "-H", known) == "200")
-    // No page of another site: neither under another name that leads here nor from its own origin.
+    // Pages of other sites are refused, both under another name that resolves here and from their own origin.
     for host in ["rebind.example", "rebind.example:7930"] {
       #expect(try tcp("/metrics", "-H", known, "-H", "Host: \(host)") == "421", "\(host)")
     }
@@ -282,7 +282,7 @@ struct MetricsTests {
     #expect(rules.status == 0, "\(rules.output)")
     let tests = try promtool("test", "rules", monitoring + "/rxd-alerts_test.yaml")
     #expect(tests.status == 0, "\(tests.output)")
-    // Dashboard and rules ask for nothing that is not there.
+    // The dashboard and the rules use only existing metrics.
     let described = Set(
       metrics.matches(of: #/TYPE (\S+) (\S+)/#).flatMap { match in
         (match.2 == "histogram" ? ["_bucket", "_sum", "_count"] : [""]).map { "\(match.1)\($0)" }
@@ -318,14 +318,14 @@ struct MetricsTests {
       "/api/v1/query", "query=sum(rxd_component_sent_events_total{pipeline=\"tail\",component_id=\"large/filter\"})",
       until: #","2"]"#)
     try server.asked("/api/v1/query", "query=rxd_edge_events_total{to=\"bad/file\"}", until: #""from":"large.errors""#)
-    // The file of the errors output took its event within some bound.
+    // The file of the errors output accepted its event within some bound.
     try server.asked(
       "/api/v1/query",
       "query=histogram_quantile(0.99, sum by (le) (rxd_component_latency_seconds_bucket{component_id=\"bad/file\"})) < 300",
       until: #""value":["#)
     try server.asked("/api/v1/query", "query=rxd_source_lag_seconds{component_id=\"lines/file\"}", until: #","0"]"#)
     try server.asked("/api/v1/query", "query=rxd_utilization{component_id=\"large/filter\"} < 2", until: #""value":["#)
-    // Every rule has been evaluated, without an error.
+    // Every rule has been evaluated without an error.
     let rules = try server.asked("/api/v1/rules", until: #""health":"ok""#)
     #expect(!rules.contains(#""health":"err""#), "\(rules)")
     try end(process)

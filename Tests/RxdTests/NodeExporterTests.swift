@@ -24,7 +24,7 @@ struct NodeExporterTests {
     var found: [Series: (value: Double, type: String)] = [:]
     for line in outcome.lines {
       let sample = try #require(try JSONSerialization.jsonObject(with: Data(line.utf8)) as? [String: Any])
-      // What node_exporter says of itself may be no number of JSON.
+      // node_exporter's own metrics may have values that are not JSON numbers.
       guard let name = sample["name"] as? String, let value = sample["value"] as? Double else { continue }
       found[Series(name: name, labels: sample["labels"] as? [String: String] ?? [:])] = (
         value, sample["type"] as? String ?? ""
@@ -33,7 +33,7 @@ struct NodeExporterTests {
     return found
   }
 
-  /// Measured between two looks at node_exporter: a counter lies between them, a gauge near them.
+  /// Measured between two scrapes of node_exporter: a counter lies between them, a gauge near them.
   @Test func bothMeasureTheSame() throws {
     let exporter = try NodeExporter()
     let scrape = "http: { url: 'http://127.0.0.1:\(exporter.port)/metrics', decode: prometheus }"
@@ -43,7 +43,7 @@ struct NodeExporterTests {
 
     var compared: Set<String> = []
     for (series, sample) in own {
-      // A device or file system may come or go meanwhile.
+      // A device or a file system may appear or disappear meanwhile.
       guard let first = before[series], let last = after[series] else {
         let isGone = before[series] != nil || after[series] != nil
         #expect(isGone, "node_exporter has no \(series)")
@@ -57,7 +57,7 @@ struct NodeExporterTests {
         least - near <= sample.value && sample.value <= most + near,
         "\(series) is \(sample.value), and node_exporter has \(first.value) and \(last.value)")
     }
-    // It is no comparison of nothing.
+    // The comparison must not be empty.
     for name in [
       "node_cpu_seconds_total", "node_load1", "node_load5", "node_load15", "node_memory_MemTotal_bytes",
       "node_memory_MemAvailable_bytes", "node_memory_Cached_bytes", "node_network_receive_bytes_total",
@@ -71,7 +71,7 @@ struct NodeExporterTests {
     #expect(own.keys.contains { $0.name == "node_network_receive_bytes_total" && $0.labels["device"] == "lo" })
   }
 
-  /// How far a gauge may move within the looks: programs of the machine go on.
+  /// How far a gauge may move between the scrapes, because other programs keep running.
   private func tolerance(_ name: String, _ value: Double) -> Double {
     if name.hasPrefix("node_load") { return 1 }
     if name.hasPrefix("node_memory_") { return name.hasSuffix("Total_bytes") ? 0 : max(536_870_912, value * 0.1) }
@@ -85,7 +85,7 @@ struct NodeExporterTests {
   }
 }
 
-/// A node_exporter on a port of this machine, which leaves nothing out and ends with the value.
+/// A node_exporter on a local port, with all collectors; it ends with the value.
 final class NodeExporter {
   let port: Int
   private let process: pid_t
@@ -98,7 +98,8 @@ final class NodeExporter {
   init() throws {
     let free = try FreePort()
     port = free.number
-    // Not by `Process`: a program that lives for long would keep open what other tests' processes report their end with.
+    // Not `Process`: a long-running child would keep the pipes open by which other tests notice the end of their
+    // processes.
     var actions = posix_spawn_file_actions_t()
     posix_spawn_file_actions_init(&actions)
     defer { posix_spawn_file_actions_destroy(&actions) }

@@ -28,14 +28,14 @@ struct PageLink {
     (text, base, key) = (String(found.1) + "open?key=" + String(found.2), String(found.1), String(found.2))
   }
 
-  /// The cookie that the link gives.
+  /// The cookie that the link sets.
   func cookie() throws -> String {
     let head = try Curl.output(["-i", text])
     return try #require(
       head.firstMatch(of: #/Set-Cookie: (rxd-(?:free-)?\d+=\w{32});/#).map { String($0.1) }, "\(head)")
   }
 
-  /// Opens the link as a browser does: arguments of curl with the cookie, then the seal of the session.
+  /// Opens the link as a browser does. Returns the curl arguments with the cookie, followed by the seal of the session.
   func session() throws -> [String] { try session(of: cookie()) }
 
   func session(of cookie: String) throws -> [String] {
@@ -73,7 +73,7 @@ struct PageLinkTests {
   @Test func aLinkWorksOnceAndLeavesNoKey() throws {
     let process = try start(["--ui"])
     let link = try PageLink(process.errorLine(with: "http://"))
-    // Whoever only looks whether there is something uses nothing up.
+    // A HEAD request does not use the link up.
     #expect(try Curl.status(["-I", link.text]) == "200")
     let head = try Curl.output(["-i", link.text])
     #expect(head.hasPrefix("HTTP/1.1 303 ") && head.contains("\r\nLocation: ./\r\n"), "\(head)")
@@ -85,16 +85,16 @@ struct PageLinkTests {
     #expect(!head.contains(link.key))
     let known = try link.session(of: String(set.1))
     #expect(try isOpen(link.base, known))
-    // Again: a page that says what to run, and does not repeat the key.
+    // A second use shows a page that says what to run, and does not repeat the key.
     for other in ["", "0", link.key, link.key + "&key=" + link.key] {
       let answer = try Curl.output(["-i", link.base + "open?key=" + other])
       #expect(answer.hasPrefix("HTTP/1.1 410 ") && answer.contains("Run <code>rxd ui</code>"), "\(answer)")
       #expect(!answer.contains("Set-Cookie") && !answer.contains(link.key), "\(answer)")
     }
-    // The browser that has the session is taken to the page, from its history, too.
+    // A browser with the session is redirected to the page, even from its history.
     let again = try Curl.output(["-i", link.text] + known)
     #expect(again.hasPrefix("HTTP/1.1 303 ") && !again.contains("Set-Cookie"), "\(again)")
-    // The seal of a session is given out once.
+    // The seal of a session is issued once.
     #expect(try Curl.status(["-X", "POST", link.base + "session"] + known) == "409")
     #expect(try isOpen(link.base, known))
     try end(process)
@@ -107,14 +107,14 @@ struct PageLinkTests {
     let outcome = try Curl.output(
       ["--parallel", "--parallel-immediate", "--parallel-max", "12", "-w", "%{http_code}\n", "-o", "/dev/null"]
         + Array(repeating: [link.text], count: 12).joined(separator: ["-o", "/dev/null"]))
-    // With several transfers curl also shows its progress.
+    // With several transfers curl also prints its progress.
     let statuses = outcome.split(separator: "\n").map(String.init).filter { $0.wholeMatch(of: #/\d{3}/#) != nil }
       .sorted()
     #expect(statuses == ["303"] + Array(repeating: "410", count: 11), "\(statuses)")
     try end(process)
   }
 
-  /// Each link of `rxd ui` is a new one; sessions, links and the port stay over a reload, and end with the process.
+  /// Each `rxd ui` makes a new link; sessions, links and the port survive a reload, and end with the process.
   @Test func linksAndSessionsStayOverAReloadAndEndWithTheProcess() throws {
     let port = try FreePort()
     let process = try start(["--daemon", "--log-format", "text", "--ui-listen", "\(port.number)"])
@@ -141,7 +141,7 @@ struct PageLinkTests {
     try end(next)
   }
 
-  /// Cookies of other ports, which browsers send along, are none of this page's.
+  /// Cookies of other ports, which browsers also send, are ignored.
   @Test func cookiesOfOtherProgramsDoNoHarm() throws {
     let process = try start(["--ui"])
     let link = try PageLink(process.errorLine(with: "http://"))
@@ -159,13 +159,13 @@ struct PageLinkTests {
     try end(process)
   }
 
-  /// Each start on a free port gives the browser another cookie; the oldest are removed, and those of fixed ports are not.
+  /// Each start on a free port sets another cookie; the oldest are removed, and those of fixed ports are not.
   @Test func cookiesOfFreePortsDoNotPileUp() throws {
     let process = try start(["--ui"])
     let link = try PageLink(process.errorLine(with: "http://"))
     let cookie = try link.cookie()
     #expect(cookie.hasPrefix("rxd-free-"), "\(cookie)")
-    // The browser sends the oldest first. None of these ports is one that the system chooses.
+    // The browser sends the oldest first. The system never chooses any of these ports.
     let former = (1...20).map { "rxd-free-\($0)=x" } + ["rxd-7931=x", "rxd-free-=x", "rxd-free-a=x", "other=x"]
     let answer = try Curl.output([
       "-i", "-X", "POST", link.base + "session", "-H", "Cookie: \((former + [cookie]).joined(separator: "; "))",
@@ -178,7 +178,7 @@ struct PageLinkTests {
     try end(process)
   }
 
-  /// Programs send the token of the file; a person may enter it in place of a link.
+  /// Programs send the token of the file; a person may enter it instead of using a link.
   @Test func aTokenFileIsForPrograms() throws {
     let port = try FreePort()
     let token = "0123456789abcdef0123456789abcdef"
@@ -187,7 +187,7 @@ struct PageLinkTests {
       try folder.write("token", token + "\n"),
     ])
     let base = "http://127.0.0.1:\(port.number)/"
-    // The pipeline is there a little later than the page.
+    // The pipeline starts a little later than the page.
     #expect(
       Polling.until {
         (try? Curl.status([base + "ui/graph?pipeline=p", "-H", "Authorization: Bearer \(token)"])) == "200"
@@ -205,7 +205,7 @@ struct PageLinkTests {
     let lost = try Curl.output(["-i", "-X", "POST", base + "session", "-H", "Cookie: \(cookie)"])
     #expect(
       lost.hasPrefix("HTTP/1.1 409 ") && lost.contains("\r\nWWW-Authenticate: Bearer realm=\"rxd\"\r\n"), "\(lost)")
-    // The link of 'rxd ui' has nothing of the token.
+    // The link of 'rxd ui' does not contain the token.
     let link = try Rxd.run("ui", "--socket", socket).output
     #expect(!link.contains(token))
     #expect(try isOpen(base, PageLink(String(link.dropLast())).session()))

@@ -5,7 +5,7 @@ import Testing
 
 private let hasCurl = VerbTests.has("curl", "--version")
 
-/// The live page: who gets it, what it is fed with, and the tests that it saves. `PageBrowserTests` open it in a browser.
+/// The live page: its access control, its feed, and the tests that it saves. `PageBrowserTests` open it in a browser.
 @Suite(.timeLimit(.minutes(10)), .enabled(if: hasCurl, "needs curl"))
 struct PageTests {
   private let folder: Scratch
@@ -53,7 +53,7 @@ struct PageTests {
     #expect(try process.wait() == 0)
   }
 
-  /// Only who has a session gets anything but the page's own files, and only under this machine's own name.
+  /// Without a session, only the page's own files are served, and only under this machine's own name.
   @Test func otherClientsGetNothing() throws {
     let (process, base, known) = try open(try folder.write("a.yaml", text()))
     for file in ["", "main.js", "lanes.js", "page.css", "icon.svg"] {
@@ -67,30 +67,30 @@ struct PageTests {
     for path in ["ui/graph?pipeline=tail", "tap?pipeline=tail", "stats", "ui/feed", "open/x", "session"] {
       #expect(try status([base + path]) == "401", "\(path)")
       #expect(try status([base + path, "-H", "Authorization: Bearer "]) == "401", "\(path)")
-      // A cookie without its seal, a seal without its cookie.
+      // A cookie without its seal, and a seal without its cookie.
       for part in [Array(known.prefix(2)), Array(known.suffix(2))] {
         #expect(try status([base + path] + part) == "401", "\(path) \(part)")
       }
     }
     #expect(try status([base + "session", "-X", "POST"]) == "401")
-    // HTTP requires a challenge with 401. The page must not ask for a token where there is none.
+    // HTTP requires a challenge with 401. The page must not ask for a token if there is none.
     for request in [[base + "ui/feed"], [base + "session", "-X", "POST"]] {
       let answer = try curl(["-i"] + request)
       #expect(answer.contains("\r\nWWW-Authenticate: Rxd-Session realm=\"rxd\"\r\n"), "\(answer)")
     }
     #expect(try status([base + "ui/graph?pipeline=tail"] + known) == "200")
     #expect(try status([base + "ui/graph?pipeline=none"] + known) == "404")
-    // Nothing changes the process from here, and nothing hands out a link.
+    // No path changes the process, and none issues a link.
     for path in ["reload", "ui", "ui/link", "metrics", "status"] {
       #expect(try status([base + path] + known) == "404", "\(path)")
       #expect(try status([base + path, "-X", "POST"] + known) == "404", "\(path)")
     }
-    // DNS rebinding: another name that leads here.
+    // DNS rebinding: another name that resolves to this address.
     for host in ["rebind.example", "rebind.example:80", "127.0.0.1.example.org", "[::2]", ""] {
       #expect(try status([base, "-H", "Host: \(host)"]) != "200", "\(host)")
       #expect(try status([base + "ui/graph?pipeline=tail", "-H", "Host: \(host)"] + known) != "200", "\(host)")
     }
-    // Pages of other sites, and of other ports of this machine, with the browser's cookies.
+    // Pages of other sites and of other local ports, with the browser's cookies.
     for headers in [
       ["-H", "Origin: http://127.0.0.1:1"], ["-H", "Sec-Fetch-Site: same-site", "-H", "Sec-Fetch-Mode: no-cors"],
     ] {
@@ -103,7 +103,7 @@ struct PageTests {
     try end(process)
   }
 
-  /// Clients that connect and say nothing do not keep the page's reader out.
+  /// Clients that connect and send nothing do not keep the page's reader out.
   @Test func idleConnectionsMakeRoom() throws {
     let (process, base, known) = try open(try folder.write("a.yaml", text()))
     let port = try #require(base.split(separator: ":").last.flatMap { Int($0.filter(\.isNumber)) })
@@ -138,7 +138,7 @@ struct PageTests {
     var text = ""
     let found = try Polling.first(pause: 20) { () -> [[String: Any]]? in
       text = (try? String(contentsOfFile: file, encoding: .utf8)) ?? ""
-      // The last one may be under way.
+      // The last message may be incomplete.
       let messages = try text.components(separatedBy: "\n\n").dropLast().map { message in
         try #require(
           try JSONSerialization.jsonObject(with: Data(message.dropFirst("data: ".count).utf8)) as? [String: Any])
@@ -165,7 +165,7 @@ struct PageTests {
       "/usr/bin/curl", ["curl", "-sS", "--noproxy", "*"] + arguments, ["PATH": "/usr/bin:/bin"], &actions)
   }
 
-  /// What a reader knows after some messages, by the names of elements.
+  /// The state of a reader after some messages, by the names of elements.
   private func members(_ messages: [[String: Any]]) -> [String: [String: Any]] {
     var known: [String: [String: Any]] = [:]
     for change in messages.flatMap({ $0["changes"] as? [[String: Any]] ?? [] }) {
@@ -175,7 +175,7 @@ struct PageTests {
     return known
   }
 
-  /// The feed has everything at first, then what has changed: both together are what `GET /stats` says.
+  /// The feed sends everything at first, then changes; together they equal the answer to `GET /stats`.
   @Test func theFeedAddsUpToTheCounts() throws {
     let (process, base, known) = try open(try folder.write("a.yaml", text()))
     let messages = try feed(base, known) {
@@ -206,7 +206,7 @@ struct PageTests {
     try end(process)
   }
 
-  /// An open page is in use all the time: newer sessions do not end its own.
+  /// An open page is in constant use: newer sessions do not end its session.
   @Test func anOpenFeedKeepsItsSession() throws {
     let token = "0123456789abcdef0123456789abcdef"
     let process = try RunningRxd([
@@ -218,7 +218,7 @@ struct PageTests {
     let session = ["-o", "/dev/null", link.base + "session"]
     var isDone = false
     _ = try feed(link.base, known) {
-      // More than the process keeps.
+      // More sessions than the process keeps.
       _ = try curl(["-X", "POST", "-H", "Authorization: Bearer \(token)"] + (0..<100).flatMap { _ in session })
       #expect(try status([link.base + "ui/graph?pipeline=tail"] + known) == "200")
       isDone = true
@@ -228,7 +228,7 @@ struct PageTests {
     try end(process)
   }
 
-  /// What was seen becomes a test that passes, with the file that was running.
+  /// A recording becomes a test that passes, with the file that was running.
   @Test func aRecordingBecomesATest() throws {
     let source = text()
     let file = try folder.write("a.yaml", source)
@@ -251,7 +251,7 @@ struct PageTests {
     var seen: [String] = []
     while let line = try tap.line() { seen.append(line) }
     #expect(try tap.wait() == 0)
-    // Three lines and the short one, two of them into throttle, one out of it.
+    // Three lines and the short one; two of them enter throttle, one leaves it.
     #expect(seen.count { $0.contains("\"nanoseconds\"") && !$0.contains("\"since\"") } == 7, "\(seen)")
     let end = seen.compactMap { $0.firstMatch(of: #/"nanoseconds": (\d+)/#).flatMap { Int($0.1) } }.max() ?? 0
     let body = try folder.write(
@@ -265,13 +265,13 @@ struct PageTests {
     let tested = try folder.write("tested.yaml", source + block)
     let outcome = try Rxd.run("test", tested)
     #expect(outcome.status == 0 && outcome.output.contains("as it was"), "\(outcome.output)\(outcome.errors)\(block)")
-    // It is a test: a pipeline that waits longer fails it.
+    // The test is effective: a pipeline that waits longer fails it.
     let other = try folder.write("other.yaml", text("150ms") + block)
     #expect(try Rxd.run("test", other).status == 1)
     try self.end(process)
   }
 
-  /// A service without a port: `rxd ui` has one, and asks over the control socket.
+  /// A service without a port: `rxd ui` opens one, and asks over the control socket.
   @Test func aServiceNeedsNoPort() throws {
     let service = try RunningRxd([
       "--daemon", "--log-format", "text", "--control-socket", socket, try folder.write("a.yaml", text()),

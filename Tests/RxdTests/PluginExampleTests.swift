@@ -1,9 +1,9 @@
 import Foundation
 import Testing
 
-/// What stands for plugins in tests, and examples of plugins that are tests.
+/// Stubs of plugins in tests, and examples of plugins that run as tests.
 @Suite(.timeLimit(.minutes(3))) struct PluginExampleTests {
-  /// A program with an operator whose page has marbles; it doubles, and leaves a file if it is given an event.
+  /// A program with an operator whose examples are marbles; it doubles, and creates a file if it receives an event.
   private static func doubling(_ folder: Scratch, out: String = "2-4-|") throws -> String {
     let path = try folder.write(
       "doubling.py",
@@ -65,7 +65,7 @@ import Testing
       """)
     let done = try Rxd.run("test", file)
     #expect(done.status == 0, "\(done.output)\(done.errors)")
-    // The plugin has been asked for its spec only.
+    // The plugin was only asked for its spec.
     #expect(!FileManager.default.fileExists(atPath: folder.path + "/was-asked"))
   }
 
@@ -161,7 +161,7 @@ import Testing
     #expect((mistaken.output + mistaken.errors).contains("'out' is no marbles"), "\(mistaken.errors)")
   }
 
-  /// A source that sends more than it may is ended before it can fill the memory, and started again.
+  /// A source that exceeds its credit is ended before it can fill the memory, and restarted.
   @Test func aSourceThatIgnoresCreditIsStartedAgain() throws {
     let folder = try Scratch()
     let path = try folder.write(

@@ -2,14 +2,14 @@ import Foundation
 import PipelineHost
 import Testing
 
-/// Processes of plugins end when what they do has ended.
+/// Processes of plugins end when their work has ended.
 @Suite(.timeLimit(.minutes(10)))
 struct PluginLifeTests {
   private let folder: Scratch
 
   init() throws { folder = try Scratch() }
 
-  /// A source that sends one number and ends by `end`. It records the frames that it receives, and the end of its input.
+  /// A source that sends one number and ends by `end`. It records the received frames and the end of its input.
   private func source(_ end: String, token: String = "") throws -> String {
     let path = try folder.write(
       "finite.py",
@@ -90,7 +90,7 @@ struct PluginLifeTests {
     #expect(notes == [#"{"to":1,"acknowledged":[5]}"#, #"{"close":1}"#, "closed"], "\(notes)")
   }
 
-  /// One event at fault of a batch is one event in the errors output, and the process goes on.
+  /// Of a batch with one offending event, only that event goes to the errors output, and the process continues.
   @Test func oneEventAtFaultIsRefusedAlone() throws {
     try FileManager.default.copyItem(
       atPath: Rxd.root + "/Plugins/python/rxd_plugin.py", toPath: folder.path + "/rxd_plugin.py")
@@ -128,7 +128,7 @@ struct PluginLifeTests {
   }
 }
 
-/// The spec that a package puts beside its plugin.
+/// The spec file that a package installs next to its plugin.
 @Suite(.timeLimit(.minutes(10)))
 struct PluginTrustTests {
   @Test(.enabled(if: geteuid() == 0, "needs root")) func aSpecOfAnotherUserIsNotBelieved() throws {

@@ -1,14 +1,14 @@
 import Foundation
 import Testing
 
-/// A plugin whose file has changed is loaded by a reload and by `--watch-config`, and its state goes on.
+/// A plugin whose file has changed is loaded by a reload and by `--watch-config`, and its state is kept.
 @Suite(.timeLimit(.minutes(10)))
 struct PluginReloadTests {
   private let folder: Scratch
 
   init() throws { folder = try Scratch() }
 
-  /// A program that sums up what it gets, `factor` times.
+  /// A program that adds up its inputs times `factor`.
   private func plugin(_ factor: Int, version: String = "1") throws {
     let path = try folder.write(
       "next.py",
@@ -60,13 +60,13 @@ struct PluginReloadTests {
 
   @Test func aReloadLoadsTheNewVersionAndKeepsTheState() throws {
     try plugin(1)
-    // The plugin is asked for its state behind 256 inputs; those behind it are repeated for the new version.
+    // The plugin saves its state after 256 inputs; later inputs are repeated for the new version.
     try append(String(repeating: "1\n", count: 257))
     let process = try RunningRxd(
       ["--daemon", "--log-format", "text", "-v", try pipeline()],
       environment: ["XDG_CACHE_HOME": folder.path + "/cache"])
     for sum in 1...257 { #expect(try process.line() == "\(sum)") }
-    // Nothing has changed: it runs on.
+    // Nothing has changed, so the plugin keeps running.
     process.send(SIGHUP)
     try process.errorLine(with: "reloaded")
     try plugin(100)
@@ -74,7 +74,7 @@ struct PluginReloadTests {
     try process.errorLine(with: "reloaded")
     try append("4\n")
     #expect(try process.line() == "\(256 + 100 * 5)")
-    // One with another spec is asked for it.
+    // A plugin whose spec has changed is asked for the new spec.
     try plugin(1000, version: "2")
     process.send(SIGHUP)
     try process.errorLine(with: "reloaded")
@@ -94,7 +94,7 @@ struct PluginReloadTests {
     try process.errorLine(with: "reloaded")
     try append("2\n")
     #expect(try process.line() == "300")
-    // One that cannot be used changes nothing.
+    // A plugin that cannot be used changes nothing.
     try folder.write("sum.py", "#!/bin/false\n")
     try process.errorLine(with: "not reloaded")
     try append("3\n")
@@ -138,7 +138,7 @@ struct PluginReloadTests {
     try end(process)
   }
 
-  /// A plugin of the directory that cannot be used concerns the files that have a component which nobody offers.
+  /// An unusable plugin of the directory is reported only for files with an unknown component.
   @Test func onlyFilesThatMissAComponentHearOfUnusablePlugins() throws {
     let plugins = folder.path + "/plugins"
     mkdir(plugins, 0o755)

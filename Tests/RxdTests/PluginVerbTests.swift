@@ -29,7 +29,7 @@ import Testing
       make.waitUntilExit()
       #expect(make.terminationStatus == 0)
     }
-    // Nothing is known of it, and checking starts nothing.
+    // Its spec is still unknown, and checking starts no plugin.
     let early = try Rxd.run("check", "pipeline.yaml", environment: cache, in: home)
     #expect(early.status == 78)
     #expect(early.output.contains("Run 'rxd plugin check pipeline.yaml' once"), "\(early.output)")
@@ -81,7 +81,7 @@ import Testing
     #expect(run.output == "{\"text\":\"hello\"}\n", "\(run.errors)")
   }
 
-  /// A program that counts, says more than is logged, and has ended once.
+  /// A program that counts, writes more than is logged, and has been restarted once.
   private static func counting(_ folder: Scratch) throws -> String {
     let path = try folder.write(
       "counting.py",
@@ -157,7 +157,7 @@ import Testing
     let deadline = Deadline(after: RunningRxd.limit)
     var text = ""
     func missing() -> [String] { expected.filter { !text.contains($0 + "\n") } }
-    // What it counts may be known before its answer.
+    // Its counts may be known before its answer.
     while !missing().isEmpty, !deadline.isOver {
       text = try Program.run(
         "/usr/bin/env", ["curl", "-sS", "-m", "60", "--unix-socket", socket, "http://rxd/metrics"]

@@ -2,7 +2,7 @@ import Foundation
 import PipelineHost
 import Testing
 
-/// An event that traps the process each time: it becomes a rejected event, and all others flow.
+/// An event that traps the process each time becomes a rejected event, and all others pass.
 @Suite(.timeLimit(.minutes(5)))
 struct PoisonTests {
   private static let trap: String? = [
@@ -11,7 +11,7 @@ struct PoisonTests {
 
   private static let isSanitized = ProcessInfo.processInfo.environment["ASAN_OPTIONS"] != nil
 
-  /// How often the process ends before it goes on; one more where steps run on decoding threads.
+  /// How often the process ends before it continues; once more where steps run on decoder threads.
   @Test(.enabled(if: !isSanitized), arguments: [("follow: true, start: beginning", 4...4), ("follow: false", 4...5)])
   func isLeftOut(_ follow: String, _ expected: ClosedRange<Int>) throws {
     let trap = try #require(Self.trap, "libCTrap.so is built with the tests")
@@ -54,7 +54,7 @@ struct PoisonTests {
     #expect(letters.output.contains("RX550") && letters.output.contains("poison 3210"), "\(letters.output)")
   }
 
-  /// Whether the file gets the text before the process ends.
+  /// Whether the text appears in the file before the process ends.
   private func waits(for text: String, in path: String, orEndOf process: RunningRxd) throws -> Bool {
     let over = Pipe()
     nonisolated(unsafe) let running = process

@@ -1,7 +1,7 @@
 import PipelineHost
 
 extension Connection {
-  /// Whether all of a request with this body has been sent: a server that refuses may have closed the connection.
+  /// Whether the whole request with this body was sent: a server that refuses it may have closed the connection.
   @discardableResult
   func post(_ body: [UInt8]) -> Bool {
     send(Array("POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: \(body.count)\r\n\r\n".utf8) + body)

@@ -1,4 +1,4 @@
-/// The libraries of Tests/Faults/preload, which `LD_PRELOAD` loads into a process. Each is built once.
+/// The libraries of Tests/Faults/preload for `LD_PRELOAD`. Each is built once.
 enum Preload {
   static let refuse: Result<String, any Error> = Result { try build("refuse") }
   static let checks: Result<String, any Error> = Result { try build("checks") }

@@ -1,8 +1,8 @@
 import Foundation
 
-/// Other programs, run to their end.
+/// Runs other programs to their end.
 enum Program {
-  /// What it ends with, and what it writes to its standard output and standard error.
+  /// The exit status, and the texts of standard output and standard error.
   ///
   /// - Parameter environment: Nil: that of the tests.
   static func run(

@@ -1,7 +1,7 @@
 import Foundation
 import PipelineHost
 
-/// A real Prometheus, or VictoriaMetrics, which answers the same queries, on a port of this machine. It ends with the value.
+/// A real Prometheus, or VictoriaMetrics, which answers the same queries, on a local port. It ends with the value.
 final class PrometheusServer {
   let port: Int
   private let process: pid_t
@@ -17,7 +17,7 @@ final class PrometheusServer {
     }
   }
 
-  /// VictoriaMetrics; its configuration of what it scrapes has Prometheus's form.
+  /// VictoriaMetrics; its scrape configuration has Prometheus's format.
   static func victoriaMetrics(_ folder: Scratch, _ configuration: String) throws -> PrometheusServer {
     let file = try folder.write("scrape.yml", configuration)
     return try PrometheusServer("/usr/bin/victoria-metrics") { port in
@@ -31,7 +31,8 @@ final class PrometheusServer {
   private init(_ program: String, _ arguments: (Int) -> [String]) throws {
     let free = try FreePort()
     port = free.number
-    // Not by `Process`: a program that lives for long would keep open what other tests' processes report their end with.
+    // Not `Process`: a long-running child would keep the pipes open by which other tests notice the end of their
+    // processes.
     var actions = posix_spawn_file_actions_t()
     posix_spawn_file_actions_init(&actions)
     defer { posix_spawn_file_actions_destroy(&actions) }
@@ -46,7 +47,7 @@ final class PrometheusServer {
     waitpid(process, nil, 0)
   }
 
-  /// What it answers now. It takes connections before it is ready.
+  /// Its current answer. It accepts connections before it is ready.
   func answer(_ path: String, _ parameters: [String]) throws -> String {
     try Program.run(
       "/usr/bin/env",
@@ -55,7 +56,8 @@ final class PrometheusServer {
     ).output
   }
 
-  /// Its first answer to a query, or to what `path` says, that has `text` in it. It looks at its targets and rules each second, and tells nobody.
+  /// Polls a query, or `path`, for the first answer that contains `text`. The server checks its targets and rules each second, without
+  /// notification.
   @discardableResult
   func asked(_ path: String = "/api/v1/query", _ parameters: String..., until text: String) throws -> String {
     var last = ""

@@ -1,7 +1,7 @@
 import Foundation
 import Testing
 
-/// What the README shows of the program is what the program prints.
+/// The output that the README shows is the program's real output.
 @Suite(.timeLimit(.minutes(5)))
 struct ReadmeTests {
   struct Shown: CustomTestStringConvertible, Sendable {
@@ -10,7 +10,7 @@ struct ReadmeTests {
     var testDescription: String { command }
   }
 
-  /// Blocks that begin with `$ `, but for those that build and install.
+  /// Blocks that begin with `$ `, except those that build and install.
   static let shown: [Shown] = {
     let readme = (try? String(contentsOfFile: Rxd.root + "/README.md", encoding: .utf8)) ?? ""
     return readme.components(separatedBy: "```\n").filter { $0.hasPrefix("$ ") && !$0.hasPrefix("$ make") }.map {

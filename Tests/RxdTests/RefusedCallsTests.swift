@@ -1,7 +1,8 @@
 import Foundation
 import Testing
 
-/// What the kernel refuses is an error with a name, and no end of the process. The calls are refused by `Tests/Faults/preload/refuse.c`.
+/// A call that the kernel refuses is reported as an error with a name, and does not end the process. `Tests/Faults/preload/refuse.c`
+/// refuses the calls.
 ///
 /// The network library ends the process if a call is refused at the start of one of its threads: `refuse.c` grants those calls.
 @Suite(.timeLimit(.minutes(15))) struct RefusedCallsTests {
@@ -9,7 +10,7 @@ import Testing
     try text.write(toFile: path, atomically: false, encoding: .utf8)
   }
 
-  /// A folder with pipelines that together take every kind of descriptor.
+  /// A folder with pipelines that together use every kind of descriptor.
   private func pipelines(in folder: Scratch) throws -> String {
     let path = folder.path + "/pipelines"
     try FileManager.default.createDirectory(atPath: path, withIntermediateDirectories: false)
@@ -48,14 +49,14 @@ import Testing
         try pipelines(in: folder),
       ],
       environment: ["LD_PRELOAD": library, "REFUSE": "\(call):\(first)", "SWIFT_BACKTRACE": "enable=no"])
-    // It has ended, with an error, or runs on with what it could have.
+    // The process has ended with an error, or keeps running with the resources that it got.
     _ = Deadline(after: 5).waits(for: process.errors)
     process.send(SIGTERM)
     let status = try process.wait()
     #expect([0, 1].contains(status) || (64...78).contains(status), "\(status)")
   }
 
-  /// A process that is refused epoll before it listens says so.
+  /// A process that is refused epoll before it listens reports it.
   @Test(arguments: 1...2) func aServerWithoutEpollSaysSo(_ first: Int) throws {
     let library = try Preload.refuse.get()
     let folder = try Scratch()
@@ -69,7 +70,8 @@ import Testing
     #expect(try process.wait() == 1)
   }
 
-  /// Without an inotify instance files are polled, and one line names the limit, however many pipelines need an instance.
+  /// Without an inotify instance files are polled, and one log line names the limit, however many pipelines need an
+  /// instance.
   @Test func withoutInstancesFilesArePolled() throws {
     let library = try Preload.refuse.get()
     let folder = try Scratch()
@@ -94,11 +96,11 @@ import Testing
     while try process.line(from: process.errors) != nil {}
     #expect(try process.wait() == 0)
     let said = process.transcript.filter { $0.contains("fs.inotify.max_user_instances") && $0.contains("cannot watch") }
-    // One of the watch on the directory, one of the pipelines.
+    // One from the watch on the directory, one from the pipelines.
     #expect((1...2).contains(said.count), "\(said)")
   }
 
-  /// As many pipelines as a user has no instances for: 200, of which each follows a file.
+  /// 200 pipelines that each follow a file: more than a user has inotify instances for.
   @Test func manyFollowersShareAnInstance() throws {
     let library = try Preload.refuse.get()
     let folder = try Scratch()
@@ -112,7 +114,7 @@ import Testing
         sinks: { o: { from: s, stdout: lines } }
         """, to: "\(path)/p\(number).yaml")
     }
-    // A second instance is refused, which the log would say.
+    // A second instance would be refused, and the refusal logged.
     let process = try RunningRxd(
       ["run", "--daemon", "--log-format", "text", "-C", path],
       environment: ["LD_PRELOAD": library, "REFUSE": "inotify_init1:24:2"])

@@ -1,9 +1,9 @@
 import Foundation
 import Testing
 
-/// The release build neither allocates for an event nor counts references.
+/// The release build neither allocates nor counts references per event.
 @Suite struct ReleaseAllocationTests {
-  /// `make test` builds it; without it there is nothing to run.
+  /// `make test` builds it; without it this test is skipped.
   private static let program = URL(fileURLWithPath: Rxd.root + "/.build/release/measure")
 
   @Test(

@@ -2,10 +2,10 @@ import Foundation
 import PipelineHost
 import Testing
 
-/// A reload of a busy pipeline holds up nobody: no client waits for what the old version waits for, and every answer comes.
+/// A reload of a busy pipeline delays no client: none waits for what the old version waits for, and every answer arrives.
 @Suite(.timeLimit(.minutes(10)))
 struct ReloadPauseTests {
-  /// What the log says of a reload that has waited in vain, for an answer or for a sink.
+  /// The log messages of a reload that has waited in vain for an answer or a sink.
   private static let waits = ["have not come in time", "given up"]
 
   private static let sinks = [
@@ -81,7 +81,7 @@ struct ReloadPauseTests {
       let lines = try process.errorLines(to: "reloaded in")
       #expect(!lines.contains { line in Self.waits.contains { line.contains($0) } }, "\(lines)")
     }
-    // What a batch still waits for is sent at the end.
+    // A batch that still waits is sent at the end.
     for client in clients { client.askToEnd() }
     process.send(SIGTERM)
     #expect(try process.wait() == 0)
@@ -103,8 +103,8 @@ struct ReloadPauseTests {
     }
   }
 
-  /// A receiver that reads nothing holds up no reload: its connection, with the message that was begun, goes to the next version, and in the end it
-  /// has every line once, whole and in order.
+  /// A receiver that reads nothing does not delay a reload: its connection, with the message that was begun, passes to the next version, and in the
+  /// end the receiver has every line once, whole and in order.
   @Test(arguments: [
     "tcp: { address: '127.0.0.1:PORT', queue: 64KiB }", "unix: { path: 'DIR/s', queue: 64KiB }",
     "exec: { shell: 'touch DIR/up; while [ ! -e DIR/go ]; do sleep 0.01; done; exec cat > DIR/received', queue: 64KiB, stopTimeout: 1m }",
@@ -139,7 +139,7 @@ struct ReloadPauseTests {
       let line = try process.errorLine(with: "reloaded in")
       times.append(try #require(line.split(separator: " ").compactMap { Int($0) }.first))
     }
-    // A version that would wait for the receiver would wait for seconds.
+    // A version that waited for the receiver would wait for seconds.
     #expect(times.allSatisfy { $0 < 1000 }, "\(times)")
     let received: String
     if isProgram {
@@ -148,7 +148,7 @@ struct ReloadPauseTests {
       #expect(
         Polling.until(within: 120) {
           let size = (try? FileManager.default.attributesOfItem(atPath: path)[.size]) as? Int ?? 0
-          // What is not written when the program is stopped waits on the disk for the next start.
+          // Lines that are unwritten when the program is stopped wait on disk for the next start.
           guard size >= count * 2000, let bytes = FileManager.default.contents(atPath: path) else { return false }
           return bytes.count { $0 == UInt8(ascii: "\n") } >= count
         })
@@ -173,7 +173,7 @@ struct ReloadPauseTests {
   }
 }
 
-/// What a thread has read.
+/// The bytes that a thread has read.
 private final class ReadBytes: @unchecked Sendable {
   private let lock = NSLock()
   private var bytes: [UInt8] = []
@@ -188,7 +188,8 @@ private final class ReadBytes: @unchecked Sendable {
   var text: String { lock.withLock { String(decoding: bytes, as: UTF8.self) } }
 }
 
-/// A client that posts one event after the other on one connection; some send the head of a request, and its body later.
+/// A client that posts one event after another on one connection; some send the head of a request first, and its body
+/// later.
 private final class Posting: @unchecked Sendable {
   private let port: Int
   private let isInParts: Bool
@@ -211,12 +212,12 @@ private final class Posting: @unchecked Sendable {
     while !lock.withLock({ isEnding }) {
       let body = "{\"n\":\(next)}\n"
       connection.send("POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: \(body.utf8.count)\r\n\r\n")
-      // As long as a body is on its way over a network.
+      // As long as a body takes to cross a network.
       if isInParts { poll(nil, 0, 30) }
       connection.send(body)
       // Nil: the process has ended.
       guard let status = connection.status() else { return }
-      // What comes after the signal is refused.
+      // Requests after the signal are refused.
       if status == 503, lock.withLock({ isEnding }) { return }
       statuses[status, default: 0] += 1
       if status == 200 { accepted.append(next) }
@@ -226,7 +227,7 @@ private final class Posting: @unchecked Sendable {
 
   func askToEnd() { lock.withLock { isEnding = true } }
 
-  /// The answers by status, and the numbers of the events that were taken.
+  /// The answers by status, and the numbers of the accepted events.
   func end() -> ([Int: Int], [Int]) {
     done.wait()
     return (statuses, accepted)

@@ -2,7 +2,7 @@ import Foundation
 import PipelineHost
 import Testing
 
-/// SIGHUP in a process that has work to do: nothing is sent again, nothing is lost, nothing that means the same starts anew.
+/// SIGHUP in a busy process: no event is sent again or lost, and no pipeline with an unchanged meaning is restarted.
 @Suite(.timeLimit(.minutes(10)))
 struct ReloadTests {
   private static let following = """
@@ -24,7 +24,7 @@ struct ReloadTests {
     #expect(write(file, text, text.utf8.count) == text.utf8.count)
   }
 
-  /// A comment, spaces, the order of parameters, the description and the tests change nothing that runs.
+  /// A comment, spaces, the order of parameters, the description and the tests do not change a running pipeline.
   @Test func whatMeansTheSameRunsOn() throws {
     let folder = try Scratch()
     let file = try folder.write("a.yaml", DaemonTests.saying("one"))
@@ -46,7 +46,7 @@ struct ReloadTests {
     #expect(try process.wait() == 0)
   }
 
-  /// Ten times the file changes while another process writes lines.
+  /// The file changes ten times while another process writes lines.
   @Test(arguments: ["beginning", "end"])
   func followedFilesContinue(_ start: String) throws {
     let folder = try Scratch()
@@ -72,7 +72,7 @@ struct ReloadTests {
     #expect(try process.wait() == 0)
   }
 
-  /// What operators hold goes on, too: a total, and an event that waits.
+  /// The state of operators is kept too: a total, and an event that waits.
   @Test func operatorsKeepWhatTheyHold() throws {
     let folder = try Scratch()
     let log = try folder.write("in.log", "1\n2\n3\n")
@@ -96,7 +96,7 @@ struct ReloadTests {
     #expect(try process.wait() == 0)
   }
 
-  /// Bytes of a pipe cannot be read twice: what has been read is sent, the beginning of a line stays.
+  /// Bytes of a pipe cannot be read twice: complete lines that were read are sent, and the start of a line is kept.
   @Test func standardInputContinues() throws {
     let folder = try Scratch()
     func text(_ word: String) -> String {
@@ -123,7 +123,8 @@ struct ReloadTests {
     #expect(try process.wait() == 0)
   }
 
-  /// What an expression reads as `env.NAME`, also by a computed name, is read again like `${NAME}`; other variables change nothing.
+  /// A variable that an expression reads as `env.NAME`, even by a computed name, is read again like `${NAME}`; other variables
+  /// change nothing.
   @Test(arguments: ["env.WORD", "env['WO' + 'RD']"]) func variablesOfExpressionsAreReadAgain(_ read: String) throws {
     let folder = try Scratch()
     let variables = try folder.write("variables", "WORD=old\nOTHER=1\n")
@@ -143,7 +144,7 @@ struct ReloadTests {
     append("2\n", to: log)
     #expect(try process.line() == "new 2")
 
-    // Without the file nothing changes, and the log says which one is missing.
+    // Without the file nothing changes, and the log names the missing file.
     try FileManager.default.removeItem(atPath: variables)
     process.send(SIGHUP)
     try process.errorLine(with: "variables: No such file or directory")
@@ -154,7 +155,7 @@ struct ReloadTests {
     #expect(try process.wait() == 0)
   }
 
-  /// A server that is dead holds up neither the reload nor the events: they go where the new file says.
+  /// A dead server delays neither the reload nor the events: they go to the new file's destination.
   @Test func aDeadServerHoldsUpNothing() throws {
     let folder = try Scratch()
     let closed = try FreePort()
@@ -182,7 +183,7 @@ struct ReloadTests {
     try folder.write("a.yaml", text("http://127.0.0.1:\(port)/"))
     process.send(SIGHUP)
     let lines = try process.errorLines(to: "reloaded in")
-    // It does not wait until the limits have passed.
+    // The reload does not wait until the limits have passed.
     #expect(!lines.contains { $0.contains("have not come in time") || $0.contains("given up") }, "\(lines)")
     for number in 1...3 { #expect(try receiver.line() == "\(number)") }
     process.send(SIGTERM)
@@ -191,7 +192,7 @@ struct ReloadTests {
     #expect(try receiver.wait() == 0)
   }
 
-  /// Sinks that the new file has no more are waited for as long as they deliver something, and these have nobody to deliver to.
+  /// A reload waits for removed sinks as long as they deliver something, but these have no receiver.
   @Test(arguments: [false, true]) func removedSinksThatAreDeadHoldUpNothing(_ hasState: Bool) throws {
     let folder = try Scratch()
     let closed = try FreePort()
@@ -216,20 +217,20 @@ struct ReloadTests {
     process.send(SIGHUP)
     let lines = try process.errorLines(to: "reloaded in")
     #expect(lines.contains { $0.contains("given up") }, "\(lines)")
-    // It does not wait until the limits have passed.
+    // The reload does not wait until the limits have passed.
     #expect(
       !lines.contains { $0.contains("have not come in time") }, "\(lines)")
     append("3\n", to: log)
     var line = try process.line()
-    // What was not committed comes again.
+    // Uncommitted events are repeated.
     while hasState, line == "1" || line == "2" { line = try process.line() }
     #expect(line == "3")
     process.send(SIGTERM)
     #expect(try process.wait() == 0)
   }
 
-  /// What keeps a new version from starting is found before the old one ends, which does not notice: a followed file is opened once, a
-  /// client of a server keeps its connection.
+  /// An obstacle to the start of a new version is found before the old one ends, which is not affected: a followed file is opened
+  /// once, a client of a server keeps its connection.
   @Test(arguments: ["address", "sink", "source"]) func aVersionThatDoesNotStartChangesNothing(_ fault: String) throws {
     let folder = try Scratch()
     let taken = try FreePort()
@@ -283,7 +284,7 @@ struct ReloadTests {
     #expect(try process.wait() == 0)
   }
 
-  /// Connections that come while a pipeline changes wait for its new version.
+  /// Connections made while a pipeline changes wait for its new version.
   @Test func listeningSocketsStayOpen() throws {
     let folder = try Scratch()
     let free = try FreePort()
@@ -319,8 +320,8 @@ struct ReloadTests {
     #expect(try process.wait() == 0)
   }
 
-  /// Two pipelines share a port. A change of one leaves the connections of both open, requests that come meanwhile wait for the new
-  /// version, and paths come and go with the reload that adds or removes them.
+  /// Two pipelines share a port. A change of one leaves the connections of both open, requests that arrive meanwhile wait for the
+  /// new version, and paths appear and disappear with the reload that adds or removes them.
   @Test func pathsOfOnePortComeAndGo() throws {
     let folder = try Scratch()
     let port = try FreePort().number
@@ -344,7 +345,7 @@ struct ReloadTests {
       return "\(answer.head.split(separator: " ")[1]) \(String(decoding: answer.body, as: UTF8.self))"
     }
     #expect(ask(one, "/a") == "200 1" && ask(other, "/b") == "200 1" && ask(other, "/c") == "404 ")
-    // Requests on open connections while the pipeline changes again and again: none is lost, none is refused.
+    // Requests on open connections while the pipeline changes repeatedly: none is lost or refused.
     for number in 2...20 {
       try folder.write("a.yaml", text("/a", number))
       process.send(SIGHUP)
@@ -366,7 +367,7 @@ struct ReloadTests {
     #expect(try process.wait() == 0)
   }
 
-  /// What is on the disk belongs to the name of a pipeline, also when a reload changes that.
+  /// Stored data belongs to the name of a pipeline, even when a reload changes the name.
   @Test func anotherNameHasAnotherStore() throws {
     let folder = try Scratch()
     let log = try folder.write("in.log", "1\n2\n")
@@ -394,7 +395,7 @@ struct ReloadTests {
     #expect(try process.line() == "6")
     process.send(SIGTERM)
     #expect(try process.wait() == 0)
-    // A restart finds what the reload has left.
+    // A restart continues from the state after the reload.
     process = try start()
     append("4\n", to: log)
     #expect(try process.line() == "10")
@@ -406,7 +407,7 @@ struct ReloadTests {
     #expect(try process.wait() == 0)
   }
 
-  /// A pipeline that has failed goes on where it was.
+  /// A pipeline that has failed continues where it was.
   @Test func aFailedPipelineContinues() throws {
     let folder = try Scratch()
     let log = try folder.write("in.log", "1\n2\nx\n3\n")
@@ -429,7 +430,7 @@ struct ReloadTests {
   }
 }
 
-/// Connects again and again, each time with one request.
+/// Connects repeatedly, each time with one request.
 private final class Clients: @unchecked Sendable {
   private let port: Int
   private let lock = NSLock()
@@ -455,7 +456,7 @@ private final class Clients: @unchecked Sendable {
     }.start()
   }
 
-  /// The results may be read after this.
+  /// The results may be read after this call.
   func end() {
     lock.withLock { isEnding = true }
     done.wait()

@@ -3,7 +3,7 @@ import Foundation
 import PipelineHost
 import Testing
 
-/// Inputs that cannot be read again, over a reload: the event at hand goes on, nothing is lost, and nothing comes twice.
+/// Inputs that cannot be read again, over a reload: the current event continues, nothing is lost, and nothing is repeated.
 @Suite struct ReloadedInputTests {
   /// A pipeline that prints its version before each event.
   private func text(_ version: Int, _ source: String, event: String = "string(event)") -> String {
@@ -31,10 +31,10 @@ import Testing
     var name: String
     var before: String
     var after: String
-    /// What comes before the reload, and the events of the old version.
+    /// The input before the reload, and the events of the old version.
     var first: String
     var old: [String]
-    /// What comes behind it until the end, and the events of the new version.
+    /// The input after the reload until the end, and the events of the new version.
     var rest: String
     var new: [String]
     var event = "string(event)"
@@ -98,7 +98,7 @@ import Testing
     #expect(try process.wait() == 0)
   }
 
-  /// Input that is one event is read on.
+  /// Input that is one event continues to be read.
   @Test func standardInputAsAWhole() throws {
     let folder = try Scratch()
     let file = try folder.write("a.yaml", text(0, "stdin: { decode: whole }"))
@@ -117,7 +117,7 @@ import Testing
     #expect(try process.wait() == 0)
   }
 
-  /// The program runs on, and its joined event goes on; also where only decoding has changed.
+  /// The program keeps running, and its joined event continues; also if only decoding has changed.
   @Test(arguments: [
     ("join: { indented: true, wait: 1h }", ["a\\n b\\n cc\\n d"]), ("maxLine: 1000B", ["a", " b", " cc", " d"]),
   ])
@@ -140,7 +140,7 @@ import Testing
     try reload(process)
     say("c\n d\ny\nz\n")
     for event in events + ["y"] { #expect(try process.line() == "\"1 \(event)\"", "\(process.transcript)") }
-    // It keeps no state that could be lost.
+    // The source keeps no state that could be lost.
     #expect(!process.transcript.contains { $0.contains("RX507") }, "\(process.transcript)")
     process.send(SIGTERM)
     #expect(try process.line() == "\"1 z\"")
@@ -148,7 +148,7 @@ import Testing
     #expect(try process.wait() == 0)
   }
 
-  /// A program with other arguments is ended first: what it writes until then is sent, then the new one starts.
+  /// A program with other arguments is ended first: its remaining output is sent, then the new program starts.
   @Test func anotherProgramFollowsTheEndOfTheOld() throws {
     let folder = try Scratch()
     func source(_ name: String) -> String {
@@ -181,7 +181,7 @@ import Testing
     var new: [String]
   }
 
-  /// A connection whose decoding has changed stays open, with what it has sent of an event.
+  /// A connection whose decoding has changed stays open, with the part of an event that it has received.
   @Test(arguments: [
     Connection(
       before: "join: { indented: true, wait: 1h }", after: "decode: lines", first: "x\na\n b\n c", old: ["x"],
@@ -219,7 +219,8 @@ import Testing
     #expect(client.receive()?.isEmpty == true)
   }
 
-  /// Without the source in the new version, or without the pipeline, what a connection has sent of an event is its last event.
+  /// Without the source in the new version, or without the pipeline, the received part of an event becomes the connection's
+  /// last event.
   @Test(arguments: ["unix: { path: '$', join: { indented: true, wait: 1h } }", "unix: { path: '$', framing: nul }"])
   func connectionsOfARemovedSourceAreSentToTheirEnd(_ source: String) throws {
     let folder = try Scratch()
@@ -258,7 +259,8 @@ import Testing
     }
   }
 
-  /// A stop and a removal of the source send what was read of the last line; where a stop keeps the state, the next start delivers it.
+  /// A stop and a removal of the source send the part of the last line that was read; if a stop saves the state, the next start
+  /// delivers it.
   @Test(arguments: [
     ("stdin", "x\nhalf", ["x"], "half"),
     ("stdin: { join: { indented: true, wait: 1h } }", "x\na\n b", ["x"], "a\\n b"),
@@ -276,7 +278,7 @@ import Testing
       let process = try RunningRxd(arguments, environment: ["NOTIFY_SOCKET": manager.path])
       _ = try manager.next(with: "READY")
       process.write(input)
-      // What has been read is no more in the pipe.
+      // Data that has been read is no longer in the pipe.
       if before.isEmpty { try awaitEmpty(process.input) }
       for event in before { #expect(try process.line() == "\"0 \(event)\"") }
       if isRemoved {
@@ -298,14 +300,14 @@ import Testing
     }
   }
 
-  /// A new version that fails when it starts leaves the inputs to the old one: standard input, a connection and a program, in the middle of a line.
+  /// A new version that fails to start leaves the inputs to the old one: standard input, a connection and a program, in the middle of a line.
   @Test func aVersionThatDoesNotStartTakesNoInput() throws {
     let folder = try Scratch()
     let pipe = folder.path + "/pipe"
     try #require(mkfifo(pipe, 0o600) == 0)
     let writer = open(pipe, O_RDWR)
     defer { close(writer) }
-    // Nothing finds it before it is run.
+    // The error cannot be found before the program is run.
     let program = try folder.write("missing", "#!\(folder.path)/no-interpreter\n")
     chmod(program, 0o700)
     func text(_ version: Int, _ more: String = "") -> String {

@@ -2,7 +2,7 @@ import Foundation
 import PipelineHost
 import Testing
 
-/// A real Prometheus takes what `prometheusRemoteWrite` sends, and what it refuses is taken apart.
+/// A real Prometheus accepts the output of `prometheusRemoteWrite`, and a refused batch is split.
 @Suite(
   .timeLimit(.minutes(10)), .enabled(if: VerbTests.has("prometheus", "--version"), "needs prometheus"))
 struct RemoteWriteServerTests {
@@ -12,7 +12,7 @@ struct RemoteWriteServerTests {
   @Test func prometheusTakesWhatIsSent() throws {
     let server = try PrometheusServer(folder, "scrape_configs: []\n", "--web.enable-remote-write-receiver")
     func answer(_ query: String) throws -> String { try server.answer("/api/v1/query", ["query=\(query)"]) }
-    // It answers connections before it is ready; the sink tries again until it is.
+    // The server accepts connections before it is ready; the sink retries until it is.
     let now = Int(Date().timeIntervalSince1970)
     var lines: [String] = []
     for number in 0..<3000 {
@@ -20,7 +20,7 @@ struct RemoteWriteServerTests {
         #"{"name":"load.value","type":"gauge","labels":{"host":"h\#(number % 10)","empty":"","q":"a\"ü"},"value":\#(number),"timestamp":\#(now - 3000 + number)}"#
       )
     }
-    // Older than the newest sample of its series, beside others that are not.
+    // A sample older than the newest one of its series, among valid ones.
     lines.append(#"{"name":"load.value","labels":{"host":"h1","q":"a\"ü"},"value":1,"timestamp":\#(now - 2000)}"#)
     lines.append(#"{"name":"fresh","value":42}"#)
     lines += (0..<10).map { _ in #"{"name":"hits","type":"counter","value":2,"relative":true}"# }

@@ -3,7 +3,7 @@ import PipelineHost
 import Synchronization
 import Testing
 
-/// Files that are renamed, and names and addresses that go from one file to another, in a reload: what a pipeline keeps belongs to one run at a time.
+/// Files that are renamed, and names and addresses that move between files, in a reload: a pipeline's stored data belongs to one run at a time.
 @Suite struct RenamedFileTests {
   private struct Daemon {
     let folder: Scratch
@@ -22,7 +22,7 @@ import Testing
       try FileManager.default.moveItem(atPath: "\(folder.path)/files/\(old)", toPath: "\(folder.path)/files/\(new)")
     }
 
-    /// Returns what the log says until the reload is over.
+    /// Returns the log lines until the reload has ended.
     func reload() throws -> [String] {
       process.send(SIGHUP)
       var lines: [String] = []
@@ -47,7 +47,7 @@ import Testing
     """
   }
 
-  /// The pipeline goes on, whatever its file is called: each number comes once.
+  /// The pipeline continues, whatever its file is called: each number appears once.
   @Test func aRenamedFileIsTheSamePipeline() throws {
     let daemon = try Daemon(["a.yaml": counter("counter")])
     var next = 1
@@ -71,7 +71,7 @@ import Testing
     #expect(try daemon.process.wait() == 0)
   }
 
-  /// Two files change their names: each store has one run at a time, and the new run goes on from the last state of the old one.
+  /// Two files swap their names: each store has one run at a time, and the new run continues from the last state of the old one.
   @Test func aNameGoesToAnotherFile() throws {
     let daemon = try Daemon(["a.yaml": counter("x")])
     for number in 1...5 { #expect(try daemon.process.line() == "x \(number)") }
@@ -107,7 +107,8 @@ import Testing
     _ = try daemon.process.wait()
   }
 
-  /// A pipeline without a name has that of its file, so a renamed file is another pipeline: it gets the address as soon as the old one has left it.
+  /// A pipeline without a name is named after its file, so a renamed file is another pipeline: it gets the address as soon as the old one has left
+  /// it.
   @Test func anAddressGoesToAnotherFile() throws {
     let free = try FreePort()
     let text = """
@@ -127,7 +128,7 @@ import Testing
     #expect(try daemon.process.wait() == 0)
   }
 
-  /// What its sinks have not delivered waits until a pipeline of its name is there again.
+  /// Undelivered events of its sinks wait until a pipeline of this name exists again.
   @Test func whatASinkHoldsWaitsForItsName() throws {
     let free = try FreePort()
     let nobody = try FreePort()
@@ -167,7 +168,8 @@ import Testing
     #expect(bodies.withLock { $0 }.map { $0.contains("cut 1") } == [true], "\(bodies.withLock { $0 })")
   }
 
-  /// Sends a line and the start of one, renames the file of the pipeline, and checks what follows with the log of the reload.
+  /// Sends a line and the start of another, renames the file of the pipeline, and checks what follows with the log of the
+  /// reload.
   private func rename(_ round: Int, _ port: FreePort, _ daemon: Daemon, _ check: ([String]) throws -> Void) throws {
     let client = try #require(SocketClient(port: port.number))
     client.send("whole \(round)\ncut \(round)")

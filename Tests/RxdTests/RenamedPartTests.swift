@@ -2,7 +2,8 @@ import Foundation
 import PipelineHost
 import Testing
 
-/// `movedFrom` beside a source or a sink: what an earlier version has kept under the former name goes on under the new one.
+/// `movedFrom` of a source or a sink: the state that an earlier version saved under the former name is used under the new
+/// one.
 @Suite(.timeLimit(.minutes(10)))
 struct RenamedPartTests {
   private let folder: Scratch
@@ -49,7 +50,7 @@ struct RenamedPartTests {
 
   private static let dead = "http: { url: 'http://127.0.0.1:1/' }"
 
-  /// Events wait in the outbox of a sink that gets another name, by a restart or a reload: they are delivered, whatever the kind of the sink is now.
+  /// Events wait in the outbox of a sink that is renamed by a restart or a reload: they are delivered, whatever the kind of the sink is now.
   @Test(arguments: [true, false]) func whatWaitsIsDelivered(_ isReload: Bool) throws {
     var process = try start(send("web: { from: n, \(Self.dead) }"))
     process.write("{\"a\":1}\n{\"a\":2}\n{\"a\":3}\n")
@@ -74,14 +75,14 @@ struct RenamedPartTests {
     let last = try start(send("kept: { from: n, movedFrom: web, file: '\(folder.path)/out' }"))
     #expect(try lines(3) == ["{\"a\":1}", "{\"a\":2}", "{\"a\":3}"])
     try end(last)
-    // The rows have the new name now, so the former one is needed no more.
+    // The rows are stored under the new name now, so the former one is no longer needed.
     let again = try start(send("kept: { from: n, file: '\(folder.path)/out' }"))
     again.write("{\"a\":4}\n")
     #expect(try lines(4).count == 4)
     try end(again)
   }
 
-  /// Events wait in memory for a sink that gets another name in a reload.
+  /// Events wait in memory for a sink that a reload renames.
   @Test func whatWaitsInMemoryGoesOn() throws {
     let port = try FreePort().number
     let file = try send("web: { from: n, http: { url: 'http://127.0.0.1:\(port)/' } }")
@@ -108,7 +109,7 @@ struct RenamedPartTests {
     try end(server)
   }
 
-  /// A source, the signal that it feeds and the sink get other names: the file is read on, the count goes on, and the output is continued.
+  /// A source, the signal that it feeds and the sink are renamed: reading, counting and writing continue.
   @Test(arguments: [true, false]) func positionsGoOn(_ isReload: Bool) throws {
     let input = try folder.write("in", (1...100).map { "{\"n\":\($0)}\n" }.joined())
     func text(_ source: String, _ signal: String, _ sink: String) throws -> String {

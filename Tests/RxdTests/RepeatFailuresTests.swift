@@ -10,7 +10,7 @@ import Testing
     return (try process.wait(), lines)
   }
 
-  /// A test that hangs ends the run, and its name is printed.
+  /// A hanging test ends the run, and its name is printed.
   @Test func aSilentRunIsEnded() throws {
     let run = try run(
       "echo '◇ Test one() started.'; echo '◇ Test two(_:) started.'; echo '✔ Test one() passed after 1 second.'; exec sleep 1000"

@@ -2,22 +2,22 @@ import Foundation
 import PipelineHost
 import Testing
 
-/// `--queue-memory` bounds the memory of the process, whatever its pipelines read and however much comes at once.
+/// `--queue-memory` limits the memory of the process, whatever its pipelines read and however much arrives at once.
 @Suite(.serialized, .timeLimit(.minutes(10)))
 struct ResidentMemoryTests {
   private static let isSanitized = ProcessInfo.processInfo.environment["ASAN_OPTIONS"] != nil
   private static let pipelines = 20
   private static let budget = 8 << 20
   private static let line = "{\"text\":\"" + String(repeating: "x", count: 90) + "\"}\n"
-  /// What comes at once for each pipeline: 2 MB.
+  /// The data that arrives at once for each pipeline: 2 MB.
   private static let flood = String(repeating: line, count: 20_000)
   private static let body = String(repeating: line, count: 1000)
 
   enum Shape: CaseIterable, Sendable {
     case followed, file, tcp, httpServer
 
-    /// What a pipeline may have beside the budget, also in a debug build: its blocks, the memory of a turn and of requests to the sink, and 16 KiB
-    /// of messages that an HTTP server takes however full the budget is.
+    /// The memory of a pipeline in addition to the budget, also in a debug build: its blocks, the memory of a turn and of requests to the sink,
+    /// and 16 KiB of messages that an HTTP server accepts even if the budget is used up.
     var allowance: Int {
       switch self {
       case .followed, .file: 256 << 10
@@ -26,7 +26,7 @@ struct ResidentMemoryTests {
       }
     }
 
-    /// What the log says for each pipeline that has begun.
+    /// The log message of each pipeline that has started.
     var marker: String {
       switch self {
       case .followed, .file: "waiting for one"
@@ -38,11 +38,11 @@ struct ResidentMemoryTests {
   @Test(.enabled(if: !isSanitized), arguments: Shape.allCases)
   func aFloodStaysWithinTheBudget(_ shape: Shape) throws {
     let folder = try Scratch()
-    // Takes requests and answers none.
+    // Accepts requests and answers none.
     let server = try ScriptedServer { _ = $0.readAll() }
     defer { server.stop() }
     let ports = try (0..<Self.pipelines).map { _ in try FreePort().number }
-    // Files to be read once are there at the start: an idle process is one that waits for such files.
+    // Files that are read once must exist at the start, so an idle process is one that waits for such files.
     var process = try start(shape == .file ? .followed : shape, folder, ports, server.url)
     for _ in 0..<Self.pipelines { try process.errorLine(with: shape.marker) }
     let before = try anonymous(process)
@@ -58,7 +58,7 @@ struct ResidentMemoryTests {
       let now = try anonymous(process)
       looks = now > most ? 0 : looks + 1
       most = max(most, now)
-      // Every sink has begun to send, and nothing more comes in.
+      // Every sink has begun to send, and no more input is accepted.
       return server.connections >= Self.pipelines && looks >= 20
     }
     #expect(isFull, "\(shape): \(server.connections) connections")
@@ -88,7 +88,7 @@ struct ResidentMemoryTests {
     return try RunningRxd("run", folder.path + "/p", "--queue-memory", "8MiB")
   }
 
-  /// Sends the flood of one pipeline. Senders wait as long as the process takes nothing, and end with it.
+  /// Sends the flood of one pipeline. Senders wait while the process accepts nothing, and end with it.
   private func send(_ shape: Shape, _ path: String, _ port: Int) throws {
     switch shape {
     case .followed, .file: try Self.flood.write(toFile: path, atomically: false, encoding: .utf8)
@@ -111,7 +111,7 @@ struct ResidentMemoryTests {
     }
   }
 
-  /// The anonymous memory of a process that is resident, in bytes.
+  /// The resident anonymous memory of a process, in bytes.
   private func anonymous(_ process: RunningRxd) throws -> Int {
     let text = try String(contentsOfFile: "/proc/\(process.pid)/smaps_rollup", encoding: .utf8)
     let line = text.split(separator: "\n").first { $0.hasPrefix("Anonymous:") }

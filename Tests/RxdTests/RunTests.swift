@@ -10,7 +10,7 @@ struct RunTests {
     sinks: { out: { from: kept, stdout: json } }
 
     """
-  /// Never ends by itself; says `1` when it runs.
+  /// Never ends on its own; prints `1` when it runs.
   static let endless = """
     sources: { soon: { values: 1 }, later: { values: { list: [2, 3], every: 1h } } }
     signals: { all: { merge: [soon, later] } }
@@ -33,7 +33,7 @@ struct RunTests {
     }
   }
 
-  /// A line for each step in the order of the file, beside what the pipeline writes.
+  /// A line for each step in file order, in addition to the pipeline's output.
   @Test func statsTellWhatEachStepDid() throws {
     let folder = try Scratch()
     let file = try folder.write("echo.yaml", Self.echo)
@@ -47,7 +47,7 @@ struct RunTests {
       $0.first?.hasPrefix("echo.yaml:") == true
     }
     func row(_ step: String) -> [String]? { rows.first { $0.count > 5 && $0[1].hasSuffix("/\(step)") } }
-    // Place, step, in, out, dropped, rejected.
+    // Location, step, in, out, dropped, rejected.
     #expect(row("stdin")?.prefix(6) == ["echo.yaml:1", "lines/stdin", "5", "4", "0", "1"], "\(run.errors)")
     #expect(row("filter")?[2..<6] == ["4", "2", "2", "0"], "\(run.errors)")
     #expect(row("stdout")?[2..<6] == ["2", "2", "0", "0"], "\(run.errors)")
@@ -68,7 +68,7 @@ struct RunTests {
     #expect(try Rxd.run("run", "--stats-format", "xml", file).status == 64)
   }
 
-  /// `threads` changes who decodes, and nothing that is written.
+  /// `threads` changes which threads decode, and nothing in the output.
   @Test(arguments: ["threads: 1", "threads: 2", "threads: 5", ""])
   func standardInputComesInOrder(_ threads: String) throws {
     let folder = try Scratch()
@@ -121,7 +121,7 @@ struct RunTests {
     #expect(try Rxd.run("-v", file, input: "").errors.contains("0 events in, 0 out"))
   }
 
-  /// Turns run on the thread that reads, which also writes; timers that they set fire all the same.
+  /// Turns run on the thread that reads and writes; timers that they set still fire.
   @Test func aFollowedFileIsCopiedThroughRotations() throws {
     let folder = try Scratch()
     let log = folder.path + "/app.log"
@@ -156,7 +156,7 @@ struct RunTests {
     #expect(copy == (0..<count).map { line($0) + "\n" }.joined())
   }
 
-  /// More than a turn can take in that starts them all.
+  /// More existing files than one turn can start are followed.
   @Test func manyFilesThatAreThereAreFollowed() throws {
     let folder = try Scratch()
     for number in 10..<40 { try folder.write("\(number).log", "\(number)\n") }
@@ -174,7 +174,7 @@ struct RunTests {
     #expect(try process.wait() == 0)
   }
 
-  /// Beside a signal that only goes round, others go on, in its own pipeline and in another one, and a stop is heard.
+  /// A signal that only feeds itself does not delay other signals, in its own pipeline or another one, nor a stop.
   @Test(arguments: [
     "sources: { n: { values: [] } }\nsignals: { r: { from: n, chain: [ repeat ] } }",
     "sources: { n: { values: [1] } }\nsignals: { r: { from: n, chain: [ repeat, { filter: event == 0 } ] } }",
@@ -200,7 +200,8 @@ struct RunTests {
     #expect(try process.wait() == 0)
   }
 
-  /// Without a descriptor nothing can be listed or opened; what is open is read on, and the rest comes when there is one.
+  /// Without a free descriptor nothing can be listed or opened; open files are still read, and the rest follows when one
+  /// is free.
   @Test func followedFilesOutliveALackOfDescriptors() throws {
     let folder = try Scratch()
     try folder.write("a.log", "one\n")
@@ -228,7 +229,7 @@ struct RunTests {
     #expect(try process.wait() == 0)
   }
 
-  /// A file that was rotated away cannot be opened anew without a descriptor: what is written waits for one.
+  /// A rotated file cannot be reopened without a descriptor: the output waits for one.
   @Test func aRotatedFileWaitsForADescriptor() throws {
     let folder = try Scratch()
     let out = folder.path + "/out.ndjson"
@@ -258,7 +259,7 @@ struct RunTests {
     #expect(try String(contentsOfFile: out + ".1", encoding: .utf8) == "{\"n\":0}\n")
   }
 
-  /// A full file that cannot be compressed is no reason to wait: rows go on.
+  /// A full file that cannot be compressed does not delay rows.
   @Test func whatCannotBeCompressedHoldsUpNothing() throws {
     let folder = try Scratch()
     let out = folder.path + "/out.ndjson"
@@ -277,7 +278,7 @@ struct RunTests {
       }
     }
     let process = try RunningRxd([file, "--log-format", "text"])
-    // Half of that is left when it is compressed.
+    // Compression halves it.
     let random = (0..<15_000).map { _ in String(format: "%02x", UInt8.random(in: 0 ... .max)) }.joined()
     process.write("\"\(random)\"\n")
     let first = content(where: { $0.utf8.count > 30_000 })
@@ -292,7 +293,7 @@ struct RunTests {
     #expect(try process.wait() == 0)
   }
 
-  /// Of contents that wait for room only the newest is written: an older one may never have room.
+  /// Of contents that wait for disk space only the newest is written: there may never be space for an older one.
   @Test func newerContentReplacesWhatWaitsForRoom() throws {
     let folder = try Scratch()
     let out = folder.path + "/out.ndjson"
@@ -308,13 +309,13 @@ struct RunTests {
     process.write("\"\(String(repeating: "x", count: 20_000))\"\n")
     try process.errorLine(with: "waiting until it can be written")
     process.write("{\"n\":1}\n")
-    // A writer that tries again changes the folder all the time, so this waits by the clock.
+    // A writer that retries changes the folder all the time, so this polls.
     #expect(Polling.until { (try? String(contentsOfFile: out, encoding: .utf8)) == "{\"n\":1}\n" })
     process.send(SIGTERM)
     #expect(try process.wait() == 0)
   }
 
-  /// A file that may not grow stands for a full disk.
+  /// A file size limit simulates a full disk.
   @Test func whatAFullDiskDidNotTakeIsNotOut() throws {
     let folder = try Scratch()
     let out = folder.path + "/out.ndjson"
@@ -343,7 +344,7 @@ struct RunTests {
     let written = try String(contentsOfFile: out, encoding: .utf8)
     let lines = written.utf8.count { $0 == 0x0A }
     #expect(written.utf8.count == 10_000)
-    // Reading may have stopped in the middle of a line, which is rejected then.
+    // Reading may have stopped in the middle of a line, which is then rejected.
     let isCut = summary.contains(" rejected, ")
     #expect(counts.count == (isCut ? 4 : 3) && counts[1] == lines && (!isCut || counts[2] == 1), "\(summary)")
     #expect(counts.first == counts.dropFirst().reduce(0, +), "\(summary)")
@@ -354,7 +355,7 @@ struct RunTests {
     let process = try RunningRxd([try folder.write("echo.yaml", Self.echo)])
     process.write("{\"a\":2}\n")
     #expect(try process.line() == "{\"a\":2}")
-    // Our end of the pipe is replaced, so its last reader is gone.
+    // This end of the pipe is replaced, so its last reader is gone.
     dup2(process.errors, process.output)
     process.write("{\"a\":3}\n{\"a\":4}\n")
     process.closeInput()
@@ -391,13 +392,13 @@ struct RunTests {
       #expect(try process.line() == "1")
       #expect(try process.line() == "2")
       process.send(signal)
-      // What is held is flushed by the drain.
+      // Held events are flushed by the drain.
       #expect(try process.line() == "[1,2]")
       #expect(try process.wait() == 0)
     }
   }
 
-  /// The input has ended, the server does not exist: repeating goes on until the process is told to stop, and then within its limit.
+  /// The input has ended, the server does not exist: retries continue until the process is told to stop, and then until the limit.
   @Test func aDeadServerIsGivenUpWhenTheLimitForStoppingHasPassed() throws {
     let folder = try Scratch()
     let file = try folder.write(
@@ -414,7 +415,7 @@ struct RunTests {
     #expect(try process.wait() == 1)
   }
 
-  /// A program that the system cannot start for one event is that event's error, however the event reaches it.
+  /// A program that the system cannot start for one event is an error of that event, however the event is passed to it.
   @Test(arguments: [
     "command: [basename, --, '{{ event.p }}']", "command: [basename, --, '{{ event.p }}'], streaming: true",
     "command: [sh, -c, 'echo $P'], environment: { P: '{{ event.p }}' }",
@@ -439,7 +440,7 @@ struct RunTests {
     #expect(wrong.last?.contains("NUL") == true)
   }
 
-  /// Where the parent of rxd ignores SIGCHLD, the system keeps no status of programs unless rxd asks for it.
+  /// If rxd's parent ignores SIGCHLD, the system discards exit statuses unless rxd asks for them.
   @Test func programsFailWhereTheParentIgnoresTheirEnds() throws {
     let folder = try Scratch()
     let file = try folder.write(
@@ -489,7 +490,7 @@ struct RunTests {
     #expect(try process.line() == "1")
     process.send(SIGTERM)
     try process.errorLine(with: "draining")
-    // One that comes within a second of the first counts as the same.
+    // A signal within a second of the first counts as the same.
     #expect(try process.wait(sending: SIGTERM) == 128 + SIGTERM)
 
     let other = try RunningRxd([file])

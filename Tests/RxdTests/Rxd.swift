@@ -3,14 +3,14 @@ import Foundation
 import PipelineHost
 import Testing
 
-/// Runs the built binary as a user would. Waiting is for pipes and for the end of the process only,
-/// each with a limit after which the test fails.
+/// Runs the built binary as a user would. Waits only for pipes and for the end of the process, each with a time limit
+/// after which the test fails.
 enum Rxd {
   /// The package's folder.
   static let root = URL(fileURLWithPath: #filePath)
     .deletingLastPathComponent().deletingLastPathComponent().deletingLastPathComponent().path
 
-  /// `RXD` names another binary; else the one that was built with the tests.
+  /// The binary named by `RXD`, else the one built with the tests.
   static let binary: String = {
     if let named = ProcessInfo.processInfo.environment["RXD"], !named.isEmpty { return named }
     let products = Bundle.main.bundleURL.deletingLastPathComponent().path
@@ -21,7 +21,7 @@ enum Rxd {
     return root + "/.build/debug/rxd"
   }()
 
-  /// The directory for sockets of processes that name none: tests find no other process of this machine there, and leave no socket behind.
+  /// The default directory for control sockets: tests find no other process of this machine there, and leave no socket behind.
   static let runtime: String = {
     let path = FileManager.default.temporaryDirectory.appendingPathComponent("rxd-runtime-\(getpid())").path
     mkdir(path, 0o700)
@@ -49,7 +49,7 @@ enum Rxd {
     in folder: String? = nil, sourceLocation: SourceLocation = #_sourceLocation
   ) throws -> Outcome {
     let process = try RunningRxd(arguments, environment: environment, in: folder)
-    // Read beside writing, so that neither side waits for ever.
+    // Reads while writing, so that neither side blocks forever.
     let output = Reader(process.output)
     let errors = Reader(process.errors)
     let threads = [output, errors].map { reader in
@@ -64,7 +64,7 @@ enum Rxd {
     return Outcome(status: status, output: output.text(), errors: errors.text())
   }
 
-  /// Runs a verb with a state directory, whatever the environment of the tests names.
+  /// Runs a verb with this state directory, regardless of the environment of the tests.
   static func run(arguments: [String], state directory: String, input: String = "") throws -> Outcome {
     try run(
       arguments: arguments + ["--state-dir", directory], input: input,
@@ -92,13 +92,13 @@ enum Rxd {
   }
 }
 
-/// An instant of the monotonic clock: what is told to the wall clock meanwhile means nothing to it.
+/// An instant of the monotonic clock, which changes of the wall clock do not affect.
 struct Deadline {
   private let end: ContinuousClock.Instant
 
   init(after seconds: TimeInterval) { end = .now + .seconds(seconds) }
 
-  /// Milliseconds until then, for `poll`.
+  /// The remaining milliseconds, for `poll`.
   private var left: Int32 {
     let left = ContinuousClock.now.duration(to: end).components
     return Int32(clamping: left.seconds * 1000 + left.attoseconds / 1_000_000_000_000_000)
@@ -106,12 +106,12 @@ struct Deadline {
 
   var isOver: Bool { left <= 0 }
 
-  /// Waits until `descriptor` can be read; false if that did not come to pass in time.
+  /// Waits until `descriptor` is readable; false at the deadline.
   func waits(for descriptor: Int32) -> Bool {
     while true {
       let milliseconds = left
       var entry = pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0)
-      // When the machine has stood still, all the time may be over before anybody could run: then a last look.
+      // If the machine was suspended, the time may be over before any process could run, so this polls once more.
       if poll(&entry, 1, max(milliseconds, 10_000)) > 0 { return true }
       if milliseconds <= 0 { return false }
       // A signal may have interrupted the call.
@@ -123,7 +123,7 @@ struct TimedOut: Error, CustomStringConvertible {
   var description: String
 }
 
-/// A process that goes on while the test does something.
+/// A process that runs while the test does something.
 final class RunningRxd {
   let pid: pid_t
   let input: Int32
@@ -132,9 +132,9 @@ final class RunningRxd {
   private var isInputOpen = true
   private var status: Int32?
   private var pending: [Int32: [UInt8]] = [:]
-  /// The last lines that were read, of both streams.
+  /// The last lines read from both streams.
   private(set) var transcript: [String] = []
-  /// Seconds after which waiting for anything is given up: far more than a loaded machine needs.
+  /// The time limit of all waits, in seconds: far more than a loaded machine needs.
   static let limit: TimeInterval = 240
 
   convenience init(_ arguments: String..., environment: [String: String] = [:], in folder: String? = nil)
@@ -166,7 +166,7 @@ final class RunningRxd {
     }
     variables["XDG_RUNTIME_DIR"] = Rxd.runtime
     variables.merge(environment) { $1 }
-    // `env -C` changes the folder and becomes the program.
+    // `env -C` changes the directory and then executes the program.
     var program = folder == nil ? binary : "/usr/bin/env"
     var command = folder.map { ["env", "-C", $0, binary] } ?? [binary]
     if let limit {
@@ -190,7 +190,7 @@ final class RunningRxd {
     close(errors)
   }
 
-  /// Writes; a reader that has gone is no mistake of the test.
+  /// Writes; a closed reader does not fail the test.
   func write(_ text: String) {
     signal(SIGPIPE, SIG_IGN)
     var rest = Array(text.utf8)[...]
@@ -208,7 +208,7 @@ final class RunningRxd {
 
   func send(_ signal: Int32) { kill(pid, signal) }
 
-  /// Sets a limit of the process while it runs, as prlimit(1) writes it: `--nofile=4:`.
+  /// Sets a limit of the running process, in the notation of prlimit(1): `--nofile=4:`.
   func limit(_ setting: String) throws {
     let program = Process()
     program.executableURL = URL(fileURLWithPath: "/usr/bin/prlimit")
@@ -218,7 +218,7 @@ final class RunningRxd {
     guard program.terminationStatus == 0 else { throw TimedOut(description: "prlimit \(setting) failed") }
   }
 
-  /// The next line of a stream, nil at its end. `waiter`: the line of the test that waits.
+  /// The next line of a stream, nil at its end. `waiter`: the line of the calling test.
   func line(from descriptor: Int32, waiter: Int = #line) throws -> String? {
     let deadline = Deadline(after: Self.limit)
     while true {
@@ -247,7 +247,7 @@ final class RunningRxd {
 
   func line(waiter: Int = #line) throws -> String? { try line(from: output, waiter: waiter) }
 
-  /// What each thread of the process waits in, and what standard error has: for a wait that was in vain.
+  /// What each thread of the process waits in, and the text of standard error; reported when a wait times out.
   private var threads: String {
     let tasks = "/proc/\(pid)/task"
     let all = (try? FileManager.default.contentsOfDirectory(atPath: tasks)) ?? []
@@ -264,26 +264,26 @@ final class RunningRxd {
     return states.joined(separator: "; ") + "; standard error: " + String(decoding: reported, as: UTF8.self)
   }
 
-  /// The next line of standard error that holds `text`.
+  /// The next line of standard error that contains `text`.
   @discardableResult
   func errorLine(with text: String, waiter: Int = #line) throws -> String {
     try errorLines(to: text, waiter: waiter).last ?? ""
   }
 
-  /// The next lines of standard error, up to the one that holds `text`.
+  /// The next lines of standard error, up to the one that contains `text`.
   func errorLines(to text: String, waiter: Int = #line) throws -> [String] {
     var seen: [String] = []
     let deadline = Deadline(after: Self.limit)
     while let line = try line(from: errors, waiter: waiter) {
       seen.append(line)
       if line.contains(text) { return seen }
-      // A process may go on writing other lines for ever.
+      // A process may write other lines forever.
       if deadline.isOver { throw TimedOut(description: "standard error has no '\(text)': \(seen.suffix(50))") }
     }
     throw TimedOut(description: "standard error ended without '\(text)': \(seen)")
   }
 
-  /// `sending`: a signal that is sent again and again until the process has ended.
+  /// `sending`: a signal that is sent repeatedly until the process has ended.
   func wait(sending signal: Int32? = nil) throws -> Int32 {
     if let status { return status }
     let waiter = Waiter(pid)
@@ -317,7 +317,7 @@ private final class Waiter: @unchecked Sendable {
   }
 }
 
-/// A folder that goes with the test.
+/// A temporary folder that is removed with the value.
 final class Scratch {
   let path: String
 
@@ -329,7 +329,7 @@ final class Scratch {
 
   deinit { try? FileManager.default.removeItem(atPath: path) }
 
-  /// Replaces the file in one step, and returns its path.
+  /// Replaces the file atomically, and returns its path.
   @discardableResult
   func write(_ name: String, _ text: String) throws -> String {
     let file = "\(path)/\(name)"
@@ -337,7 +337,7 @@ final class Scratch {
     return file
   }
 
-  /// Appends to a file that exists.
+  /// Appends to an existing file.
   func append(_ text: String, to name: String) throws {
     let file = try FileHandle(forUpdating: URL(fileURLWithPath: "\(path)/\(name)"))
     defer { try? file.close() }
@@ -350,7 +350,7 @@ extension RunningRxd {
   /// Waits until the process listens on its control socket.
   func waits(forSocket path: String) throws {
     let folder = try FolderWatch(URL(fileURLWithPath: path).deletingLastPathComponent().path)
-    // The file is there a moment before the process listens.
+    // The socket file exists a moment before the process listens.
     guard folder.first({ access(path, F_OK) == 0 ? true : nil }) != nil,
       Polling.until({ SocketClient(path: path) != nil })
     else { throw TimedOut(description: "no socket \(path)") }

@@ -2,7 +2,7 @@ import Foundation
 import PipelineHost
 import Testing
 
-/// Metrics of this machine go to a real Prometheus, and from the page that it scrapes back into a pipeline.
+/// Metrics of this machine are sent to a real Prometheus, and scraped back into a pipeline.
 @Suite(
   .timeLimit(.minutes(10)), .enabled(if: VerbTests.has("prometheus", "--version"), "needs prometheus"))
 struct ScrapeTests {
@@ -29,7 +29,7 @@ struct ScrapeTests {
     try server.asked("/api/v1/query", "query=up == 1", until: #","1"]"#)
     try server.asked("/api/v1/query", "query=node_memory_MemTotal_bytes > 1e6", until: #""value":["#)
     try server.asked("/api/v1/query", "query=node_load15 >= 0", until: #""value":["#)
-    // Prometheus's own page, read by a pipeline.
+    // Prometheus's own metrics page, read by a pipeline.
     let scrape = try folder.write(
       "scrape.yaml",
       """

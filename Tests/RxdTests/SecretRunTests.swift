@@ -1,7 +1,7 @@
 import Foundation
 import Testing
 
-/// A secret is in nothing that the program prints or keeps beside the events.
+/// No secret appears in the program's output or in its files, except in events.
 @Suite(.timeLimit(.minutes(5)))
 struct SecretRunTests {
   private static let secret = "Qz7kPv3xWm"
@@ -49,8 +49,8 @@ struct SecretRunTests {
     #expect(files(below: state).contains("RX5"), "there are dead letters")
   }
 
-  /// Data may carry it too: what the log shows of an event, of its error and as a rejected event hides it. Sinks and dead
-  /// letters on disk have the data as it is.
+  /// Events may contain a secret too: the log hides it in events, in their errors and in rejected events. Sinks and dead
+  /// letters on disk keep the data unchanged.
   @Test(arguments: ["text", "json"]) func dataShowsItInSinksOnly(_ form: String) throws {
     let (folder, options) = try scratch()
     let file = try folder.write(
@@ -89,7 +89,7 @@ struct SecretRunTests {
     }
   }
 
-  /// The outline of an event is all that is looked at before it is read; where it is no JSON, the log's lines still are.
+  /// Only the outline of an event is checked before it is read; secrets are hidden even if the event is not JSON.
   @Test func aRejectedEventThatIsNoJSONLeavesTheLineJSON() throws {
     let folder = try Scratch()
     let file = try folder.write(
@@ -132,7 +132,7 @@ struct SecretRunTests {
     if verb == "explain" { #expect(outcome.output.contains("event == '(secret)'")) }
   }
 
-  /// What may drive a terminal, or deceive whoever reads, is an escape in every form of the log.
+  /// Characters that control a terminal or deceive the reader are escaped in every log format.
   @Test(arguments: ["text", "json"]) func theLogHoldsNothingThatIsHidden(_ form: String) throws {
     let folder = try Scratch()
     let file = try folder.write(

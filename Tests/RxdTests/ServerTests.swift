@@ -2,7 +2,7 @@ import Foundation
 import PipelineHost
 import Testing
 
-/// `httpServer` in a process of its own, asked by clients that mean it harm or only come in numbers.
+/// `httpServer` in its own process, with malicious and with numerous clients.
 @Suite(.timeLimit(.minutes(4)))
 struct ServerTests {
   private func port(_ process: RunningRxd) throws -> Int {
@@ -10,17 +10,17 @@ struct ServerTests {
     return try #require(line.split(separator: ":").last.flatMap { Int($0.prefix { $0.isNumber }) })
   }
 
-  /// MiB of memory that the process has had at most.
+  /// The peak memory of the process in MiB.
   private func peak(_ process: RunningRxd) throws -> Int {
     let status = try String(contentsOfFile: "/proc/\(process.pid)/status", encoding: .utf8)
     let line = try #require(status.split(separator: "\n").first { $0.hasPrefix("VmHWM:") })
     return try #require(line.split(separator: " ").dropFirst().first.flatMap { Int($0.filter(\.isNumber)) }) >> 10
   }
 
-  /// Clients that post to a pipeline whose sink takes nothing cost what `maxBuffered` says, be they patient or not.
+  /// Clients that post to a pipeline whose sink accepts nothing cost at most `maxBuffered`, whether they wait or not.
   @Test func aSinkThatTakesNothingDoesNotFillTheMemory() throws {
     let folder = try Scratch()
-    // Nobody listens on port 9.
+    // No server listens on port 9.
     let file = try folder.write(
       "blocked.yaml",
       """
@@ -33,7 +33,7 @@ struct ServerTests {
     let process = try RunningRxd(["-v", file])
     let port = try port(process)
     let body = Array(String(repeating: "{\"n\":1}\n", count: 1 << 17).utf8)
-    // The first body is taken in and held by the sink.
+    // The first body is read and held by the sink.
     let first = try Connection(port: port)
     #expect(first.post(body))
     #expect(first.status() == 504)
@@ -54,7 +54,7 @@ struct ServerTests {
     }
     #expect(refused > 0)
     let after = try peak(process)
-    // 200 MiB have come in. Beside the budget there are what the network reads and what the heap keeps.
+    // 200 MiB have arrived. In addition to the budget, memory is used for network reads and retained by the heap.
     #expect(after - before < 64, "\(before) MiB, then \(after) MiB")
     process.send(SIGKILL)
   }
@@ -70,7 +70,7 @@ struct ServerTests {
       """)
     let process = try RunningRxd(["-v", file])
     let port = try port(process)
-    // The first connection has what is made once.
+    // The first connection includes one-time allocations.
     let first = try Connection(port: port)
     first.post("{}\n")
     #expect(first.status() == 200)
@@ -83,17 +83,17 @@ struct ServerTests {
     for _ in 0..<20 { clients.append(try Connection(port: port)) }
     let warning = try process.errorLine(with: "connections cannot be accepted")
     #expect(warning.contains("the limit of open files"))
-    // Nothing happens for a second, so next to no time is spent: a loop that calls accept again and again would take all of it.
+    // Nothing happens for a second, so hardly any CPU time is used: a loop that repeatedly calls accept would use all of it.
     let start = try spent(process)
     poll(nil, 0, 1000)
     #expect(try spent(process) - start < 0.3)
-    // Those that are connected are served meanwhile.
+    // Connected clients are served meanwhile.
     for _ in 0..<200 {
       first.post("{}\n")
       #expect(first.status() == 200)
     }
     for client in clients.prefix(10) { client.close() }
-    // Descriptors are free again: whoever waits gets through.
+    // Descriptors are free again: waiting clients get through.
     clients[10].post("{}\n")
     #expect(clients[10].status() == 200)
     let next = try process.errorLine(with: "connections ")
@@ -101,7 +101,7 @@ struct ServerTests {
     process.send(SIGKILL)
   }
 
-  /// Seconds of CPU time so far.
+  /// CPU time so far, in seconds.
   private func spent(_ process: RunningRxd) throws -> Double {
     let text = try String(contentsOfFile: "/proc/\(process.pid)/stat", encoding: .utf8)
     let fields = text.split(separator: ")").last.map { $0.split(separator: " ") } ?? []
@@ -109,7 +109,7 @@ struct ServerTests {
       / Double(sysconf(Int32(_SC_CLK_TCK)))
   }
 
-  /// Nor does it hold up the end of the process: it gets 503 when the pipeline has ended, and 408 where the pipeline ends after its clients, as
+  /// Nor does it delay the end of the process: it gets 503 when the pipeline has ended, and 408 where the pipeline ends after its clients, as
   /// with a state.
   @Test(arguments: [false, true]) func aStalledBodyDoesNotHoldUpTheEnd(_ hasState: Bool) throws {
     let folder = try Scratch()
@@ -154,7 +154,7 @@ struct ServerTests {
     #expect(both.output.contains("b.yaml:1:34"), "\(both.output)")
     #expect(both.output.contains("RX326"))
     #expect(both.output.contains("a.yaml:1:34"))
-    // Each file is a pipeline of its own: one that is wrong does not stop the others, and nothing listens twice.
+    // Each file is a separate pipeline: an invalid one does not stop the others, and no address is used twice.
     let running = try RunningRxd(["-v", "a.yaml", "b.yaml"], in: folder.path)
     try running.errorLine(with: "RX326")
     running.send(SIGKILL)

@@ -1,10 +1,10 @@
 import Foundation
 import Testing
 
-/// What a busy pipeline, a device that hangs and a log that nobody reads do to everything else.
+/// The effects of a busy pipeline, a hanging device and an unread log on everything else.
 @Suite(.timeLimit(.minutes(10)))
 struct SharingTests {
-  /// Busy for ever: windows of a hundred numbers.
+  /// Busy forever: windows of a hundred numbers.
   private static let busy = """
     sources: { round: { values: [\((1...500).map(String.init).joined(separator: ", "))] } }
     signals:
@@ -66,14 +66,14 @@ struct SharingTests {
     while Deadline.isReadable(manager.descriptor) { _ = try manager.next() }
     try process.errorLine(with: "not feeding the watchdog")
     #expect(!Deadline.isReadable(manager.descriptor))
-    // It comes back: so does the feeding.
+    // The device works again, and so does the watchdog.
     try FileManager.default.removeItem(atPath: trigger)
     _ = try manager.next(with: "WATCHDOG")
     process.send(SIGTERM)
     #expect(try process.wait() == 0)
   }
 
-  /// A store that is no longer wanted is closed, and the record of the pipelines is written, beside the thread that answers.
+  /// Closing an unused store and writing the record of the pipelines do not block the thread that answers.
   @Test func aHungStateDirectoryHoldsUpNoAnswer() throws {
     let hang = try #require(Self.hang, "libCHang.so is built with the tests")
     let folder = try Scratch()
@@ -124,11 +124,11 @@ struct SharingTests {
     let folder = try Scratch()
     let file = try folder.write("a.yaml", Self.talkative)
     let process = try RunningRxd([file, "--log-format", "text"])
-    // Far behind what a pipe takes, and the buffer.
+    // Far more than a pipe and the buffer hold.
     while let line = try process.line(), line != "3000" {}
     process.send(SIGTERM)
     #expect(try process.wait() == 0)
-    // What was written is the beginning of the log.
+    // The written part is the start of the log.
     for number in 1...40 {
       #expect(try process.line(from: process.errors)?.contains(": \(number) xxx") == true)
     }
@@ -147,7 +147,7 @@ struct SharingTests {
     #expect(try process.wait() == 0)
   }
 
-  /// As long as somebody reads, however slowly, nothing is missing at the end.
+  /// If the log is read, however slowly, it is complete.
   @Test func everythingIsInTheLogThatIsRead() throws {
     let folder = try Scratch()
     let file = try folder.write(
@@ -167,7 +167,7 @@ struct SharingTests {
     #expect(try process.wait() == 0)
   }
 
-  /// Where the system refuses memory, a message says so.
+  /// If the system refuses memory, a message says so.
   @Test func tooLittleMemoryIsAMessage() throws {
     let folder = try Scratch()
     let file = try folder.write(
@@ -186,11 +186,12 @@ struct SharingTests {
 
   // MARK: Signals
 
-  /// While the file is still being read nothing has begun: what asks for a reload or a status waits, what asks for the end gets it.
+  /// While the file is still being read nothing has started: a signal for a reload or a status waits, a signal for the end takes
+  /// effect.
   @Test(arguments: [(SIGTERM, 0), (SIGINT, 0), (SIGQUIT, 128 + SIGQUIT)] as [(Int32, Int32)])
   func signalsDuringTheStart(_ last: Int32, _ status: Int32) throws {
     let process = try RunningRxd(["run", "-"])
-    // From then on they are held back.
+    // From then on the signals are blocked.
     let held = "/proc/\(process.pid)/status"
     var isHeld = false
     for _ in 0..<100_000 where !isHeld {
@@ -220,7 +221,7 @@ struct SharingTests {
     #expect(try process.wait() == 0)
   }
 
-  /// timeout(1) sends the signal to the process and then to its group, which is the process again.
+  /// timeout(1) sends the signal to the process and then to its group, which is the same process.
   @Test func aSignalThatIsSentTwiceIsOne() throws {
     let folder = try Scratch()
     let file = try folder.write(
@@ -245,7 +246,7 @@ struct SharingTests {
 }
 
 extension Deadline {
-  /// Whether something can be read now.
+  /// Whether data can be read now.
   static func isReadable(_ descriptor: Int32) -> Bool {
     var entry = pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0)
     return poll(&entry, 1, 0) > 0

@@ -2,9 +2,9 @@ import Foundation
 import PipelineHost
 import Testing
 
-/// Sockets of a running process: over a reload, and those that a service manager has opened.
+/// Sockets of a running process: over a reload, and when a service manager has opened them.
 @Suite struct SocketReloadTests {
-  /// Connections stay open over a reload, also in the middle of a message, and lose nothing; the socket of datagrams stays open.
+  /// Connections stay open over a reload, even in the middle of a message, and lose nothing; the datagram socket stays open.
   @Test func connectionsOutliveAReload() throws {
     let folder = try Scratch()
     let free = try FreePort()
@@ -50,7 +50,7 @@ import Testing
     #expect(stream.receive()?.isEmpty == true)
   }
 
-  /// As systemd hands them over: from descriptor 3 on, with their names in the environment.
+  /// Passed as systemd does: from descriptor 3 on, with their names in the environment.
   @Test(
     .enabled(
       if: access("/usr/bin/systemd-socket-activate", X_OK) == 0 || access("/bin/systemd-socket-activate", X_OK) == 0,
@@ -75,11 +75,11 @@ import Testing
     process.standardOutput = FileHandle.nullDevice
     try process.run()
     defer {
-      // A child of a test's thread has its mask, which blocks SIGTERM.
+      // A child of a test's thread inherits its signal mask, which blocks SIGTERM.
       kill(process.processIdentifier, SIGKILL)
       process.waitUntilExit()
     }
-    // It starts the program when somebody connects; until it listens nobody can.
+    // systemd-socket-activate starts the program when a client connects; before it listens, connections fail.
     let end = Date(timeIntervalSinceNow: 60)
     var client: SocketClient?
     while client == nil, Date() < end { client = SocketClient(port: port) }

@@ -1,12 +1,12 @@
 import Glibc
 
-/// Starts a program that neither blocks nor ignores any signal and has the three standard streams only, whatever the tests'
+/// Starts a program that neither blocks nor ignores any signal and has only the three standard streams, whatever the tests'
 /// process does.
 ///
 /// - Parameters:
 ///   - words: its name and arguments.
 ///   - variables: its whole environment.
-///   - flags: attributes beside those, `POSIX_SPAWN_...`.
+///   - flags: further attributes, `POSIX_SPAWN_...`.
 /// - Returns: its process.
 func spawn(
   _ program: String, _ words: [String], _ variables: [String: String], _ actions: inout posix_spawn_file_actions_t,
@@ -21,8 +21,8 @@ func spawn(
   var all = sigset_t()
   sigfillset(&all)
   posix_spawnattr_setsigdefault(&attributes, &all)
-  // Other tests have descriptors open that would go on in the program.
-  // A program that had them would keep connections of theirs open, and both would wait for ever.
+  // Descriptors of other tests must not be inherited:
+  // the program would keep their connections open, and both would wait forever.
   if let descriptors = opendir("/proc/self/fd") {
     while let entry = readdir(descriptors) {
       let name = withUnsafeBytes(of: entry.pointee.d_name) { String(decoding: $0.prefix { $0 != 0 }, as: UTF8.self) }

@@ -2,7 +2,7 @@ import Foundation
 import PipelineHost
 import Testing
 
-/// A reload waits for nobody: a reader that has stalled and a plugin that is busy go to the next version, with what they have not taken.
+/// A reload waits for no receiver: a stalled reader and a busy plugin pass to the next version, with their unread events.
 @Suite(.timeLimit(.minutes(10)))
 struct StalledReceiverTests {
   private let folder: Scratch
@@ -31,7 +31,7 @@ struct StalledReceiverTests {
     return try RunningRxd(arguments)
   }
 
-  /// Reloads; returns how long each took, in milliseconds.
+  /// Reloads; returns the duration of each in milliseconds.
   private func reload(_ process: RunningRxd, _ delivery: String, _ texts: [String]) throws -> [Int] {
     try texts.map { text in
       try folder.write("a.yaml", "delivery: \(delivery)\n" + text)
@@ -62,7 +62,8 @@ struct StalledReceiverTests {
     return String(decoding: bytes, as: UTF8.self)
   }
 
-  /// The reader of a pipe or a named pipe reads nothing during the reloads, and then everything: each line came once, whole and in order.
+  /// The reader of a pipe or a named pipe reads nothing during the reloads, and then everything: each line arrived once, whole and in
+  /// order.
   @Test(arguments: ["stdout: { encode: ndjson }", "file: 'DIR/pipe'"], ["bestEffort", "light", "durable"])
   func aReaderThatHasStalledHoldsUpNoReload(_ sink: String, _ delivery: String) throws {
     try writeInput(2000)
@@ -76,9 +77,9 @@ struct StalledReceiverTests {
     var waiting = pollfd(fd: reader, events: Int16(POLLIN), revents: 0)
     #expect(poll(&waiting, 1, 120_000) == 1)
     let times = try reload(process, delivery, (1...3).map { pipeline($0, target) })
-    // A version that would wait for the reader would wait for seconds.
+    // A version that waited for the reader would wait for seconds.
     #expect(times.allSatisfy { $0 < 1000 }, "\(times)")
-    // A change of what is written, too.
+    // Also if the encoding changes.
     let other = target.replacing("encode: ndjson", with: "encode: json")
     #expect(try reload(process, delivery, [pipeline(5, other)]).allSatisfy { $0 < 1000 })
     let received = numbers(read(reader, Self.count))
@@ -88,7 +89,7 @@ struct StalledReceiverTests {
     #expect(!process.transcript.contains { $0.contains("given up") || $0.contains("not delivered") })
   }
 
-  /// A stop with a reader that has stalled, behind a reload, loses nothing that the reader takes in time.
+  /// A stop with a stalled reader, after a reload, loses nothing that the reader reads in time.
   @Test func aStopBehindAReloadWritesTheRest() throws {
     try writeInput(100)
     let process = try start(pipeline(0, "stdout: { encode: ndjson }"), "light")
@@ -102,7 +103,7 @@ struct StalledReceiverTests {
     #expect(!process.transcript.contains { $0.contains("not delivered") })
   }
 
-  /// A plugin that has been given events and does not answer goes on with the next version, which does not start it anew.
+  /// A plugin that has received events and does not answer passes to the next version, which does not restart it.
   @Test(arguments: ["bestEffort", "light", "durable"])
   func aBusyPluginHoldsUpNoReload(_ delivery: String) throws {
     try writeInput(10)
@@ -137,9 +138,9 @@ struct StalledReceiverTests {
     let process = try start(pipeline(0, "take: {}", head), delivery)
     #expect(Polling.until(within: 120) { access(folder.path + "/busy", F_OK) == 0 })
     let times = try reload(process, delivery, (1...4).map { pipeline($0, "take: {}", head) })
-    // A version that would wait for the plugin would wait for seconds.
+    // A version that waited for the plugin would wait for seconds.
     #expect(times.allSatisfy { $0 < 1000 }, "\(times)")
-    // With another parameter it finishes what it has beside the new version, which waits for it.
+    // With another parameter the old instance finishes its events in parallel, and the new version waits for it.
     #expect(try reload(process, delivery, [pipeline(5, "take: { mark: other }", head)]).allSatisfy { $0 < 1000 })
     close(go)
     func received() -> [Int] {

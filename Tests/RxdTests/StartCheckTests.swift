@@ -5,7 +5,7 @@ import Testing
 /// Pipelines that could not start, and that are checked until they can.
 @Suite(.timeLimit(.minutes(10)))
 struct StartCheckTests {
-  /// Checks are made off the thread that answers the control socket and feeds the watchdog, and a pipeline starts once nothing is in its way.
+  /// Checks do not run on the thread that answers the control socket and feeds the watchdog, and a pipeline starts once no obstacle is left.
   @Test func checksAreMadeOffTheThreadThatAnswers() throws {
     let folder = try Scratch()
     let (directory, target) = (folder.path + "/missing", folder.path + "/missing/out")
@@ -14,7 +14,7 @@ struct StartCheckTests {
     let process = try RunningRxd(
       ["--daemon", file, "--state-dir", folder.path + "/state", "--log-format", "text"],
       environment: ["LD_PRELOAD": Preload.checks.get(), "CHECKED": "/missing"])
-    // Checks begin when the pauses between the attempts to start are longer than a second: after some eight seconds.
+    // Checks begin when the pauses between start attempts exceed a second: after some eight seconds.
     try process.errorLine(with: "or as soon as nothing blocks it")
     for _ in 0..<3 { #expect(try process.errorLine(with: "checked by") == "checked by thread 'rxd aside'") }
     try FileManager.default.createDirectory(atPath: directory, withIntermediateDirectories: false)
@@ -22,7 +22,8 @@ struct StartCheckTests {
     #expect(try process.wait() == 0)
   }
 
-  /// The verdict of a reload says what holds a pipeline up, and does not wait for it; the new version starts when the disk answers again.
+  /// The verdict of a reload names the obstacle of a pipeline, and does not wait for it; the new version starts when the disk answers
+  /// again.
   @Test func aCheckThatHangsDoesNotHoldUpAReload() throws {
     let folder = try Scratch()
     let (directory, target, socket) = (folder.path + "/missing", folder.path + "/missing/out", folder.path + "/c.sock")
@@ -49,7 +50,7 @@ struct StartCheckTests {
     #expect(try process.wait() == 0)
   }
 
-  /// A reload of a pipeline that cannot start, to a version that cannot start either: it ends, and the new version is tried again.
+  /// A reload from a pipeline that cannot start to a version that cannot start either: it ends, and the new version is retried.
   @Test func aFailedPipelineKeepsTheNewestVersion() throws {
     let folder = try Scratch()
     let (place, socket) = (folder.path + "/place", folder.path + "/c.sock")
@@ -68,7 +69,7 @@ struct StartCheckTests {
     let arguments = [
       "--daemon", file, "--state-dir", folder.path + "/state", "--control-socket", socket, "--log-format", "text",
     ]
-    // Leaves a state.
+    // Leaves a state behind.
     let first = try RunningRxd(arguments)
     #expect(Polling.until { (try? String(contentsOfFile: output, encoding: .utf8)) == "1 a\n" })
     first.send(SIGTERM)

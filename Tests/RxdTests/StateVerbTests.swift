@@ -3,7 +3,7 @@ import PipelineHost
 import PipelineTestSupport
 import Testing
 
-/// `rxd state` and `rxd deadletters`, on stores that a run has made.
+/// `rxd state` and `rxd deadletters`, on the stores of a run.
 @Suite(.timeLimit(.minutes(10)))
 struct StateVerbTests {
   private let folder: Scratch
@@ -20,7 +20,7 @@ struct StateVerbTests {
 
   private func json(_ text: String) throws -> Any { try JSONSerialization.jsonObject(with: Data(text.utf8)) }
 
-  /// Times, and whatever else differs from run to run, as one word each.
+  /// Replaces times and other varying texts by one word each.
   private func shown(_ text: String) -> String {
     text.replacing(#/\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z/#, with: "TIME")
       .replacing("//", with: "/").replacing(folder.path.replacing("//", with: "/"), with: "FOLDER")
@@ -50,7 +50,7 @@ struct StateVerbTests {
     #expect(try process.wait() == 0)
   }
 
-  /// Takes three events that no server takes.
+  /// Stores three events that no server accepts.
   private func fillOutbox() throws {
     let file = try folder.write(
       "send.yaml",
@@ -158,9 +158,9 @@ struct StateVerbTests {
     #expect(imported.output.hasPrefix("'tail' now has a state of "))
     #expect(imported.output.hasSuffix(" bytes, 0 events to deliver and 0 dead letters\n"))
     #expect(try rxd("state", "export", "tail").output == exported.output)
-    // It goes on behind the second line, with a count of two.
+    // It continues after the second line, with a count of two.
     try follow(["3"], expecting: "3")
-    // What is there is not replaced unasked.
+    // Existing state is not replaced without a confirmation.
     let refused = try rxd("state", "import", "tail", file)
     #expect(refused.status == 64 && refused.errors.contains("Add --yes"), "\(refused.errors)")
     #expect(try rxd("state", "import", "tail", file, "--yes").status == 0)
@@ -196,7 +196,7 @@ struct StateVerbTests {
     #expect(
       reset.status == 0 && reset.output.contains(#/^removed from 'tail': what 'counted\/scan' kept, \d+ bytes\n$/#))
     #expect(!(try rxd("state", "show", "tail").output.contains("counted/scan")))
-    // The count begins anew; the file goes on where it was.
+    // The count starts again; the file continues at its position.
     try follow(["3"], expecting: "1")
   }
 
@@ -222,7 +222,7 @@ struct StateVerbTests {
     #expect(try rxd("state", "rename", "send", "other").status == 66)
   }
 
-  /// What a pipeline keeps whose file is gone is shown as such, and stays until it is deleted.
+  /// Stored data of a pipeline whose file is gone is shown as such, and stays until it is deleted.
   @Test func whatNoFileHasIsDeleted() throws {
     try follow(["1", "2"], expecting: "2")
     #expect(!(try rxd("state", "ls")).output.contains("Not in the files"))
@@ -306,7 +306,7 @@ struct StateVerbTests {
         """, "\(replayed.errors)")
     #expect(try rxd("deadletters", "show", "table").lines.count == 1)
     #expect(try rxd("state", "ls").output.contains("2 to out"))
-    // What stands in the way is mended.
+    // The obstacle is removed.
     _ = try folder.write("table.yaml", table(encode: "json"))
     let outcome = try rxd("run", file, input: "{\"a\":2}\n")
     #expect(outcome.lines.sorted() == ["\"x\"", "\"y\"", "{\"a\":2}"].sorted(), "\(outcome.output)")
@@ -315,7 +315,7 @@ struct StateVerbTests {
     #expect(!(try rxd("state", "ls").output.contains("to out")))
   }
 
-  /// A pipeline whose sources can all be read again has no outbox of its own.
+  /// A pipeline whose sources can all be read again has no outbox.
   @Test func aLightPipelineDeliversThemToo() throws {
     func file(_ encode: String) throws -> String {
       try folder.write(
@@ -366,7 +366,7 @@ struct StateVerbTests {
     #expect(try rxd("deadletters", "list").output == "no dead letters\n")
   }
 
-  /// Earlier versions had files only; pipelines without a store have them still.
+  /// Earlier versions had only files; pipelines without a store still use them.
   @Test func filesOfDeadLettersAreShownToo() throws {
     _ = try rejectSome()
     func line(_ number: Int) -> String {
@@ -388,7 +388,7 @@ struct StateVerbTests {
     #expect(!FileManager.default.fileExists(atPath: state + "/dead-letters/old.ndjson"))
   }
 
-  /// What `distinct` and `groupBy` kept in the form before pages is taken over.
+  /// State of `distinct` and `groupBy` in the format before pages is still read.
   @Test func stateBeforePagesIsRead() throws {
     let file = try folder.write(
       "old.yaml",
@@ -404,7 +404,7 @@ struct StateVerbTests {
       sinks: { out: { from: s, stdout: {} } }
 
       """)
-    // Of a run that had read the numbers from 1 to 5.
+    // From a run that had read the numbers 1 to 5.
     let kept = [
       "cnhkcwSezKO5lpuu7DEAAwgACXNpbmtzLm91dAAAAAAAAAAAAAAAD3NpbmtzLm91dC5wbGFjZQAAAAAAAAAAAAAADHNpbmtzLm91dC9AcwAAAAAAAAAAAAAB",
       "B2Evc3RkaW4CHXcr5VNcYx0BAQlzL2dyb3VwQnkG18OUr2GD/18AAQ5zL2dyb3VwQnkvc2NhbgKoFRmw/+nRywABCnMvZGlzdGluY3QEMKQeSvlFYdEAAARz",

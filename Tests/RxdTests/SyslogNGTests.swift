@@ -3,7 +3,8 @@ import PipelineHost
 import Testing
 import Transport
 
-/// Syslog to and from syslog-ng, which Debian cannot install beside rsyslog: `scripts/install-packages --tests` unpacks it.
+/// Syslog to and from syslog-ng, which Debian cannot install together with rsyslog: `scripts/install-packages --tests`
+/// unpacks it.
 @Suite(.timeLimit(.minutes(10)), .enabled(if: SyslogNG.isThere, "needs syslog-ng: scripts/install-packages --tests"))
 struct SyslogNGTests {
   let folder: Scratch
@@ -17,7 +18,7 @@ struct SyslogNGTests {
       """)
   }
 
-  /// RFC 5424 over TCP, each message behind the count of its octets: every one comes, once.
+  /// RFC 5424 over TCP, each message preceded by its octet count: every message arrives once.
   @Test func messagesComeByTCP() throws {
     let count = 50_000
     let pipeline = try receiving(
@@ -65,7 +66,7 @@ struct SyslogNGTests {
     #expect(pipeline.runToEnd() == .completed)
   }
 
-  /// What the sink sends is what syslog-ng writes into a file, with each part where it belongs.
+  /// The output of the sink is what syslog-ng writes to a file, with every field in its column.
   @Test(arguments: ["octets", "udp"]) func messagesGoToAFile(_ way: String) throws {
     let count = way == "udp" ? 200 : 50_000
     let out = "\(folder.path)/out"
@@ -105,13 +106,13 @@ struct SyslogNGTests {
   }
 }
 
-/// A syslog-ng with a configuration of its own, which ends with the value.
+/// A syslog-ng with its own configuration, which ends with the value.
 final class SyslogNG {
   private let process: pid_t
   private let folder: Scratch
 
   private static let unpacked = "\(Rxd.root)/.build/servers/syslog-ng"
-  /// The program, and what it needs to run where it is unpacked.
+  /// The program, and the libraries that it needs where it is unpacked.
   private static let place: (program: String, libraries: String, modules: String)? = {
     for (root, isSystem) in [(unpacked, false), ("", true)] {
       let program = root + "/usr/sbin/syslog-ng"
@@ -169,7 +170,7 @@ final class SyslogNG {
       place.libraries.isEmpty ? [:] : ["LD_LIBRARY_PATH": place.libraries], &actions)
   }
 
-  /// One that listens at a port that nobody else has, and the port. One that ends at once is tried again with another port.
+  /// A syslog-ng that listens on an exclusive port, and the port. If it ends immediately, another port is tried.
   static func listening(isDatagram: Bool, _ configuration: (Int) -> String) throws -> (SyslogNG, port: Int) {
     var said = ""
     for _ in 0..<5 {
@@ -183,11 +184,11 @@ final class SyslogNG {
 
   private var said: String { (try? String(contentsOfFile: "\(folder.path)/said", encoding: .utf8)) ?? "" }
 
-  /// Waits until the system says that a socket is bound to the port, which is true, or the program has ended, which is false.
+  /// Waits until the system reports a socket bound to the port (true), or the program has ended (false).
   private func isBound(to port: Int, isDatagram: Bool) throws -> Bool {
     let place = ":" + String(format: "%04X", port) + " "
     let isBound = Polling.first(pause: 20) { () -> Bool? in
-      // All of it: with many connections the listeners alone are more than a page.
+      // Reads the whole table: with many connections it is larger than a page.
       let table = SystemFile.read("/proc/net/\(isDatagram ? "udp" : "tcp")", limit: 16 << 20) ?? []
       let sockets = String(decoding: table, as: UTF8.self)
       if sockets.contains(place) { return true }

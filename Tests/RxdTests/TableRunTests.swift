@@ -2,10 +2,10 @@ import Foundation
 import PipelineHost
 import Testing
 
-/// Tables of real files and programs.
+/// Tables from real files and programs.
 @Suite(.timeLimit(.minutes(5)))
 struct TableRunTests {
-  /// A file that is replaced is read again as a whole; one that is gone leaves the rows as they are.
+  /// A replaced file is read again as a whole; if the file is gone, the rows stay.
   @Test func aTableFollowsItsFile() throws {
     let folder = try Scratch()
     try folder.write("users.csv", "id,name\n1,Ada\n")
@@ -18,7 +18,7 @@ struct TableRunTests {
 
       """)
     let process = try RunningRxd(["run", file], in: folder.path)
-    /// The rows change at some time after the file: asks until they have.
+    /// The rows change some time after the file, so this polls.
     func ask(_ key: String, until name: String) throws {
       while true {
         process.write(key + "\n")
@@ -40,7 +40,7 @@ struct TableRunTests {
     #expect(try process.wait() == 0)
   }
 
-  /// A key of another type finds nothing, ever: the log says so, once.
+  /// A key of another type can never be found: the log says so, once.
   @Test func aKeyOfAnotherTypeIsNamed() throws {
     let folder = try Scratch()
     try folder.write("users.csv", "id,name\n1,Ada\n")
@@ -59,7 +59,7 @@ struct TableRunTests {
     #expect(outcome.errors.components(separatedBy: warning).count == 2, "\(outcome.errors)")
   }
 
-  /// Without its rows at the start a pipeline fails before it has taken any event.
+  /// A pipeline whose rows cannot be read at the start fails before it accepts any event.
   @Test func aTableThatCannotBeReadTakesNoEvents() throws {
     let folder = try Scratch()
     let file = try folder.write(
@@ -79,7 +79,7 @@ struct TableRunTests {
     #expect(try String(contentsOfFile: folder.path + "/out.log", encoding: .utf8) == "true\nfalse\n")
   }
 
-  /// A stop does not wait for a program that has yet to give the rows.
+  /// A stop does not wait for a program that has not yet delivered the rows.
   @Test(arguments: [[], ["--state-dir", "state"]]) func aStopWaitsForNoTable(_ options: [String]) throws {
     let folder = try Scratch()
     mkfifo(folder.path + "/rows", 0o600)
@@ -100,7 +100,7 @@ struct TableRunTests {
     close(writer)
   }
 
-  /// A process that is killed while it loads has changed nothing: what was counted before goes on, and each event counts once.
+  /// A process that is killed while it loads a table has changed nothing: earlier counts continue, and each event counts once.
   @Test(arguments: ["light", "durable"]) func aKillWhileTablesAreLoaded(_ delivery: String) throws {
     let folder = try Scratch()
     let (input, out) = (folder.path + "/in.log", folder.path + "/out.log")
@@ -127,7 +127,7 @@ struct TableRunTests {
     func lines() -> [String] {
       ((try? String(contentsOfFile: out, encoding: .utf8)) ?? "").split(separator: "\n").map(String.init)
     }
-    /// A process that loads its table: it gets the rows that are written to the descriptor.
+    /// A process that loads its table; its rows are written to the descriptor.
     func start(_ name: String) throws -> (RunningRxd, Int32) {
       let rows = "\(folder.path)/\(name)"
       mkfifo(rows, 0o600)
@@ -148,7 +148,7 @@ struct TableRunTests {
       process.send(count % 4 == 0 ? SIGKILL : SIGTERM)
       _ = try process.wait()
     }
-    // At least once; and the state has each event once.
+    // At least once; and each event is in the state once.
     #expect(lines().reduce(into: [String]()) { if !$0.contains($1) { $0.append($1) } } == (1...count).map(String.init))
   }
 }

@@ -15,7 +15,7 @@ struct TapTests {
     try folder.write("in", "")
   }
 
-  /// Reads the file `in`, which the test appends to.
+  /// Reads the file `in`, to which the test appends.
   private func text(_ map: String = "event * 1") -> String {
     """
     name: tail
@@ -49,7 +49,7 @@ struct TapTests {
     try handle.write(contentsOf: Data(text.utf8))
   }
 
-  /// A tap that has been attached: its first line says to what.
+  /// An attached tap: its first line names the attached edges.
   private func tap(_ arguments: String..., lines: Int = 1) throws -> (tap: RunningRxd, head: [[String: Any]]) {
     let tap = try RunningRxd(["tap", "tail", "--socket", socket] + arguments)
     return (tap, try (0..<lines).map { _ in try object(tap.line()) })
@@ -118,7 +118,7 @@ struct TapTests {
     try append("4\n")
     #expect(try object(tap.line())["edges"] != nil)
     #expect(try object(tap.line())["event"] as? Int == 40)
-    // The process ends: so does the tap, and says so.
+    // When the process ends, the tap ends too and says so.
     try end(process)
     #expect(try tap.wait() == 69)
   }
@@ -146,7 +146,7 @@ struct TapTests {
     try end(process)
   }
 
-  /// A reader that reads nothing costs the pipeline nothing but the counting, and a reader that comes back learns what it missed.
+  /// A stalled reader costs the pipeline nothing but the counting, and a reader that resumes learns how much it missed.
   @Test func aSlowReaderMissesEvents() throws {
     let file = try folder.write(
       "a.yaml",
@@ -159,7 +159,7 @@ struct TapTests {
       """)
     let process = try start(file)
     let (tap, _) = try tap("large")
-    // Standard output of the tap is a full pipe; so is the socket soon, and then the stream.
+    // Standard output of the tap is a full pipe; soon the socket is full too, and then the stream.
     let sent = try waitForCount(of: "large/map", above: 2500)
     #expect(sent > 2500)
     var missed = 0
@@ -204,7 +204,7 @@ struct TapTests {
     try end(process)
   }
 
-  /// A step that keeps the newest event says at first that it keeps an event, and later that a newer one has its place.
+  /// A step that holds the newest event first reports that it holds an event, and later that a newer one has replaced it.
   @Test func replacedEventsAreReportedLater() throws {
     let file = try folder.write(
       "a.yaml",
@@ -216,7 +216,7 @@ struct TapTests {
 
       """)
     let process = try start(file)
-    // Lines of events count for the limit, lines of what became of them do not.
+    // Lines with events count towards the limit, lines with verdicts do not.
     let (tap, _) = try tap("last/throttle", "--limit", "4")
     try append("a\nb\nb\n")
     var lines = try (0..<5).map { _ in try object(tap.line()) }
@@ -249,7 +249,7 @@ struct TapTests {
     #expect(try process.wait() == 0)
   }
 
-  /// A reader is told what it got when the process ends, and that it was not all.
+  /// When the process ends, a reader learns how many events it received, and that these are not all.
   @Test func theEndOfTheProcessEndsTheAnswer() throws {
     let process = try start(try folder.write("a.yaml", text()))
     let curl = try RunningRxd(

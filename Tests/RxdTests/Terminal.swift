@@ -1,7 +1,7 @@
 import CLinux
 import Foundation
 
-/// The built binary, or another program, at a terminal of its own. Waiting is for output and for the end, each with a limit.
+/// The built binary, or another program, with its own terminal. Waits for output and for the end, each with a time limit.
 final class Terminal {
   private let master: Int32
   private let pid: pid_t
@@ -19,7 +19,7 @@ final class Terminal {
     arguments: [String], program: String = Rxd.binary, environment: [String: String] = [:], in folder: String? = nil,
     columns: UInt16 = 120, rows: UInt16 = 40
   ) throws {
-    // What posix_openpt, unlockpt and ptsname do, which Swift does not see.
+    // The equivalents of posix_openpt, unlockpt and ptsname, which are unavailable in Swift.
     master = open("/dev/ptmx", O_RDWR | O_NOCTTY | O_CLOEXEC)
     var locked: Int32 = 0
     var number: Int32 = 0
@@ -38,9 +38,9 @@ final class Terminal {
     variables["XDG_RUNTIME_DIR"] = Rxd.runtime
     variables.merge(["TERM": "xterm", "LC_ALL": "C.UTF-8", "NO_COLOR": "1"]) { $1 }
     variables.merge(environment) { $1 }
-    // `env -C` changes the folder and becomes the program.
+    // `env -C` changes the directory and then executes the program.
     let words = folder.map { ["env", "-C", $0, program] } ?? [program]
-    // The flag begins a session of its own.
+    // The flag starts a new session.
     pid = try spawn(folder == nil ? program : "/usr/bin/env", words + arguments, variables, &actions, flags: 0x80)
   }
 
@@ -53,7 +53,7 @@ final class Terminal {
     close(master)
   }
 
-  /// Types, and waits for a text behind everything that was waited for before.
+  /// Types, and waits for a text after everything that was waited for earlier.
   func type(_ keys: String, expecting text: String) throws {
     let bytes = Array(keys.utf8)
     guard bytes.withUnsafeBytes({ write(master, $0.baseAddress, $0.count) }) == bytes.count else {
@@ -62,7 +62,7 @@ final class Terminal {
     if !text.isEmpty { try expect(text) }
   }
 
-  /// Waits for a text; what came before it is forgotten.
+  /// Waits for a text; earlier output is discarded.
   func expect(_ text: String) throws {
     let wanted = Data(text.utf8)
     let deadline = Deadline(after: RunningRxd.limit)
@@ -78,9 +78,9 @@ final class Terminal {
     }
   }
 
-  /// What has been written and not been waited for.
+  /// The output since the last text that was waited for.
   var output: String { String(decoding: seen, as: UTF8.self) }
-  /// The rest of the line behind what was waited for, without escape sequences.
+  /// The rest of the line after the last text that was waited for, without escape sequences.
   func line() throws -> String {
     let deadline = Deadline(after: RunningRxd.limit)
     while true {
@@ -93,7 +93,7 @@ final class Terminal {
     }
   }
 
-  /// Whether the terminal hands over whole lines, and shows what is typed.
+  /// Whether the terminal is in canonical mode with echo.
   var isCooked: Bool {
     var settings = termios()
     let flags = tcflag_t(ICANON | ECHO | ISIG)
@@ -102,7 +102,7 @@ final class Terminal {
 
   func send(_ signal: Int32) { kill(pid, signal) }
 
-  /// Reads until the end and gives the exit status.
+  /// Reads until the end and returns the exit status.
   func wait() throws -> Int32 {
     let deadline = Deadline(after: RunningRxd.limit)
     while try more(deadline) {}
@@ -112,7 +112,7 @@ final class Terminal {
     return status ?? -1
   }
 
-  /// Whether something came; false at the end.
+  /// Whether more output arrived; false at the end.
   private func more(_ deadline: Deadline, _ wanted: String = "the end") throws -> Bool {
     guard deadline.waits(for: master) else {
       throw TimedOut(

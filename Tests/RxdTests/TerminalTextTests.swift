@@ -2,15 +2,15 @@ import Foundation
 import PipelineHost
 import Testing
 
-/// No text of a file, a name, an event or another process reaches a terminal as it is, where it could move the cursor, clear the screen, or turn
-/// words around: a law over the verbs.
+/// No text of a file, a name, an event or another process is written unescaped to a terminal, where it could move the cursor, clear the screen,
+/// or reverse text: a law over the verbs.
 @Suite(.timeLimit(.minutes(10)))
 struct TerminalTextTests {
   private let folder: Scratch
 
-  /// Turns what follows it around; clears the screen; shows nothing; rings.
+  /// Reverses the text after it; clears the screen; is invisible; rings the bell.
   private static let hostile = "a\u{202E}b\u{1B}[2Jc\u{200B}\u{7}"
-  /// The same in a double-quoted scalar of YAML, and as far as YAML allows it in a plain one.
+  /// The same in a double-quoted scalar of YAML and, as far as YAML allows it, in a plain one.
   private static let quoted = #"a\u202Eb\e[2Jc\u200B\a"#
   private static let plain = "a\u{202E}b\u{200B}c"
 
@@ -89,7 +89,7 @@ struct TerminalTextTests {
     let server = try ScriptedServer(path: socket) { connection in
       guard let (head, _) = connection.message(hasBody: false) else { return }
       let (a, b) = (Self.plain, quoted)
-      // What a tap has seen comes in chunks.
+      // The output of a tap arrives in chunks.
       if head.contains("edge=") {
         let events = """
           {"pipeline": "\(a)", "edges": [{"from": "\(a)", "to": "\(b)"}]}
@@ -129,7 +129,7 @@ struct TerminalTextTests {
     check(screen.output, ["top"], drawsItself: true)
   }
 
-  /// What goes to a pipe is data, and stays as it is.
+  /// Output to a pipe is data and stays unchanged.
   @Test func whatGoesToAPipeStays() throws {
     let outcome = try Rxd.run("eval", "--no-history", "--input", "events", "event", in: folder.path)
     #expect(outcome.output.contains(Self.plain), "\(outcome.output)\(outcome.errors)")

@@ -54,7 +54,7 @@ struct TestVerbTests {
     #expect(try String(contentsOfFile: path, encoding: .utf8) == pipeline)
     let rights = try FileManager.default.attributesOfItem(atPath: path)[.posixPermissions] as? Int
     #expect(rights == 0o640)
-    // Nothing more to do.
+    // Nothing is left to update.
     let again = try Rxd.run("test", path, "--update")
     #expect(again.status == 0 && !again.output.contains("+ "))
   }
@@ -97,7 +97,7 @@ struct TestVerbTests {
     #expect(try Rxd.run("test", path, "--coverage-min", "101").status == 64)
   }
 
-  /// The attributes and elements that build servers know, in their order.
+  /// The attributes and elements that build servers expect, in order.
   @Test func reportsHaveTheUsualForm() throws {
     let wrong = pipeline.replacingOccurrences(of: "\"-3-6|\"", with: "\"-3-7|\"")
     let (folder, path) = try file(
@@ -140,7 +140,7 @@ struct TestVerbTests {
     #expect(process.terminationStatus == 0)
   }
 
-  /// Thirty virtual days, the start of the process included.
+  /// Thirty virtual days, including the start of the process.
   @Test func daysTakeMilliseconds() throws {
     let (folder, path) = try file(
       """
@@ -156,7 +156,7 @@ struct TestVerbTests {
     #expect(try Rxd.run("test", path, "--junit-report", report).status == 0)
     let text = try String(contentsOfFile: report, encoding: .utf8)
     let time = try #require(text.components(separatedBy: " time=\"").dropFirst().first?.split(separator: "\"").first)
-    // A debug build on a busy machine; docs/testing.md has what a release build needs.
+    // The limit is for a debug build on a busy machine; docs/testing.md has the time of a release build.
     #expect(try #require(Double(time)) < 2)
   }
 }

@@ -2,7 +2,7 @@ import Foundation
 import PipelineHost
 import Testing
 
-/// `rxd top`: what a running process does, and what holds it back.
+/// `rxd top`: the activity of a running process, and its bottleneck.
 @Suite(.timeLimit(.minutes(10)))
 struct TopTests {
   private let folder: Scratch
@@ -33,7 +33,7 @@ struct TopTests {
 
     """
 
-  /// A sink whose server takes the connection and never answers.
+  /// A sink whose server accepts the connection and never answers.
   private func blocked(_ port: FreePort) throws -> String {
     let lines = try folder.write("lines", String(repeating: "{\"a\": 1}\n", count: 50_000))
     return """
@@ -44,7 +44,7 @@ struct TopTests {
       """
   }
 
-  /// The document of `--once` as soon as one of its sentences has `text`.
+  /// The document of `--once`, once one of its sentences contains `text`.
   private func sentences(until text: String) throws -> [String] {
     let deadline = Deadline(after: RunningRxd.limit)
     while true {
@@ -71,7 +71,7 @@ struct TopTests {
     let process = try start(
       try folder.write("a.yaml", Self.ticking), try folder.write("b.yaml", try blocked(port)))
     let sentences = try sentences(until: "`shop/http` holds back `blocked`")
-    // The worst comes first.
+    // The worst problem comes first.
     let worst = try #require(sentences.first)
     #expect(worst.wholeMatch(of: #/`shop\/http` holds back `blocked`.*: [\d,]+ events wait.*/#) != nil, "\(worst)")
     try end(process)
@@ -95,7 +95,7 @@ struct TopTests {
     #expect(try top("--format", "json").status == 64)
   }
 
-  /// What steps keep is in the document, and in a table of 100 columns and more.
+  /// The sizes of steps' state are in the document, and in a table that is at least 100 columns wide.
   @Test func showsWhatStepsKeep() throws {
     let text = Self.ticking.replacing("chain: [", with: "chain: [ { distinct: meta.offset },")
     let process = try start(try folder.write("a.yaml", text))
@@ -186,7 +186,7 @@ struct TopTests {
     try end(process)
   }
 
-  /// What the file itself reads from an errors output stands behind what is stuck.
+  /// Errors that the file itself reads from an errors output come after anything that is stuck.
   @Test func whatTheFileReadsIsNoFailure() throws {
     let port = try FreePort()
     try port.listen()
@@ -208,7 +208,7 @@ struct TopTests {
     try end(process)
   }
 
-  /// Why a pipeline does not run, and why a reload was refused, stand first, also in the answer of `rxd why`.
+  /// The reasons why a pipeline does not run and why a reload was refused come first, also in the output of `rxd why`.
   @Test func theCauseIsSaid() throws {
     let text = """
       name: lost
@@ -243,7 +243,7 @@ struct TopTests {
     try end(process)
   }
 
-  /// A signal that ends it leaves the terminal as it was, too.
+  /// The terminal is restored even when a signal ends it.
   @Test(arguments: [SIGTERM, SIGINT, SIGHUP]) func aSignalRestoresTheTerminal(_ signal: Int32) throws {
     let process = try start(try folder.write("a.yaml", Self.ticking))
     let terminal = try Terminal("top", "--socket", socket, "--interval", "100ms")

@@ -61,7 +61,7 @@ struct TryingOutTests {
     #expect(variable.output == "out: {\"n\":1}\nout: {\"n\":2}\n")
   }
 
-  /// A client must not believe that its event is in safe hands, whatever the server would say otherwise.
+  /// A client must not believe that its event is delivered, whatever the server would otherwise answer.
   @Test(arguments: ["answer: written", "answer: accepted", "answer: reply"])
   func aDryRunPromisesNothingToClients(_ answer: String) throws {
     let folder = try Scratch()
@@ -86,7 +86,7 @@ struct TryingOutTests {
     #expect(try process.wait() == 0)
   }
 
-  /// A program as a plugin: the mechanism knows no sink.
+  /// A plugin that is a program: the mechanism knows no sink.
   @Test func aDryRunDoesNotGiveEventsToThePluginOfASink() throws {
     let folder = try Scratch()
     let file = try folder.write(
@@ -120,7 +120,7 @@ struct TryingOutTests {
     let file = try folder.write("a.yaml", Self.numbers)
     let outcome = try Rxd.run("run", "--limit", "2", file)
     #expect(outcome.status == 0 && outcome.output == "2\n4\n", "\(outcome)")
-    // What one event causes stays together where it is delivered, and is cut where it is only printed.
+    // The results of one event stay together where they are delivered, and are cut where they are only printed.
     let lists = try folder.write(
       "lists.yaml",
       """
@@ -139,7 +139,7 @@ struct TryingOutTests {
     #expect(try Rxd.run("run", "--limit", "1", "--daemon", ticks).status == 64)
   }
 
-  /// What was read behind the last event is not lost: the next run begins with it.
+  /// Input read after the last event is not lost: the next run starts with it.
   @Test func theNextRunContinuesBehindTheLimit() throws {
     let folder = try Scratch()
     try folder.write("in.txt", (1...5_000).map { "\($0)\n" }.joined())
@@ -303,7 +303,7 @@ struct TryingOutTests {
     #expect(drawn.output.contains("take"), "\(drawn.output)")
     let explained = try Rxd.run("explain", file, "--set", "signals.query.chain.0.filter=size(event) >= 7")
     #expect(explained.output.contains("size(event) >= 7"), "\(explained.output)")
-    // The long form of a bare word and of a short form; what was there stays.
+    // The long form of a bare word and of a short form; existing parameters stay.
     let shaped = try Rxd.run(
       "check", "--set", "signals.query.chain.2.distinctUntilChanged.by=event", "--set",
       "sources.typed.stdin.maxLine=1KiB",
@@ -376,7 +376,7 @@ struct TryingOutTests {
       "run", "--print", "kept", "--print", "kept.errors", "--dry-run", file, input: "{\"a\":1}\n{\"b\":1}\n")
     #expect(
       errors.status == 0 && errors.output.contains("no such key") && errors.output.contains("kept: 1\n"), "\(errors)")
-    // A sink that reads errors alone does not make their signal run; one who asks to see them expects it to.
+    // A sink that reads only errors does not make their signal run; a user who prints them expects that.
     let alone = try Rxd.run("run", "--print", "kept.errors", "--dry-run", file, input: "{\"a\":1}\n{\"b\":1}\n")
     #expect(alone.status == 0 && alone.output.contains("no such key"), "\(alone)")
     let wrong = try Rxd.run("run", "--print", "keept", file)
@@ -398,14 +398,14 @@ struct TryingOutTests {
     let outcome = try Rxd.run("run", "-", input: RunTests.echo)
     #expect(outcome.status == 78 && outcome.output == "")
     #expect(outcome.errors.contains("error[RX337]") && outcome.errors.contains("<stdin>:1:21\n"), "\(outcome.errors)")
-    // Where nothing runs, the file may be meant to run elsewhere.
+    // If nothing runs, the file may be meant for another machine.
     #expect(try Rxd.run("check", "-", input: RunTests.echo).status == 0)
     for verb in ["explain", "graph", "test"] {
       #expect(try Rxd.run(verb, "-", input: RunTests.echo).status == 0, "\(verb)")
     }
   }
 
-  /// Standard input is empty by then.
+  /// Standard input has ended by then.
   @Test func aReloadKeepsAPipelineFromStandardInput() throws {
     let folder = try Scratch()
     let process = try RunningRxd(["run", "--control-socket", folder.path + "/control", "-"])

@@ -5,10 +5,10 @@ private let hasTestRun = ["/lib/systemd/systemd", "/usr/bin/setpriv"].allSatisfy
   FileManager.default.isExecutableFile(atPath:))
 private let hasSystemd = FileManager.default.isExecutableFile(atPath: "/usr/bin/systemd-analyze")
 
-/// The systemd units: they are well-formed, and leave little of the machine exposed.
+/// The systemd units are well formed, and expose little of the machine.
 @Suite(.enabled(if: hasSystemd, "needs systemd-analyze, of the package systemd"))
 struct UnitFileTests {
-  /// The exposure level that the units may have at most.
+  /// The maximum exposure level of the units.
   static let bar = 1.3
 
   private func analyze(_ arguments: String...) throws -> (status: Int32, output: String) {
@@ -19,7 +19,7 @@ struct UnitFileTests {
   func unitIsSoundAndTight(_ name: String) throws {
     let folder = try Scratch()
     let text = try String(contentsOfFile: "\(Rxd.root)/systemd/\(name)", encoding: .utf8)
-    // An instance of a template, and the binary that there is.
+    // An instance of a template, with the existing binary.
     let unit = try folder.write(
       name.replacingOccurrences(of: "@.", with: "@search."),
       text.replacingOccurrences(of: "/usr/bin/rxd", with: Rxd.binary))
@@ -33,7 +33,7 @@ struct UnitFileTests {
   }
 
   /// A boot that wants the unit of the directory and those of single files starts only one kind, so that no pipeline runs
-  /// twice. systemd itself plans the boot; it does so for users other than root only.
+  /// twice. systemd itself plans the boot, but only for users other than root.
   @Test(.enabled(if: hasTestRun, "needs systemd and setpriv")) func bothUnitsNeverRunTogether() throws {
     let folder = try Scratch()
     let files = FileManager.default

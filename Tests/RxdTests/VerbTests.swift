@@ -52,7 +52,7 @@ struct VerbTests {
     let file = try Rxd.run("describe", "file").output
     #expect(file.contains("file (source)") && file.contains("file (sink)"))
     #expect(try Rxd.run("describe", "size").output.contains("size (function)"))
-    // Formats that are parameters of a decoder lead there.
+    // Formats that are parameters of a decoder refer to it.
     let log = try Rxd.run("describe", "nginx").output
     #expect(log.contains("decode: { regex: combined }"), "\(log)")
     let decoder = try Rxd.run("check", "-", input: "sources: { a: { stdin: { decode: nginx } } }\n")
@@ -176,7 +176,7 @@ struct VerbTests {
     #expect(process.terminationStatus == 0)
   }
 
-  /// The inputs of the examples are what the project's own generator makes.
+  /// The inputs of the examples come from the project's own generator.
   @Test func samplesAreGenerated() throws {
     let check = Process()
     check.executableURL = URL(fileURLWithPath: Rxd.root + "/scripts/generate-samples")
@@ -187,7 +187,7 @@ struct VerbTests {
     let text = String(decoding: try complaints.fileHandleForReading.readToEnd() ?? Data(), as: UTF8.self)
     check.waitUntilExit()
     #expect(check.terminationStatus == 0, "\(text)")
-    // Nothing else is kept there but what a hand wrote.
+    // Only handwritten files are there otherwise.
     let names = try FileManager.default.contentsOfDirectory(atPath: Rxd.root + "/pipelines/data").sorted()
     #expect(names == ["README.md", "apache-combined.log", "app.log", "keystrokes.txt", "nginx-plus-status.ndjson"])
   }

@@ -2,7 +2,7 @@ import Foundation
 import PipelineHost
 import Testing
 
-/// A real VictoriaMetrics takes what `prometheusRemoteWrite` sends, and scrapes `prometheusExporter`.
+/// A real VictoriaMetrics accepts the output of `prometheusRemoteWrite`, and scrapes `prometheusExporter`.
 @Suite(
   .timeLimit(.minutes(10)),
   .enabled(if: FileManager.default.isExecutableFile(atPath: "/usr/bin/victoria-metrics"), "needs victoria-metrics"))
@@ -16,7 +16,7 @@ struct VictoriaMetricsTests {
     var lines = (0..<3000).map { number in
       #"{"name":"load.value","type":"gauge","labels":{"host":"h\#(number % 10)","empty":"","q":"a\"ü"},"value":\#(number),"timestamp":\#(now - 3000 + number)}"#
     }
-    // It takes samples in any order.
+    // It accepts samples in any order.
     lines.append(#"{"name":"load.value","labels":{"host":"h1","q":"a\"ü"},"value":1,"timestamp":\#(now - 2000)}"#)
     lines += (0..<10).map { _ in #"{"name":"hits","type":"counter","value":2,"relative":true}"# }
     lines += [1, 5, 300].map { #"{"name":"wait","type":"timer","value":\#($0)}"# }
@@ -32,7 +32,7 @@ struct VictoriaMetricsTests {
       """)
     let outcome = try Rxd.run("run", file)
     #expect(outcome.lines == [], "\(outcome.errors)")
-    // What it has taken is in memory first; it makes it visible to queries when asked.
+    // Accepted samples are in memory at first; a flush makes them visible to queries.
     _ = try server.answer("/internal/force_flush", [])
     try server.asked(
       "/api/v1/query", #"query=sum(count_over_time(load_value{instance="here",q="a\"ü"}[2h]))"#, until: #","3001"]"#)

@@ -4,7 +4,7 @@ import Testing
 
 /// WebSockets of a running process over reloads and a stop.
 @Suite struct WebSocketReloadTests {
-  /// Connections of a server stay open over a reload, also in the middle of a message; each message becomes one event.
+  /// Connections of a server stay open over a reload, even in the middle of a message; each message becomes one event.
   @Test func connectionsOfAServerOutliveAReload() throws {
     let folder = try Scratch()
     let port = try FreePort().number
@@ -27,13 +27,13 @@ import Testing
     for version in 1...5 {
       try folder.write("a.yaml", text(version))
       process.send(SIGHUP)
-      // A ping is answered by who reads the connection, so this is read in the middle of the reload or behind it.
+      // A ping is answered by the reader of the connection, so this is read during the reload or after it.
       raw.sync()
       try process.errorLine(with: "reloaded in")
     }
     raw.send(0, Array("ning".utf8))
     #expect(try process.line() == "5 beginning")
-    // As many messages as fit between and within reloads.
+    // Enough messages to cover the time between and during reloads.
     let count = 2000
     let sending = Thread {
       for number in 0..<count { raw.send("m\(number)") }
@@ -61,7 +61,8 @@ import Testing
     #expect(try process.wait() == 0)
   }
 
-  /// So does the connection of a client; at a stop what the server has sent before it learns of it is taken.
+  /// The connection of a client stays open too; at a stop, messages that the server sends before it learns of the
+  /// stop are taken.
   @Test(.enabled(if: WebSocketPeer.isThere, "needs the package python3-websockets"))
   func theConnectionOfAClientOutlivesAReload() throws {
     let folder = try Scratch()
@@ -91,13 +92,13 @@ import Testing
     }
     peer.say("text behind")
     #expect(try process.line() == "5 behind")
-    // Another URL: the old connection ends, and nothing that came is lost.
+    // Another URL: the old connection ends, and no received message is lost.
     try folder.write("a.yaml", text(6, "other"))
     process.send(SIGHUP)
     try process.errorLine(with: "reloaded in")
     let lines = [peer.line() ?? "", peer.line() ?? ""].sorted()
     #expect(lines[0] == "closed 1001 the pipeline has changed" && lines[1].hasPrefix("connected /other"), "\(lines)")
-    // A stop during the handshake would break it off.
+    // A stop during the handshake would abort it.
     peer.say("text there")
     #expect(try process.line() == "6 there")
     process.send(SIGTERM)

@@ -55,7 +55,7 @@ struct WhyTests {
     try #require(try JSONSerialization.jsonObject(with: Data(text.utf8)) as? [String: Any])
   }
 
-  /// The events of `--format json` as soon as there are so many.
+  /// The events of `--format json`, once there are so many.
   private func events(_ count: Int, orMore: Bool = false, _ arguments: String...) throws -> [[String: Any]] {
     let deadline = Deadline(after: RunningRxd.limit)
     while true {
@@ -79,7 +79,7 @@ struct WhyTests {
     #expect(try events.item(1)["offset"] as? Int == 54 && events.item(1)["path"] as? String == input)
     let way = try #require(events.item(0)["way"] as? [[String: Any]])
     #expect(way.map { $0["step"] as? String } == ["lines/file", "large/map", "large/filter"])
-    // As a person reads it: the line of the file is underlined as by `check`.
+    // The text format: the line of the file is underlined as by `check`.
     let shown = try why("tail", "8", "--id", "7")
     #expect(shown.status == 0)
     for part in [
@@ -131,7 +131,7 @@ struct WhyTests {
     try end(process)
   }
 
-  /// What an earlier version has stopped is told with that version's line.
+  /// Events stopped by an earlier version are reported with that version's line.
   @Test func continuesOverAReload() throws {
     let file = try folder.write("a.yaml", text())
     let process = try start(file)
@@ -148,11 +148,11 @@ struct WhyTests {
     try end(process)
   }
 
-  /// Decoding threads drop events, too.
+  /// Decoder threads drop events too.
   @Test func manyThreads() throws {
     let lines = (0..<200_000).map { "{\"status\": \($0 % 400)}\n" }.joined()
     try folder.write("in", lines)
-    // The other one keeps the process running when all has been read.
+    // The other input keeps the process running when all has been read.
     let process = try start(
       try folder.write("a.yaml", text().replacing("follow: true, ", with: "")),
       try folder.write("b.yaml", "name: b\nsources: { a: { never: {} } }\nsinks: { out: { from: a, discard: {} } }\n"))
@@ -162,7 +162,7 @@ struct WhyTests {
     try end(process)
   }
 
-  /// The log, `rxd why` and metrics have one name for a component, and a line of the log says of which pipeline it is.
+  /// The log, `rxd why` and the metrics use one name for a component, and a log line names its pipeline.
   @Test(.enabled(if: VerbTests.has("curl", "--version"), "needs curl")) func theLogHasTheNamesOfMetrics() throws {
     let port = try FreePort()
     func text(_ name: String) -> String {

@@ -100,7 +100,7 @@ typedef enum rxd_status {
 
 /* The memory of the values of one call. */
 typedef struct rxd_scope rxd_scope;
-/* Receives what an operator makes of a batch. */
+/* Collects the events that an operator sends for a batch. */
 typedef struct rxd_output rxd_output;
 /* Receives a sink's verdicts on the events of a batch. */
 typedef struct rxd_verdicts rxd_verdicts;
