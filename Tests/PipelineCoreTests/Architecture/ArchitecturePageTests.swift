@@ -19,7 +19,8 @@ import Testing
     for link in page.matches(of: #/\]\(([^)#]+)[^)]*\)/#) { #expect(Self.exists("docs/\(link.1)"), "\(link.1)") }
   }
 
-  /// Slots are filled only where the page says; `SeenFields` reads fields for later, and evaluates nothing.
+  /// Slots are filled only in the files that the page names; `SeenFields` reads fields for later, and evaluates
+  /// nothing.
   @Test func slotsAreFilledWhereThePageSays() throws {
     let sources = Self.root.appending(path: "Sources")
     let files = try FileManager.default.subpathsOfDirectory(atPath: sources.path).filter { $0.hasSuffix(".swift") }
@@ -32,7 +33,7 @@ import Testing
       ])
   }
 
-  /// Words of our own, which the field's terms have replaced.
+  /// Private terms that the field's terms have replaced.
   @Test func replacedWordsStayAway() throws {
     let words =
       #/\b([sS]eat|[lL]entTurn|[lL]oan|[eE]rrands?|[sS]ettlement|[wW]orkbench|[bB]lockWork|[rR]owRun|[gG]raveyard|[cC]ongest|[sS]urrender|[iI]ntake|[vV]erbatim|letsPass|letsGo|letGo|lookAt)\b/#
@@ -45,7 +46,7 @@ import Testing
     }
   }
 
-  /// Each folder of the core has a row.
+  /// Each folder of the core has a row on the page.
   @Test func everyRoomIsNamed() throws {
     let page = try String(contentsOf: Self.root.appending(path: "docs/architecture.md"), encoding: .utf8)
     let core = Self.root.appending(path: "Sources/PipelineCore")

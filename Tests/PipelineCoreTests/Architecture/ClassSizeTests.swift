@@ -1,7 +1,8 @@
 import Foundation
 import Testing
 
-/// A class that stores much is several: each part of its state belongs with its invariant in a type of its own.
+/// A class with many stored properties should be several: each part of its state belongs, with its invariant, in its
+/// own type.
 @Suite struct ClassSizeTests {
   /// The most stored properties of a class that `large` names.
   private static let most = 30
@@ -15,7 +16,7 @@ import Testing
   /// The longest file that a person writes, in lines.
   private static let longest = 600
 
-  /// Types of one file with their stored properties, as far as the indentation of formatted code shows them.
+  /// The types of one file with their stored properties, recognized by the indentation of formatted code.
   struct StoredProperties {
     struct Declared {
       var keyword: String

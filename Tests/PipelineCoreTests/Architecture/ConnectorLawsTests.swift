@@ -1,7 +1,7 @@
 import Foundation
 import Testing
 
-/// The page of the laws of connectors names tests that exist, and every law has one.
+/// The page of connector laws names existing tests, and every law has one.
 @Suite struct ConnectorLawsTests {
   private struct Law {
     var number: Int
@@ -19,7 +19,7 @@ import Testing
     }
   }
 
-  /// The functions of each suite of the tests.
+  /// The test functions of each suite.
   private static func functions() throws -> [String: Set<String>] {
     let tests = packageRoot.appending(path: "Tests")
     var found: [String: Set<String>] = [:]

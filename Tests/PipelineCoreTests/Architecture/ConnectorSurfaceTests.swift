@@ -1,8 +1,8 @@
 import Foundation
 import Testing
 
-/// Connectors stand on the kit that other packages see, and the core names none of them. What does not hold today is counted in
-/// Tests/Golden/connectors.txt: more fails, and what is gone is struck there.
+/// Connectors use only the kit that other packages can see, and the core names no connector. Today's exceptions are counted in
+/// Tests/Golden/connectors.txt: new ones fail, and removed ones are deleted there.
 @Suite struct ConnectorSurfaceTests {
   private static let sources = packageRoot.appending(path: "Sources")
 
@@ -12,14 +12,14 @@ import Testing
       .map { ("\(folder)/\($0)", try String(contentsOf: sources.appending(path: "\(folder)/\($0)"), encoding: .utf8)) }
   }
 
-  /// The files of connectors: those that conform, and those that extend one.
+  /// The files of connectors: those with a conformance, and those that extend such a type.
   private static func connectors() throws -> [(path: String, text: String)] {
     try (files("Sinks") + files("PluginHost")).filter {
       $0.text.contains(#/: (?:Delivery|Lasting)Connector\b/#) || $0.text.contains(#/extension \w+\.Connector\b/#)
     }
   }
 
-  /// Whatever the kit consists of behind the connector can change without a connector.
+  /// The kit's internals can change without changing a connector.
   @Test func connectorsDoNotSeeTheInsidesOfTheKit() throws {
     let kit = try Self.files("Transport/Delivering")
     #expect(kit.count > 6)
@@ -31,7 +31,7 @@ import Testing
         }
       })
     #expect(shown.isSuperset(of: ["DeliveryConnector", "DeliveryOutcome", "DeliveryTraits", "DeliveryBatch"]))
-    // A connector whose work goes on over a reload is offered to plugins' sinks alone.
+    // Connectors that continue over a reload are offered to plugins' sinks only.
     let hidden = offered.subtracting(shown).subtracting(["LastingConnector"])
     #expect(hidden.isSuperset(of: ["DeliverySink", "DeliveryQueue", "DeliveryPace"]))
     let found = try Self.connectors()
@@ -42,7 +42,7 @@ import Testing
     }
   }
 
-  /// Words of connectors in code of the core: texts for people, names of services. `statsd` and `prometheus` are formats, too.
+  /// Names of connectors in code of the core: user-visible texts, names of services. `statsd` and `prometheus` are also formats.
   nonisolated(unsafe) private static let named =
     #/(?i)docker|journald|sqlite|websocket|remotewrite|exporter/#
 
@@ -77,7 +77,7 @@ import Testing
     #expect(added.isEmpty && gone.isEmpty, "new or more: \(added); gone or fewer, strike them: \(gone)")
   }
 
-  /// The page of the kit shows the connector that is built and run, whole, and it is short.
+  /// The page on the kit shows the complete connector that is built and run, and the page is short.
   @Test func thePageShowsTheConnectorThatRuns() throws {
     let folder = packageRoot.appending(path: "Tests/Connector")
     let files = try ["Package.swift", "Sources/RedisStream/main.swift", "Sources/RedisStream/RedisStream.swift"].map {
@@ -90,9 +90,9 @@ import Testing
     #expect(blocks.contains(files[1]))
     #expect(blocks.contains { $0.contains("struct RedisStream: SinkComponent") && $0.contains("func close(handsOver") })
     #expect(files[2].split(separator: "\n", omittingEmptySubsequences: false).count <= 150)
-    // At 250 words a minute, fifteen minutes.
+    // Fifteen minutes, at 250 words a minute.
     #expect(page.split { $0.isWhitespace }.count < 3_500)
-    // What the page names of the kit is there.
+    // The declarations of the kit that the page names exist.
     let kit = try Self.files("Transport/Delivering").map(\.text).joined()
     for name in page.matches(of: #/`traits\.(\w+)/#) { #expect(kit.contains("public var \(name.1)"), "\(name.1)") }
     for name in page.matches(of: #/^\| `\.(\w+)/#.anchorsMatchLineEndings()) {

@@ -2,13 +2,13 @@ import Foundation
 import PipelineCore
 import Testing
 
-/// Links between pages lead somewhere, every page is found from the README, and some pages are short.
+/// Links between pages have targets, every page can be reached from the README, and some pages are short.
 @Suite struct DocumentationPagesTests {
   /// A page of Markdown.
   struct Page {
-    /// Targets of its links as they are written, those in code left out.
+    /// The targets of its links as written, except in code.
     var links: [String] = []
-    /// Names of its headings in links.
+    /// The anchors of its headings.
     var anchors: Set<String> = []
 
     init(_ text: String) {
@@ -34,7 +34,7 @@ import Testing
       line.components(separatedBy: "](").dropFirst().map { String($0.prefix { $0 != ")" && $0 != " " }) }
     }
 
-    /// Lower case, hyphens for spaces, and no other signs.
+    /// Lower case, hyphens for spaces, no other punctuation.
     private static func anchor(_ heading: String) -> String {
       var title = heading.drop { $0 == "#" }.trimmingCharacters(in: .whitespaces)
       for target in targets(title) { title = title.replacingOccurrences(of: "](\(target))", with: "]") }
@@ -49,7 +49,7 @@ import Testing
     try String(contentsOf: packageRoot.appending(path: path), encoding: .utf8)
   }
 
-  /// By their paths: the pages of the root, of `docs`, of the plugins and of the pipelines.
+  /// The pages by path: those of the root, of `docs`, of the plugins and of the pipelines.
   private static let pages: [String: Page] = {
     let files = FileManager.default
     let root = packageRoot.path
@@ -64,7 +64,7 @@ import Testing
     return pages
   }()
 
-  /// Where a link of a page leads in this repository; nil elsewhere.
+  /// The target of a link in this repository; nil: it is elsewhere.
   private static func goal(of link: String, on page: String) -> (path: String, anchor: String?)? {
     if link.contains("://") || link.hasPrefix("mailto:") { return nil }
     let parts = link.split(separator: "#", maxSplits: 1, omittingEmptySubsequences: false).map(String.init)
@@ -77,7 +77,7 @@ import Testing
     return (String(path.dropFirst(root.count + 1)), anchor)
   }
 
-  /// Who looks for a system finds the plugin that connects to it.
+  /// A user who looks for a system finds the plugin that connects to it.
   @Test func everyPluginIsAnIntegration() throws {
     let page = try Self.text("docs/integrations.md")
     for plugin in KnownPlugin.all {
@@ -105,7 +105,7 @@ import Testing
     #expect(links > 1_000)
   }
 
-  /// A link to a folder leads to the pages in it.
+  /// A link to a folder reaches the pages in it.
   @Test func everyPageIsFoundFromTheReadme() {
     var found: Set<String> = []
     var next = ["README.md"]
@@ -129,7 +129,7 @@ import Testing
     #expect(words <= most)
   }
 
-  /// A decision: its file, number and title, and what stands before its question.
+  /// A decision: its file, number, title, and the text before its question.
   private struct Decision {
     var file: String
     var number: Int
@@ -163,7 +163,7 @@ import Testing
     #expect(index.sorted() == wanted.sorted(), "docs/decisions/README.md has one line for each decision")
   }
 
-  /// A decision that changes another one is named at the top of that one.
+  /// A decision that changes another one is named at the top of the latter.
   @Test func aChangedDecisionSaysSo() throws {
     let decisions = try Self.decisions()
     var changes = 0

@@ -1,16 +1,16 @@
 import Foundation
 import Testing
 
-/// What other packages can use is small and has documentation: declarations of the package's own targets are `package`.
+/// The public interface is small and documented: declarations for the package's own targets are `package`.
 @Suite struct PublicSurfaceTests {
-  /// The number of public declarations may fall and not rise. Decisions 115, 179 and 187 say what belongs to them.
+  /// The number of public declarations may fall but not rise. Decisions 115, 179 and 187 define what belongs to them.
   private static let most = 705
 
   private struct Declaration {
     var place: String
     var text: String
     var hasDocumentation: Bool
-    /// `wake` of `func wake(after:)`, the type of a type; nil: it has no name of its own, as an initializer.
+    /// `wake` of `func wake(after:)`, or the name of a type; nil: a declaration without a name, such as an initializer.
     var name: String?
     var isOverride: Bool
     var isRequirement: Bool

@@ -1,12 +1,12 @@
 import Foundation
 import Testing
 
-/// The folders of a target stand in an order: code of one uses nothing of a later one, neither a type nor a member that a later one adds by
-/// an extension. What is against the order today is counted in Tests/Golden/rooms.txt: more fails, and what is gone is struck there.
+/// The folders of a target are ordered: code in a folder uses nothing from a later one, neither a type nor a member that a later one adds
+/// in an extension. Today's violations are counted in Tests/Golden/rooms.txt: new ones fail, and removed ones are deleted there.
 @Suite struct RoomOrderTests {
   struct Target {
     var folder: String
-    /// Each may use those before it.
+    /// The folders in order; each may use the earlier ones.
     var rooms: [String]
     var uses: [String] = []
   }
@@ -47,7 +47,7 @@ import Testing
       ]),
   ]
 
-  /// Knots with fewer types than this are no burden.
+  /// Cycles with fewer types than this are acceptable.
   private static let leastKnot = 5
 
   private static func rooms(_ target: Target) -> SourceRooms {
@@ -103,7 +103,7 @@ import Testing
     }
   }
 
-  /// The check itself: what it sees of a text.
+  /// The check itself: the names that it finds in a text.
   @Test func namesAreRead() {
     let names = SwiftNames(
       #"""

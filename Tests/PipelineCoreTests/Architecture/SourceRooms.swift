@@ -1,10 +1,10 @@
 import Foundation
 
-/// The files of one folder of `Sources`, sorted into rooms: its folders.
+/// The files of one folder of `Sources`, grouped by its subfolders.
 struct SourceRooms {
   struct Use: Hashable {
     var file: String
-    /// A type, or `.member`.
+    /// The name of a type, or `.member`.
     var name: String
   }
 
@@ -20,12 +20,12 @@ struct SourceRooms {
   }
 
   private var files: [File] = []
-  /// Files with the path of a folder, and of none of the rooms.
+  /// Files in subfolders that are not listed.
   private(set) var strangers: [String] = []
-  /// What the targets declare that this one can use: a member with such a name may be theirs.
+  /// Declarations in the targets that this one may use: a member of this name may be theirs.
   private var known: Set<String> = []
 
-  /// All Swift files of the package's targets, by their paths below `Sources`.
+  /// All Swift files of the package's targets, by path below `Sources`.
   private static let all: [String: SwiftNames] = {
     let root = packageRoot.appending(path: "Sources")
     var all: [String: SwiftNames] = [:]
@@ -38,8 +38,8 @@ struct SourceRooms {
   }()
 
   /// - Parameters:
-  ///   - rooms: Folders below `folder`. A file belongs to the longest that its path begins with. A file beside the rooms joins the
-  ///     parts, as `main.swift`, and belongs to none.
+  ///   - rooms: Folders below `folder`. A file belongs to the longest one that is a prefix of its path. A file outside of them,
+  ///     such as `main.swift`, combines the others and belongs to none.
   ///   - targets: Those that code of the folder can use.
   init(_ folder: String, rooms: [String], using targets: [String]) {
     for (path, names) in Self.all.sorted(by: { $0.key < $1.key }) {
@@ -56,14 +56,13 @@ struct SourceRooms {
 
   var count: Int { files.count }
 
-  /// What files use of each other. A name that several of the parts declare cannot be told apart and is left out, and so is one that the
-  /// part declares itself.
+  /// The uses between files. A name that several parts declare is ambiguous and left out, and so is one that the part declares itself.
   private func uses(by part: (File) -> String) -> [Way: Set<Use>] {
     var types: [String: Set<String>] = [:]
     var values: [String: Set<String>] = [:]
     var additions: [String: Set<String>] = [:]
     var own: [String: Set<String>] = [:]
-    // The rooms of the types, and what each room declares inside of others, too.
+    // The folders that declare each type, and the names that each folder declares, including nested ones.
     var rooms: [String: Set<String>] = [:]
     var inRoom: [String: Set<String>] = [:]
     for file in files {
@@ -82,7 +81,7 @@ struct SourceRooms {
       let part = part(file)
       for name in file.names.usedTypes where own[part]?.contains(name) != true {
         guard let found = types[name], found.count == 1, let other = found.first else { continue }
-        // A type inside of another one of the own room has the name, too.
+        // A nested type of the same folder has this name too.
         if inRoom[file.room]?.contains(name) == true, rooms[name]?.contains(file.room) != true { continue }
         result[Way(from: part, to: other), default: []].insert(Use(file: file.path, name: name))
       }
@@ -96,7 +95,7 @@ struct SourceRooms {
     return result
   }
 
-  /// Members of the standard library and of Foundation, and words of the language, that an extension may also have.
+  /// Members of the standard library and of Foundation, and keywords, which an extension may also declare.
   private static let names: Set<String> = [
     "contains", "count", "decode", "defer", "description", "elements", "encode", "first", "hash", "init", "isEmpty",
     "kill",
@@ -106,8 +105,8 @@ struct SourceRooms {
 
   var usesOfRooms: [Way: Set<Use>] { uses { $0.room }.filter { $0.key.from != $0.key.to } }
 
-  /// Groups of types that cannot be understood one by one: each uses each other one, by way of others, too. A type is the file that has
-  /// its name, with those of its extensions (`Name+Part.swift`).
+  /// Cycles of types, which cannot be understood one by one: each uses each other, at least indirectly. A type is the file of its name,
+  /// together with its extensions (`Name+Part.swift`).
   var knots: [Set<String>] {
     var next: [String: Set<String>] = [:]
     for way in uses(by: Self.unit).keys where way.from != way.to { next[way.from, default: []].insert(way.to) }

@@ -1,17 +1,17 @@
-/// The names that a Swift file declares and uses, as far as its text shows them. Comments and the text of literals name what they like;
+/// The names that a Swift file declares and uses, as far as its text shows. Comments and the text of literals do not count;
 /// interpolations are code.
 struct SwiftNames {
-  /// Types that it declares, inside of others, too.
+  /// The types that it declares, including nested ones.
   private(set) var types: Set<String> = []
-  /// Types that it declares outside of others.
+  /// The top-level types that it declares.
   private(set) var offeredTypes: Set<String> = []
-  /// Names of functions, variables and cases that it declares anywhere, in functions, too.
+  /// The functions, variables and cases that it declares at any level, including local ones.
   private(set) var values: Set<String> = []
-  /// What extensions add that other files can use, and functions and variables outside of types.
+  /// Members of extensions that other files can use, and global functions and variables.
   private(set) var additions: Set<String> = []
-  /// What begins with a capital letter.
+  /// Identifiers that start with a capital letter.
   private(set) var usedTypes: Set<String> = []
-  /// Other names behind a dot or before a parenthesis, and those that stand alone and are no label or parameter here.
+  /// Other names after a dot or before a parenthesis, and bare names that are not labels or parameters here.
   private(set) var usedValues: Set<String> = []
 
   init(_ text: String) {
@@ -47,7 +47,7 @@ struct SwiftNames {
         if word == "typealias", !following.isEmpty { declareType(following, outside: scopes.isEmpty) }
       case "extension": next = isPrivate ? .type : .addition
       case let word where Self.typeWords.contains(word):
-        // `class func` and `any class` declare no type.
+        // `class func` and `any class` do not declare a type.
         guard following.first?.isUppercase == true else { continue }
         declareType(following, outside: scopes.isEmpty)
         next = .type
@@ -128,7 +128,7 @@ struct SwiftTokens {
       || byte >= UInt8(ascii: "0") && byte <= UInt8(ascii: "9")
   }
 
-  /// Reads code to its end, or to the parenthesis that ends an interpolation.
+  /// Reads code to the end, or to the parenthesis that ends an interpolation.
   private mutating func read(untilParenthesis: Bool) {
     var depth = 0
     var isBehindDot = false
@@ -170,13 +170,13 @@ struct SwiftTokens {
       switch current {
       case UInt8(ascii: "{"), UInt8(ascii: "}"), UInt8(ascii: "("), UInt8(ascii: ")"), UInt8(ascii: ","),
         UInt8(ascii: ":"):
-        // A colon behind a space belongs to `? :` or to a list of protocols.
+        // A colon after a space belongs to `? :` or to an inheritance list.
         if current != UInt8(ascii: ":") || at > 0 && Self.isWord(bytes[at - 1]) {
           tokens.append(Token(text: String(UnicodeScalar(current)), isBehindDot: false))
         }
       default: break
       }
-      // `0..<count` is a range and no member.
+      // `0..<count` is a range, not a member.
       isBehindDot =
         current == UInt8(ascii: ".") && (at == 0 || bytes[at - 1] != UInt8(ascii: "."))
         || isBehindDot && current == UInt8(ascii: "`")
@@ -184,7 +184,7 @@ struct SwiftTokens {
     }
   }
 
-  /// Reads a text, also between `#` or over several lines. False: none begins here.
+  /// Reads a string literal, including raw and multi-line ones. False: none begins here.
   private mutating func readText() -> Bool {
     var hashes = 0
     while byte(hashes) == UInt8(ascii: "#") { hashes += 1 }

@@ -3,7 +3,7 @@ import Testing
 
 @testable import PipelineCore
 
-/// Lines before the header of CSV.
+/// CSV with lines before the header.
 @Suite struct CSVSkippingTests {
   private func csv(_ skipLines: Int = 0, headerAt: String? = nil, _ header: CSVDecoding.Header = .firstRow)
     -> DecoderOptions
@@ -32,7 +32,7 @@ import Testing
     #expect(try decoded(csv(5), "a,b\n1,2\n") == ["!no_header@0:a,b"])
     #expect(try decoded(csv(5), "") == [])
     #expect(try decoded(csv(2), "a\nb\nid\n") == [])
-    // A stream has no end: from the 1,001st line on each line is rejected.
+    // A stream never ends, so each line after the 1,000th is rejected.
     let found = try decoded(csv(headerAt: "^id,"), String(repeating: "x\n", count: 1002) + "id,a\n1,2\n")
     #expect(found == ["!no_header@2000:x", "!no_header@2002:x", #"{"id":"1","a":"2"}@2009"#])
     #expect("\(RejectReason.noHeader(lines: 1000))" == "no header in the first 1000 lines")
@@ -53,7 +53,7 @@ import Testing
     another.decode(second, 0..<second.count, offset: 2002, isLast: true, arena: arena, into: rows)
     #expect(rows.rejected.map { "\($0.reason)" } == ["no header in the first 1001 lines"])
     #expect(rows.rows.map { "\(written($0.value))@\($0.offset)" } == [#"{"id":"1","a":"2"}@2009"#])
-    // The header stands in for it now.
+    // The saved header replaces the skipped lines now.
     let last = try options.decoder()
     last.reset(memory: another.memory)
     rows.clear()
@@ -83,7 +83,8 @@ import Testing
     for options in all { try expectSameForAllCuts(options, Array(Self.export.utf8)) }
   }
 
-  /// Wherever a run ends, also before the header, another decoder continues with the position and the memory of the first.
+  /// Wherever a run ends, even before the header, another decoder continues from the position and the saved state of the
+  /// first.
   @Test func decodingContinuesAnywhere() throws {
     let exports = all.map { ($0, Self.export) } + [(csv(1), "title\n\nid,\"na\nme\"\n1,ann\n2,bob\n")]
     for (options, text) in exports {

@@ -48,7 +48,7 @@ import Testing
     #expect(try decoded(options { $0.quote = nil }, "a,b\n\"1,2\"") == ["{\"a\":\"\\\"1\",\"b\":\"2\\\"\"}@4"])
   }
 
-  /// Only a field with nothing in it, not even quotes, can be null.
+  /// Only an empty field without quotes can become null.
   @Test func emptyFieldsAreNullOrEmpty() throws {
     for (types, isNull, expected) in [
       (.infer, nil, "[null,\"\",1]@0"), (.infer, false, "[\"\",\"\",1]@0"), (.infer, true, "[null,\"\",1]@0"),
@@ -62,7 +62,7 @@ import Testing
       }
       #expect(try decoded(options, ",\"\",1") == [expected])
     }
-    // The names of columns are texts.
+    // Column names stay texts.
     let named = options { $0.emptyIsNull = true }
     #expect(try decoded(named, "a,,c\n1,,3") == ["{\"a\":\"1\",\"\":null,\"c\":\"3\"}@5"])
   }

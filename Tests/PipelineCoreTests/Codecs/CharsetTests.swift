@@ -4,7 +4,7 @@ import Testing
 
 @testable import PipelineCore
 
-/// Inputs that are not UTF-8. Places are those of the input.
+/// Inputs that are not UTF-8. Offsets refer to the original input.
 @Suite struct CharsetTests {
   private func options(
     _ charset: String, _ format: DecoderFormat = .text, invalid: InvalidUTF8 = .reject, maxLine: Int = 1 << 20
@@ -23,7 +23,7 @@ import Testing
     }
   }
 
-  /// U+0A00 and U+0A0A have the byte of a line feed in them.
+  /// U+0A00 and U+0A0A contain the byte of a line feed.
   static let text = "gr\u{00FC}n\r\n\u{0A00}\u{0A0A}\u{0100}\n\n\u{1F388} end"
 
   @Test(arguments: [true, false]) func utf16(_ isBig: Bool) throws {
@@ -40,7 +40,7 @@ import Testing
       #expect(try decoded(options(charset), input) == lines)
       try expectSameForAllCuts(options(charset), input)
     }
-    // Without one, the low byte.
+    // Without a byte order mark, little endian.
     #expect(try decoded(options("utf-16"), units("a\nb", isBig: false)) == ["\"a\"@0", "\"b\"@4"])
   }
 
@@ -55,7 +55,7 @@ import Testing
       try decoded(options("utf-16", .whole), units("a\n\u{00FC}", isBig: true, mark: true)) == ["\"a\\n\u{00FC}\"@0"])
   }
 
-  /// What continues in the middle knows the mark.
+  /// A decoder that continues in the middle knows the byte order.
   @Test func decodingContinues() throws {
     let options = try options("utf-16")
     let input = units("ab\ncd\nef", isBig: true, mark: true)
@@ -79,13 +79,13 @@ import Testing
     #expect(try decoded(options("latin1"), input) == ["\"a\"@0", "\"\u{FC}\"@2", "\"\u{80}\u{93}\"@4"])
     #expect(try decoded(options("windows-1252"), input) == ["\"a\"@0", "\"\u{FC}\"@2", "\"\u{20AC}\u{201C}\"@4"])
     try expectSameForAllCuts(options("windows-1252"), input)
-    // Tokens of several lines.
+    // JSON tokens that span lines.
     #expect(
       try decoded(options("latin1", .json), Array("{\"a\":\"".utf8) + [0xFC] + Array("\"}\n{\"b\":[1]}\n".utf8))
         == ["{\"a\":\"\u{FC}\"}@0", "{\"b\":[1]}@10"])
   }
 
-  /// All of the single bytes, as the library knows them.
+  /// The tables of all single-byte charsets equal those of the C library.
   @Test func tablesAreThoseOfTheLibrary() throws {
     let bytes: [UInt8] = (0x80...0xFF).filter { ![0x81, 0x8D, 0x8F, 0x90, 0x9D].contains($0) }
     for (own, other) in [("windows-1252", "ms-ansi"), ("latin1", "iso_8859-1")] {
@@ -95,8 +95,8 @@ import Testing
   }
 
   @Test func charsetsOfTheLibrary() throws {
-    guard (try? Charset("shift_jis")) != nil else { return }  // Debian has it in libc6, others in a package of its own.
-    // The second byte of a character may look like a letter.
+    guard (try? Charset("shift_jis")) != nil else { return }  // Debian has it in libc6, others in a separate package.
+    // The second byte of a character may equal an ASCII letter.
     let input: [UInt8] = [0x83, 0x5C, 0x0A, 0x93, 0xFA, 0x0A, 0x61]
     #expect(try decoded(options("Shift_JIS"), input) == ["\"\u{30BD}\"@0", "\"\u{65E5}\"@3", "\"a\"@6"])
     #expect(

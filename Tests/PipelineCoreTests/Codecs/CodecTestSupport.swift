@@ -2,9 +2,9 @@ import PipelineCore
 import PipelineTestSupport
 import Testing
 
-/// Hands `input` to a decoder as a reader does that was given it in pieces, cut at these places.
+/// Feeds `input` to a decoder in pieces, as a reader does, cut at the given offsets.
 ///
-/// Each good row is its JSON text with its offset, each refused one its code, offset and bytes.
+/// A valid row is its JSON text with its offset; a rejected one its code, offset and bytes.
 func decoded(
   _ options: DecoderOptions, _ input: [UInt8], cuts: [Int] = [], emptyEnd: Bool = false
 ) throws -> [String] {
@@ -13,7 +13,7 @@ func decoded(
   let rows = RowBatch()
   var result: [String] = []
   func hand(_ range: Range<Int>, isLast: Bool) {
-    // Data before and behind the range that must not matter.
+    // Surrounds the range with data that must not matter.
     let slab = Slab([0x78, 0x22, 0x0A] + input[range] + [0x22, 0x7D, 0x0A])
     decoder.decode(
       slab, 3..<3 + range.count, offset: Int64(range.lowerBound), isLast: isLast, arena: arena, into: rows)
@@ -62,7 +62,7 @@ func decoded(_ options: DecoderOptions, _ input: String) throws -> [String] {
   try decoded(options, Array(input.utf8))
 }
 
-/// Any way of cutting the input gives the same rows.
+/// Every way of cutting the input gives the same rows.
 func expectSameForAllCuts(_ options: DecoderOptions, _ input: [UInt8]) throws {
   let whole = try decoded(options, input)
   #expect(try decoded(options, input, emptyEnd: true) == whole)

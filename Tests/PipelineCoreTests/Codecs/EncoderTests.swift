@@ -92,7 +92,7 @@ import Testing
       try encoded(options, [arena.string(nasty), .bytes([0x61, 0xFF, 0x1B, 0xC3].exact.bytes)])
         == "\\u001b[31mred\\u0007\\u007f\\u009b31m \\u202eabc\\u2066 \\u200f line\\nbreak\\r\ttab é🎈漢\na\\xff\\u001b\\xc3\n"
     )
-    // What some languages and emoji need to look right stays; what hides does not.
+    // Invisible characters that some scripts and emoji need are kept; those that hide text are escaped.
     let joined = "می\u{200C}روم ❤\u{FE0F} 👩\u{200D}👧"
     #expect(
       try encoded(options, [arena.string(joined + "\u{AD}\u{FEFF}\u{E0041}")]) == joined
@@ -188,7 +188,7 @@ import Testing
     }
     let infinite = arena.map(["measurement": .literal("m"), "fields": arena.map(["v": .double(.infinity)])])
     #expect(try encoded(EncoderOptions(.influx), [infinite]) == "!\(InfluxFault.notFinite)\n")
-    // What stood before stays, and nothing of the refused event.
+    // Earlier output is kept, and none of the refused event remains.
     #expect(
       try encoded(
         EncoderOptions(.influx), [json("{\(point)}"), json(#"{\#(point),"timestamp":"x"}"#), json("{\(point)}")])

@@ -4,8 +4,8 @@ import Testing
 
 @testable import PipelineCore
 
-/// The tokens of a block of lines are found in one pass and used twice. Whatever the lines hold, the result is
-/// that of reading each line by itself.
+/// The tokens of a block of lines are found in one pass and used twice. For any lines, the result equals that of
+/// reading each line separately.
 @Suite struct IndexedLinesTests {
   static let documents = [
     #"{"status":500,"a":{"status":1,"b":[1,{"status":2}]},"s":"x"}"#,
@@ -13,7 +13,7 @@ import Testing
     #"{"sta\u0074us":3,"status":4,"a":{"\u0062":1,"b":2}}"#, #"{"a":{},"b":[],"status":null}"#,
     #"{"a":[1,2,3],"status":"文\n"}"#, #"{"status":true}"#, "{}", "[]", "[1,{\"status\":2}]", "7", "\"s\"", "",
     "  ", "null", #"{"status":18446744073709551615,"a":{"b":{"c":9223372036854775807}}}"#,
-    // Faults, some of them only for whoever reads that part.
+    // Errors, some of which only a reader of that part finds.
     #"{"a":1,}"#, #"{"a" 1,"status":2}"#, #"{"a":tru,"status":2}"#, #"{"status":01}"#, #"{"status":1"#,
     #"{"status":1}}"#, #"{"a":[1}],"status":3}"#, #"{"a":"open}"#, #"{"a":1}\"#, #"\{"a":1}"#, #"{,"status":1}"#,
     #"{"status"}"#, #"{"status":}"#, #"{"status":,}"#, #"{"a":1 "status":2}"#, #"["status":1}"#, #"{"a":"\q"}"#,
@@ -35,7 +35,7 @@ import Testing
     a.kind == b.kind && a.payload == b.payload && a.length == b.length && a.flags == b.flags && a.aux == b.aux
   }
 
-  /// Checks one block; returns how many of its rows were read by the common index.
+  /// Checks one block; returns the number of rows that used the shared index.
   private func check(_ lines: [[UInt8]], _ projection: Projection) throws -> Int {
     let slab = Slab([UInt8](lines.joined(separator: [0x0A])))
     let decoder = try DecoderOptions(.ndjson).decoder()
@@ -81,7 +81,7 @@ import Testing
       json.indexed.pointee.lines = nil
       let text = String(decoding: row.value.rawBytes, as: UTF8.self)
       #expect(same(outcome, projection.fill(row.value, plain)), "\(text)")
-      // Where a document is faulty inside a part that is not read, only the outcome must be the same.
+      // If a document is malformed in a part that is not read, only the outcome must be the same.
       if outcome.isError || alone.validate(row.value.rawBytes) != nil { continue }
       for slot in 0..<projection.slotCount {
         #expect(same(indexed.slots[slot], plain.slots[slot]), "slot \(slot) of \(text)")
@@ -106,7 +106,7 @@ import Testing
       var lines = (0..<Int.random(in: 1...6, using: &dice)).map { _ in
         Array((Self.documents.randomElement(using: &dice) ?? "").utf8)
       }
-      // Without damage the block is mostly indexed, unless a document of the list is unreadable.
+      // Without damage most of the block is indexed, unless the list contains a document that cannot be read.
       for _ in 0..<(round % 3) {
         let at = Int.random(in: 0..<lines.count, using: &dice)
         guard !lines[at].isEmpty else { continue }

@@ -2,7 +2,7 @@ import PipelineCore
 import PipelineTestSupport
 import Testing
 
-/// `jsonDocuments`: documents wherever lines end.
+/// `jsonDocuments`: documents that need not end with their lines.
 @Suite struct JSONDocumentsTests {
   private func options(_ limit: Int = 16 << 20) -> DecoderOptions {
     var options = DecoderOptions(.jsonDocuments)
@@ -31,24 +31,24 @@ import Testing
         == [#"{"a":1}@1"#, "12@11", "!malformed_json@16:{\"cut\": [1,", "{\"b\":2}@28"])
   }
 
-  /// A list with a document a line is one document.
+  /// A list with one document per line is one document.
   @Test func listsOfDocuments() throws {
     #expect(try decoded(options(), "[\n{\"a\":1},\n{\"a\":2}\n]\n[]") == [#"[{"a":1},{"a":2}]@0"#, "[]@21"])
   }
 
   static let faulty: [(input: String, rows: [String])] = [
-    // Alone, where the brackets close.
+    // The malformed document alone, where its brackets close.
     (#"{"a":1,}{"b":2}"#, [#"!malformed_json@0:{"a":1,}"#, #"{"b":2}@8"#]),
     (#"{a:{}} [1]"#, ["!malformed_json@0:{a:{}}", "[1]@7"]),
     ("[1 2] [3]", ["!malformed_json@0:[1 2]", "[3]@6"]),
     ("[1] {\"a\":[}] [2]", ["[1]@0", "!malformed_json@4:{\"a\":[}]", "[2]@13"]),
-    // Cut off: the next one begins a line where no value can be.
+    // Cut off: the next document starts a line where no value is allowed.
     ("{\"a\": 1,\n{\"b\":2}\n[3]", ["!malformed_json@0:{\"a\": 1,", "{\"b\":2}@9", "[3]@17"]),
     ("{\"a\": {\"b\": 1\n{\n \"c\": 2\n}\n", ["!malformed_json@0:{\"a\": {\"b\": 1", #"{"c":2}@14"#]),
     ("{\"a\": \"cut\n{\"b\":2}", ["!malformed_json@0:{\"a\": \"cut", "{\"b\":2}@11"]),
-    // Cut where a value may follow: the next one goes with it, those behind are found.
+    // Cut off where a value is allowed: the next document is lost too, later ones are found.
     ("{\"a\":\n{\"b\":2}\n{\"c\":3}\n", ["!malformed_json@0:{\"a\":\n{\"b\":2}", "{\"c\":3}@14"]),
-    // What is no JSON at all.
+    // Input that is not JSON at all.
     ("name,age\nann,3\n{\"a\":1}\n", ["!malformed_json@0:name,age\nann,3", "{\"a\":1}@15"]),
     ("{\"a\":1}} x\n{\"b\":2}", ["{\"a\":1}@0", "!malformed_json@7:} x", "{\"b\":2}@11"]),
     ("nul tru 1\n[1]", ["!malformed_json@0:nul tru 1", "[1]@10"]), ("1.2.3 4", ["!malformed_json@0:1.2.3", "4@6"]),
@@ -73,14 +73,14 @@ import Testing
       #"!row_too_long@0:{"a":"0123456789"}"#, #"{"b":1}@18"#, #"!row_too_long@25:{"a":[0,1,2,3,4,5,6]}"#, "[1]@46",
     ]
     #expect(try decoded(options(10), input) == expected)
-    // What is kept of a long one depends on the cuts; nothing else does.
+    // The kept part of a long document depends on the cuts; nothing else does.
     for cut in 0...input.utf8.count {
       let rows = try decoded(options(10), Array(input.utf8), cuts: [cut])
       #expect(rows.map { $0.prefix { $0 != ":" } } == expected.map { $0.prefix { $0 != ":" } }, "cut at \(cut)")
     }
   }
 
-  /// Memory is bounded, whatever comes.
+  /// Memory is bounded for any input.
   @Test func endlessInput() throws {
     for piece in ["{\"a\":", "[", "x", "\"", "{\n", "]", "\\", "[1,"] {
       let decoder = try options(1000).decoder()
@@ -119,7 +119,7 @@ import Testing
       #expect(
         try decoded(options(), input, cuts: [cut]) == whole,
         "\(String(decoding: input, as: UTF8.self).debugDescription) cut at \(cut)")
-      // Nothing goes without a word.
+      // No byte is dropped silently.
       if whole.isEmpty { #expect(input.allSatisfy { [0x20, 0x0A, 0x1E].contains($0) }) }
     }
   }

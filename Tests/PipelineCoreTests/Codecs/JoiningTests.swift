@@ -2,7 +2,7 @@ import PipelineCore
 import PipelineTestSupport
 import Testing
 
-/// Lines that make one event together.
+/// Several lines that form one event.
 @Suite struct JoiningTests {
   private func options(
     _ rule: LineJoining.Rule, _ format: DecoderFormat = .text, maxLines: Int = 1000, maxBytes: Int = 1 << 20
@@ -31,7 +31,7 @@ import Testing
         #""2026-11-24 error\r\njava.lang.Error: x\n\tat a.b(C.java:1)\nCaused by: y\n"@17"#,
         #""2026-11-24 last"@86"#,
       ])
-    // What comes before the first beginning is an event, too.
+    // Lines before the first start of an event are an event too.
     #expect(try decoded(options(rule), "x\ny\n2026-\nz") == [#""x\ny"@0"#, #""2026-\nz"@4"#])
     #expect(try decoded(options(rule), "") == [])
     #expect(try decoded(options(rule), "\u{FEFF}2026-\n2027-\n") == [#""2026-"@0"#, #""2027-"@9"#])
@@ -88,7 +88,7 @@ import Testing
     }
   }
 
-  /// Wherever an event is pending, a fresh decoder that begins there finds the same events: nothing needs to be remembered.
+  /// At any pending event, a fresh decoder that starts there finds the same events, without saved state.
   @Test(arguments: rules) func decodingContinuesAtThePendingEvent(_ rule: LineJoining.Rule) throws {
     let input = Array((Self.trace + "x\ne\n\ty\n z\n").utf8)
     for maxLines in [2, 1000] {

@@ -3,7 +3,7 @@ import Testing
 
 @testable import PipelineCore
 
-/// Lines of several senders in one stream, and the pieces of containers' lines.
+/// Lines of several senders in one stream, and partial lines of containers.
 @Suite struct KeyedJoiningTests {
   private func keyed(
     _ rule: LineJoining.Rule, by key: String = #"^\w+"#, maxLines: Int = 1000, maxBytes: Int = 1 << 20,
@@ -43,7 +43,7 @@ import Testing
     #expect(try decoded(keyed(.start(#"^\w+ \d"#)), Self.mixed) == expected)
     #expect(try decoded(keyed(.start(#"^\w+ \d"#), by: #"^(\w+) "#), Self.mixed) == expected)
     #expect(try decoded(keyed(.continuation(#"^\w+  at"#)), Self.mixed) == expected)
-    // A line without a key belongs to lines without a key.
+    // A line without a key is joined with other lines without a key.
     #expect(
       try decoded(keyed(.start(#"\d"#), by: #"^(\w+):"#), "a: 1\nx\na: y\n2\nz\n")
         == [#""a: 1\na: y"@0"#, #""x"@5"#, #""2\nz"@12"#])
@@ -62,7 +62,7 @@ import Testing
     #expect(
       try decoded(keyed(.start(#"\d"#), maxLines: 2), "a 1\nb 1\na x\na y\n")
         == [#""a 1\na x"@0"#, #""b 1"@4"#, #""a y"@12"#])
-    // The input since the beginning of an event is bounded, so a silent key holds nothing back for long.
+    // The input since the start of an event is limited, so a silent key does not hold the position for long.
     let input = "a 1\n" + String(repeating: "b 1 of twenty bytes\n", count: 30) + "a x\n"
     let found = try decoded(keyed(.start(#"\d"#), maxBytes: 50), input)
     #expect(found.first == #""a 1"@0"#)
@@ -138,7 +138,7 @@ import Testing
     #expect(found.last?.contains(#""message":"next""#) == true)
   }
 
-  /// A character that the runtime has cut is whole again.
+  /// A character that the container runtime has split is joined again.
   @Test func piecesMayCutCharacters() throws {
     let bytes =
       Array("2026-01-31T00:00:00Z stdout P a".utf8) + [0xC3, 0x0A] + Array("2026-01-31T00:00:00Z stdout F ".utf8) + [
@@ -167,13 +167,13 @@ import Testing
         #"{"stream":"stderr","message":"2 other\n  at b","time":"2026-01-31T00:00:00Z"}"#,
         #"{"stream":"stdout","message":"3 next","time":"2026-01-31T00:00:00Z"}"#,
       ])
-    // The rule sees the text itself, not its escapes.
+    // The rule is applied to the text itself, not to its JSON escapes.
     #expect(
       try decoded(container(.indented), #"{"log":"a\n","stream":"o"}"# + "\n" + #"{"log":"\tb\n","stream":"o"}"# + "\n")
         == [#"{"stream":"o","message":"a\n\tb"}@0"#])
   }
 
-  /// Text that a charset makes longer or shorter than the input stays in its own event.
+  /// Text whose length a charset conversion changes stays in its own event.
   @Test(arguments: ["latin1", "utf-16le"]) func convertedText(_ charset: String) throws {
     func bytes(_ text: String) -> [UInt8] {
       charset == "latin1"
@@ -218,8 +218,8 @@ import Testing
     for (options, input) in all { try expectSameForAllCuts(options, input) }
   }
 
-  /// Wherever a run ends, another decoder continues at the pending event with the memory of the first: no event is lost, none comes
-  /// twice, and none comes in part.
+  /// Wherever a run ends, another decoder continues at the pending event with the saved state of the first: no event is lost, none
+  /// is repeated, and none is partial.
   @Test func decodingContinuesAtThePendingEvent() throws {
     for (options, input) in all {
       let whole = try decoded(options, input)
@@ -246,7 +246,7 @@ import Testing
     }
   }
 
-  /// A turn may end between two events of a block: the next run continues at the first one that was not sent.
+  /// A turn may end between two events of a block: the next run continues at the first unsent one.
   @Test func decodingContinuesAtAnyEventThatWasNotSent() throws {
     for (options, input) in all {
       let whole = try decoded(options, input)
@@ -267,7 +267,7 @@ import Testing
     }
   }
 
-  /// Memory of another rule does not count: lines are read again, and not left out.
+  /// Saved state of another rule is ignored: lines are read again, not skipped.
   @Test func theMemoryOfOtherOptionsIsIgnored() throws {
     let input = Array(Self.mixed.utf8)
     let decoder = try keyed(.start(#"^\w+ \d"#)).decoder()
@@ -282,7 +282,7 @@ import Testing
     for cut in 0...decoder.memory.count { other.reset(memory: Array(decoder.memory.prefix(cut))) }
   }
 
-  /// The order of named types, which differs in each process, does not matter.
+  /// The saved state does not depend on the iteration order of types, which differs between processes.
   @Test func theMemoryIsTheSameInEachProcess() throws {
     var memories: [[UInt8]] = []
     for capacity in [8, 4096] {
@@ -324,7 +324,7 @@ import Testing
     #expect(decoder.endRow(offset: offset, arena: arena, into: rows))
     #expect(rows.rows.map { written($0.value) } == [#""a 1""#])
     #expect(decoder.dueAt == 1_900_000_000)
-    // Lines of other keys do not lengthen the time.
+    // Lines of other keys do not extend the time limit.
     add("c 1\n", at: 1_800_000_000)
     decoder.endOnlyDue(at: 1_900_000_000)
     #expect(decoder.endRow(offset: offset, arena: arena, into: rows))
@@ -350,7 +350,7 @@ import Testing
     #expect(due(after: "b 1\nc 1\n", at: 1) == 0)
     #expect(due(after: "c x\n", at: 2) == 0)
     #expect(due(after: "a x\n", at: 3) == 1)
-    // Another event of a key begins, and ends the one before.
+    // Another event with this key starts, which ends the previous one.
     #expect(due(after: "b 2\n", at: 4) == 2)
     #expect(due(after: "c 2\n", at: 5) == 3)
     #expect(due(after: "a 2\n", at: 6) == 4)
@@ -361,7 +361,7 @@ import Testing
     #expect(decoder.dueAt == nil)
   }
 
-  /// Any text, in any cut: nothing traps, and what is held stays within the limits.
+  /// Any text with any cuts: nothing traps, and the held text stays within the limits.
   @Test func anyText() throws {
     var dice = SplitMix(7)
     let words = [

@@ -3,7 +3,7 @@ import Testing
 
 @testable import PipelineCore
 
-/// Several values in a line, as the clients of both kinds pack them.
+/// Several values per line, in the packed formats of both kinds of clients.
 @Suite struct PackedStatsDTests {
   private func read(_ line: String) throws -> [String] {
     try decoded(DecoderOptions(.statsd, unit: .body), line).map { row in

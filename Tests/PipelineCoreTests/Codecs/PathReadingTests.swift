@@ -4,14 +4,14 @@ import Testing
 
 @testable import PipelineCore
 
-/// Paths read from the tokens of a block, against the same paths looked up in the whole document as the careful
-/// reader builds it: random documents, each way of finding tokens that this processor has.
+/// Paths read from the tokens of a block, compared with the same paths looked up in the whole document by the careful
+/// reader: random documents, with each tokenizer that this processor supports.
 @Suite(.serialized) struct PathReadingTests {
-  /// Writes a random document and keeps what it means.
+  /// Writes a random document and remembers its content.
   private struct Writer {
     var random: SplitMix
     var text: [UInt8] = []
-    /// Without white space, as most programs write.
+    /// Whether it has no white space, as most programs write it.
     var isTight = false
 
     init(_ seed: UInt64) { random = SplitMix(seed) }
@@ -68,7 +68,7 @@ import Testing
     }
   }
 
-  /// Each way of finding tokens, with and without the short way of blocks that pass through.
+  /// Each tokenizer, with and without the fast path for blocks that pass through.
   private static let variants: [Int32] = [0, 1, 2].flatMap { [$0, $0 | RX_LINES_LONG_WAY] }
 
   private static let paths: [[String]] = [
@@ -77,7 +77,7 @@ import Testing
     ["a", "b", "status"], ["x-status"],
   ]
 
-  /// The first member of each name on the path; absent where it ends.
+  /// The first member of each name on the path; absent where the path ends.
   private func lookUp(_ path: [String], in document: Value, _ arena: Arena) -> Value {
     var value = document
     for name in path {
@@ -148,7 +148,7 @@ import Testing
     #expect(sound == 4000)
   }
 
-  /// Damage anywhere: every variant says the same of every line.
+  /// With random damage, every variant gives the same result for every line.
   @Test func variantsAgree() throws {
     let projection = projection(Self.paths)
     let marks = Array("{}[]\",:\\ \n\r\u{1}é7".utf8)
@@ -186,7 +186,8 @@ import Testing
     }
   }
 
-  /// What is found of a block in the short way, by each variant, against the long way; nil: it does not pass through.
+  /// The result of the fast path for a block, by each variant, compared with the normal path; nil: the block does not
+  /// pass through.
   private func shortWay(_ bytes: [UInt8]) -> [Int?] {
     bytes.withUnsafeBytes { text in
       let start = text.baseAddress?.assumingMemoryBound(to: CChar.self)
@@ -205,7 +206,7 @@ import Testing
     }
   }
 
-  /// Lines, whole and damaged: blocks pass through by the short way exactly if they do by the long way.
+  /// Complete and damaged lines: blocks pass through on the fast path exactly if they do on the normal path.
   @Test func countsWhatPassesThrough() throws {
     defer { _ = rx_lines_use(2) }
     let marks = Array("{}[]\",:\\ \n\r\u{1}é7".utf8)
@@ -228,8 +229,8 @@ import Testing
     #expect(passing > 500)
   }
 
-  /// Each sequence of two, three or four bytes that lie at a border of what UTF-8 allows, at random places, so that 64
-  /// bytes end in the middle of some.
+  /// Each sequence of two, three or four bytes at a border of valid UTF-8, at random offsets, so that some cross the
+  /// end of 64 bytes.
   @Test func countsOnlyWhatIsUTF8() throws {
     defer { _ = rx_lines_use(2) }
     let borders: [UInt8] = [
@@ -242,7 +243,7 @@ import Testing
       for second in borders {
         for third in borders {
           let text = [first, second, third] + (random.below(2) == 0 ? [borders[random.below(borders.count)]] : [])
-          // Few beside the rest, and so many that the whole text is checked.
+          // Few non-ASCII characters, and so many that the whole text is checked.
           let before = random.below(5) == 0 ? Array(repeating: Array("文".utf8), count: 40).flatMap { $0 } : []
           let padding = [UInt8](repeating: 0x78, count: random.below(130))
           let bytes =
@@ -256,7 +257,7 @@ import Testing
     #expect(valid > 100)
   }
 
-  /// Rows that nobody was expected to read are found when somebody does.
+  /// Rows that were only counted are found when a reader appears.
   @Test func countedLinesAreFoundLater() throws {
     _ = rx_lines_use(2)
     let slab = Slab(Array("{\"a\":1}\n[2]\n{}\n".utf8))

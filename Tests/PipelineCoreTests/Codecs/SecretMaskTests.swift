@@ -4,7 +4,7 @@ import Testing
 
 @testable import PipelineCore
 
-/// What is printed holds none of the secrets that were read, whatever carries them.
+/// No secret that was read is printed, whatever form contains it.
 @Suite struct SecretMaskTests {
   private static func text(_ bytes: [UInt8]) -> String { String(decoding: bytes, as: UTF8.self) }
 
@@ -56,7 +56,7 @@ import Testing
     #expect(Self.text(mask.masked(json: Array(document.utf8))) == expected)
   }
 
-  /// Random values of random characters, in everything that messages are made of.
+  /// Random values of random characters, in every part of a message.
   @Test(arguments: 0..<200) func noFormRemains(_ seed: Int) throws {
     var random = SplitMix(UInt64(seed))
     let alphabets = [
@@ -66,7 +66,7 @@ import Testing
       let alphabet = alphabets.randomElement(using: &random) ?? []
       return String(String.UnicodeScalarView((0..<count).compactMap { _ in alphabet.randomElement(using: &random) }))
     }
-    // A mark on either side, so that the mask itself cannot make the value anew.
+    // A marker on either side, so that masking cannot recreate the value.
     let secret = "Qz" + any(Int.random(in: 3...20, using: &random)) + "Wm"
     let mask = Self.mask(secret)
     let percent = try #require(
@@ -80,7 +80,7 @@ import Testing
       let (before, after) = (any(5), any(5))
       let masked = mask.masked(before + form + after + form)
       #expect(masked.utf8.elementsEqual((before + "(secret)" + after + "(secret)").utf8), "\(form.debugDescription)")
-      // A message that was cut shows no more than what is too short to be looked for.
+      // A truncated message shows only fragments too short to be masked.
       for length in 4..<shown.unicodeScalars.count {
         let start = String(String.UnicodeScalarView(shown.unicodeScalars.prefix(length)))
         guard start.utf8.count >= SecretMask.minimumBytes else { continue }

@@ -9,7 +9,7 @@ import Testing
     try decoded(DecoderOptions(.syslog, unit: unit), message).joined(separator: "\n")
   }
 
-  /// The reason why a message is refused.
+  /// The reason why a message is rejected.
   private func reason(_ message: String) throws -> String {
     let rows = RowBatch()
     let slab = Slab(Array(message.utf8))
@@ -147,7 +147,7 @@ import Testing
     #expect(try read(message) == priority + members + "}@0", "\(message)")
   }
 
-  /// A priority or a time out of its range is rejected, not guessed.
+  /// A priority or a time out of range is rejected, not guessed.
   @Test(arguments: [
     ("<999>1 - - - - - - x", "a priority from 0 to 191"),
     ("<13>1 2026-02-30T00:00:00Z h a - - - x", "a time as in RFC 3339"),
@@ -159,7 +159,7 @@ import Testing
     #expect(rows.rejected.map { "\($0.reason)" }.first?.contains(reason) == true)
   }
 
-  /// No text ends the decoder, and what is not refused has a message.
+  /// No text traps the decoder, and every text that is not rejected has a message.
   @Test func anyTextIsRead() throws {
     var dice = SplitMix(7)
     let pieces = [
@@ -217,7 +217,7 @@ import Testing
       } == #"<14>Sep  9 01:46:40 h p_1__[7]: a\nb"#)
   }
 
-  /// Whatever was written is read as the same parts again, whatever they contain.
+  /// Encoded messages decode to the same fields, whatever the fields contain.
   @Test(arguments: [true, false]) func whatIsWrittenIsRead(_ isLine: Bool) throws {
     var dice = SplitMix(3)
     let letters = Array("abc019 -_=]\"\\[:<>é\u{1F388}\n\t@.")
@@ -254,7 +254,7 @@ import Testing
     }
   }
 
-  /// No message traps, whatever is wrong with it, and each is an event or refused.
+  /// No malformed message traps; each becomes an event or is rejected.
   @Test func damagedMessagesAreReadOrRefused() throws {
     var dice = SplitMix(5)
     let seeds = [

@@ -3,7 +3,7 @@ import Testing
 
 @testable import PipelineCore
 
-/// What a decoder says of bytes that are no row yet: another one can begin with them.
+/// What a decoder reports about bytes that are not a row yet: another decoder can start with them.
 @Suite struct UndecodedTests {
   private static func options(
     _ format: DecoderFormat, join: LineJoining.Rule? = nil, charset: String? = nil, maxBytes: Int = 16 << 20
@@ -40,7 +40,8 @@ import Testing
     (options(.text, charset: "utf-16"), utf16("ab\ncé\u{1F600}\n\nd"), false),
   ]
 
-  /// A part of an event that has left is among the bytes behind the pending place, also behind a conversion.
+  /// The bytes after the pending offset include a part of an event that was already sent, also after a charset
+  /// conversion.
   @Test(arguments: [nil, "latin1"] as [String?]) func arePartsOfEventsThatHaveLeft(_ charset: String?) throws {
     var options = Self.options(.text, join: .start(#"\d"#), charset: charset)
     options.join?.key = #"^\w+"#

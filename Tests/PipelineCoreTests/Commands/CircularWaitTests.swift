@@ -3,7 +3,7 @@ import PipelineTestSupport
 import PipelineTesting
 import Testing
 
-/// A signal that may execute a command and waits for what the command sends: the command ends when nothing else can happen.
+/// A signal that may execute a command and waits for the command's output: the command ends when no further event can occur.
 @Suite struct CircularWaitTests {
   private func run(
     _ signals: String, _ sinks: String, command: String = "run: { marbles: '-8|' }",
@@ -21,7 +21,7 @@ import Testing
 
   private static let executing = "e: { from: a, chain: [ { execute: work } ] }"
 
-  /// When sinks write has no part in it: a throttled value comes at the same time.
+  /// The times at which sinks write do not matter: a throttled value arrives at the same time.
   @Test func whenSinksWriteHasNoPart() throws {
     func texts(writesLate: Bool) throws -> [String: [String]] {
       var options = PipelineRun.Options()
@@ -39,7 +39,7 @@ import Testing
     #expect(later == now)
   }
 
-  /// What comes of an end may wait in the same way: for the errors output, then for another run of the command.
+  /// The consequences of an end may wait in the same way: for the errors output, then for another run of the command.
   @Test(arguments: [false, true]) func oneWaitMayFollowAnother(_ restarts: Bool) throws {
     var options = PipelineRun.Options()
     options.cutAfter = { _ in restarts }
@@ -53,7 +53,7 @@ import Testing
     #expect(run.texts["out"]?.prefix(3) == ["true", "false", "true"])
   }
 
-  /// A tick that has nothing to send is nothing that can happen; one that repeats itself holds up no stop.
+  /// A tick without output does not count as a possible event; a periodic one does not delay a stop.
   @Test(arguments: [
     "{ sample: { every: 5ms, onlyNew: true } }", "{ sample: 5ms }", "{ absence: { after: 4ms, repeat: true } }",
   ])
@@ -73,7 +73,7 @@ import Testing
     }
   }
 
-  /// What goes on elsewhere holds up no end: neither a source, nor a timer, nor what comes after it.
+  /// Unrelated activity does not delay an end: neither a source, nor a timer, nor anything downstream.
   @Test(arguments: [
     ("n: { concat: { e: e, values: work.values } }", 2), ("n: { concat: { values: work.values, last: e } }", 2),
     (
@@ -107,7 +107,7 @@ import Testing
     }
   }
 
-  /// As long as something upstream may act, nothing ends: a timer, a source that is endless itself.
+  /// While anything upstream may still act, nothing ends: a timer, an endless source.
   @Test(arguments: ["{ delay: 3s }", "{ throttle: 3s }"])
   func whatMayActUpstreamIsWaitedFor(_ step: String) throws {
     let yaml = """
@@ -124,7 +124,7 @@ import Testing
     #expect(run.out.entries.last?.moment != .complete)
   }
 
-  /// The end of what waited may be the end of the pipeline: no turn is left to run, and one that others cause finds nothing.
+  /// The end of the waiting signal may be the end of the pipeline: no turn is left to run, and later turns find no work.
   @Test func thePipelineMayBeGoneAfterIt() throws {
     let plan = try PipelineRun.compile(
       """

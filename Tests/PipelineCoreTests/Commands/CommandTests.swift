@@ -6,8 +6,8 @@ import Testing
 
 /// ReactiveCocoa's RACCommand, property by property.
 @Suite struct CommandTests {
-  /// Runs a command `work`, executed for each event of `clicks`, whose executions send `run`. `expected`: what
-  /// comes out of outputs and signals, as marbles of 1 ms; `T` and `F` are true and false.
+  /// Runs a command `work`, executed for each event of `clicks`, whose executions send `run`. `expected`: the output
+  /// of outputs and signals, as marbles of 1 ms; `T` and `F` are true and false.
   private func check(
     _ clicks: String, run: String, _ parameters: String = "", enabled: String? = nil,
     gives expected: KeyValuePairs<String, String>, values: [String: TestValue] = [:],
@@ -36,7 +36,7 @@ import Testing
     var sources = ["clicks": ScriptedSource(try history(clicks).script)]
     if let enabled { sources["permission"] = ScriptedSource(try history(enabled).script) }
     let plan = try PipelineRun.compile(yaml)
-    // As it is, and with the state saved, everything dropped and the state restored after each turn.
+    // Unchanged, and with the state saved, everything dropped and the state restored after each turn.
     for restarts in [false, true] {
       var options = PipelineRun.Options()
       options.cutAfter = { _ in restarts }
@@ -161,7 +161,7 @@ import Testing
     #expect(result.counters.rejected == 1)
   }
 
-  /// Whoever leaves does not cancel the work.
+  /// A subscriber that leaves does not cancel the execution.
   @Test func theWorkOutlivesWhoBeganIt() throws {
     let yaml = """
       sources: { clicks: { scripted: {} } }
@@ -192,7 +192,7 @@ import Testing
     #expect(result.outcome == .completed)
   }
 
-  /// A command that is executed for what it sends, as for the next page, ends when nothing can happen any more.
+  /// A command that its own output executes again, as for the next page, ends when no further event can occur.
   @Test func whatItSendsMayExecuteItAgain() throws {
     let yaml = """
       sources: { clicks: { scripted: {} } }
@@ -213,7 +213,7 @@ import Testing
     }
   }
 
-  /// However many executions begin each other, they cost no stack.
+  /// Executions that start each other do not nest on the stack.
   @Test(arguments: [
     "whenBusy: queue", "whenBusy: latest", "allowsConcurrentExecution: true, maxConcurrent: 10000",
     "allowsConcurrentExecution: true, maxConcurrent: 10000, whenBusy: queue",
@@ -267,7 +267,7 @@ import Testing
     }
   }
 
-  /// One mistake gives one message: who executes a command that has errors is not told that it does not exist.
+  /// One mistake gives one message: an executor of a command with errors is not told that the command does not exist.
   @Test(arguments: ["{ rn: { from: clicks } }", "[ run ]", "{ run: { from: clicks, chian: [ count ] } }", "{}"])
   func anIncorrectCommandIsNotMissing(_ command: String) throws {
     let yaml = """

@@ -6,8 +6,7 @@ import Testing
 
 /// `execute` inside other steps: in inner signals, in the chains of groups, in other commands.
 @Suite struct InnerExecutionTests {
-  /// Runs `signals` with the commands and checks what comes out, without and with restarts. `T` and `F` are true and
-  /// false.
+  /// Runs `signals` with the commands and checks the output, with and without restarts. `T` and `F` are true and false.
   private func check(
     _ clicks: String, _ signals: String, commands: String, gives expected: KeyValuePairs<String, String>,
     values: [String: TestValue] = [:], rejected: UInt64 = 0, line: Int = #line
@@ -43,7 +42,7 @@ import Testing
   private static let two = "work: { run: { from: { marbles: '--x-y|' } } }"
   private static let each = "{ values: [go] }"
 
-  /// The command does not end between two inner signals: its outputs tell of both.
+  /// The command does not end between two inner signals: its outputs report both executions.
   @Test func inFlattenMap() throws {
     try check(
       "-a------b------|",
@@ -55,7 +54,7 @@ import Testing
       ])
   }
 
-  /// An inner signal that is busy refuses, and the errors output of the signal around tells so.
+  /// While its inner signal is busy it refuses, and the errors output of the outer signal reports that.
   @Test func inFlattenMapWhileItIsBusy() throws {
     try check(
       "-a-b-----|",
@@ -64,7 +63,7 @@ import Testing
       values: ["r": .text("RX508")], rejected: 1)
   }
 
-  /// Each inner signal sends what its own event has begun.
+  /// Each inner signal sends the results of the execution that its own event started.
   @Test func concurrentInnerSignals() throws {
     try check(
       "-1-2------|",
@@ -74,7 +73,7 @@ import Testing
       gives: ["results": "---A-B----|", "work.values": "---1-2----|"], values: ["A": .int(11), "B": .int(22)])
   }
 
-  /// An inner signal that is left cancels nothing that it has begun.
+  /// Leaving an inner signal does not cancel executions that it started.
   @Test func theRestContinues() throws {
     try check(
       "-a-b---------|",
@@ -85,7 +84,7 @@ import Testing
       ])
   }
 
-  /// Neither does the end of everything around: the work is done, and the command ends behind it.
+  /// Nor does the end of the outer signal: the execution completes, and the command ends after it.
   @Test func theWorkOutlivesTheSignalAround() throws {
     try check(
       "-a-------|",
@@ -101,7 +100,7 @@ import Testing
       gives: ["results": "----1---2---3|", "work.executing": "FT-----------(F|)"])
   }
 
-  /// Until the last execution is over, whoever began it.
+  /// The command ends with its last execution, whoever started it.
   @Test func inAGroupBehindTheEnd() throws {
     try check(
       "-12|", "results: { from: clicks, chain: [ { groupBy: { key: event % 2, chain: [ { execute: work } ] } } ] }",
@@ -123,7 +122,7 @@ import Testing
       commands: Self.two, gives: ["results": "-a--x-y|"])
   }
 
-  /// What subscribes again may execute again, so the command does not end in between.
+  /// A step that subscribes again may execute again, so the command does not end in between.
   @Test func aboveRetryAndRepeat() throws {
     try check(
       "-a------|",
@@ -132,7 +131,7 @@ import Testing
       gives: ["results": "---x-y--------x-y--|", "work.executing": "FT----F-----T----F-|"])
   }
 
-  /// Two levels deep, and beside an execution by the same signal itself.
+  /// Two levels deep, and next to an execution by the same signal itself.
   @Test func deeperAndTwice() throws {
     try check(
       "-a-------------|",
@@ -141,7 +140,7 @@ import Testing
       gives: ["work.values": "---x--x--------|", "results": "------x--------|"])
   }
 
-  /// A command may execute another one, which ends behind it.
+  /// A command may execute another one, which then ends after it.
   @Test func inACommand() throws {
     try check(
       "-a----b----|", "results: { from: clicks, chain: [ { execute: outerWork } ] }",
@@ -152,7 +151,7 @@ import Testing
       ])
   }
 
-  /// A signal that only its inner signals make a root subscriber runs though nobody reads it.
+  /// A signal that is a root subscriber only because of its inner signals runs even if nothing reads it.
   @Test func aSignalThatExecutesRuns() throws {
     try check(
       "-a-------|",

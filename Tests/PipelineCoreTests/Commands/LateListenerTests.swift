@@ -4,9 +4,10 @@ import Testing
 @testable import PipelineCore
 @testable import PipelineTesting
 
-/// Who begins to listen to a command late misses nothing, up to `replay` values.
+/// A late subscriber of a command receives its last `replay` values.
 @Suite struct LateListenerTests {
-  /// What `late` gets of `work.values`, to which each event of `comings` makes it listen, without and with restarts.
+  /// The values that `late` receives from `work.values`, to which each event of `comings` subscribes it, with and
+  /// without restarts.
   private func check(
     _ clicks: String, _ comings: String, command: String, gives expected: String, output: String = "values",
     values: [String: TestValue] = [:], line: Int = #line
@@ -45,19 +46,19 @@ import Testing
     try check("-a----------------|", "----------c-------|", command: Self.three, gives: "----------(xyz)-------|")
   }
 
-  /// What an execution sends that is over as soon as it has begun.
+  /// The values of an execution that completes immediately.
   @Test func ofOneThatIsOverAtOnce() throws {
     try check("-a------|", "----c---|", command: "run: { from: { values: [1, 2] } }", gives: "----(12)---|")
   }
 
-  /// The next execution makes the values of the one before forgotten.
+  /// The next execution discards the values of the previous one.
   @Test func theNewestOnly() throws {
     try check(
       "-1----2----|", "--------c--|", command: "run: { from: { marbles: '-x|' }, chain: [ { map: outer } ] }",
       gives: "--------2--|")
   }
 
-  /// Those that go on beside it count as well.
+  /// Values of concurrent executions count as well.
   @Test func concurrentOnes() throws {
     try check(
       "-12-------|", "-----c----|",
@@ -72,17 +73,17 @@ import Testing
     try check("-a----------|", "-----c------|", command: "replay: 0, \(Self.three)", gives: "------z-----|")
   }
 
-  /// Who listens twice hears it twice, and each once.
+  /// A signal that subscribes twice receives the values twice, each subscription once.
   @Test func eachListenerForItself() throws {
     try check("-a------------|", "---c-----c----|", command: Self.three, gives: "---xy-z--(xyz)----|")
   }
 
-  /// What holds now comes first, as ever.
+  /// The current state is sent first, as always.
   @Test func ofItsState() throws {
     try check("-a-----------|", "---c---------|", command: Self.three, gives: "---T---F-----|", output: "executing")
   }
 
-  /// What nobody heard of is a dead letter, and is not told again.
+  /// Errors without a reader are dead letters and are not replayed.
   @Test func ofItsErrors() throws {
     let yaml = """
       sources: { clicks: { scripted: {} }, comings: { scripted: {} } }

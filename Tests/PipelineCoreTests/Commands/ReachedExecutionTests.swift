@@ -4,8 +4,8 @@ import Testing
 @testable import PipelineCore
 @testable import PipelineTesting
 
-/// Commands that a signal executes by way of another one that it names: they last as long as somebody may still subscribe
-/// that.
+/// Commands that a signal executes through another signal that it names: they last as long as the latter may still be
+/// subscribed to.
 @Suite struct ReachedExecutionTests {
   private func run(_ signals: String, _ sinks: String, restarts: Bool) throws -> PipelineRun {
     let yaml = """
@@ -26,7 +26,7 @@ import Testing
 
   private static let cold = "s: { cold: true, from: { values: [1] }, chain: [ { execute: log } ] }"
 
-  /// Where a chain may name a signal that it subscribes later.
+  /// The steps whose chain may name a signal that they subscribe to later.
   static let ways = [
     "{ flattenMap: { signal: s } }", "{ then: s }", "{ switchToLatest: { signal: s } }", "{ do: { signal: s } }",
     "{ finally: s }", "{ try: 'event == 0', onError: fail }, { catch: { with: s } }", "{ takeUntilReplacement: s }",
@@ -39,7 +39,7 @@ import Testing
       Self.cold, "out: { from: one, chain: [ { delay: 50ms }, \(way) ], probe: {} }", restarts: restarts)
     #expect(run.texts["values"] == [#""x""#], "\(way)")
     #expect(run.texts["executing"] == ["false", "true", "false"], "\(way)")
-    // A replacement is there from the beginning.
+    // A replacement exists from the beginning.
     let end = run.sinks["values"]?.entries.last
     #expect(end?.moment == .complete)
     if !way.contains("Replacement") { #expect(end.map { $0.at >= .milliseconds(50) } == true, "\(way)") }
@@ -47,7 +47,7 @@ import Testing
 
   @Test(arguments: ways) func byWayOfAnotherSignal(_ way: String) throws {
     for signals in [
-      // A shared one that is subscribed later, and names the cold one itself.
+      // A shared signal that is subscribed to later, and that itself names the cold one.
       "mid: { from: one, chain: [ { delay: 1ms }, \(way) ] }", "mid: { cold: true, from: one, chain: [ \(way) ] }",
       "deep: { from: one, chain: [ { delay: 1ms }, \(way) ] }, mid: { from: deep, chain: [ { map: event } ] }",
     ] {
@@ -59,7 +59,7 @@ import Testing
     }
   }
 
-  /// One that has run and ended runs again for who comes later.
+  /// A completed signal runs again for a later subscriber.
   @Test func aSharedSignalThatRunsAgain() throws {
     let run = try run(
       "s: { from: { values: [1] }, chain: [ { execute: log } ] }",
@@ -68,7 +68,7 @@ import Testing
     #expect(run.texts["out"] == [#""x""#])
   }
 
-  /// `concat`, `retry` and `repeat` subscribe what they name later than they begin.
+  /// `concat`, `retry` and `repeat` subscribe to the signals they name after their start.
   @Test func whatSubscribesLater() throws {
     for (signals, count) in [
       ("later: { concat: [late, s] }", 1), ("later: { from: s, chain: [ { repeat: { count: 2, delay: 50ms } } ] }", 2),
@@ -80,7 +80,8 @@ import Testing
     }
   }
 
-  /// A signal that executes only by way of a cold one runs though nobody reads it, as if it held that one's text.
+  /// A signal that executes only through a cold signal runs even if nothing reads it, as if it contained the text of
+  /// the cold one.
   @Test func aColdSignalThatExecutesRuns() throws {
     let run = try run(
       "\(Self.cold), driver: { from: late, chain: [ { flattenMap: { signal: s } } ] }",
@@ -88,7 +89,7 @@ import Testing
     #expect(run.texts["values"] == [#""x""#])
   }
 
-  /// What is named from the beginning holds its command itself: it ends with it, not later.
+  /// A signal named from the beginning keeps its command alive itself, so the command ends with it, not later.
   @Test func theCommandEndsWithWhoMayExecuteIt() throws {
     let run = try run(
       "s: { from: one, chain: [ { execute: log } ] }", "out: { from: s, probe: {} }, rest: { from: late, probe: {} }",

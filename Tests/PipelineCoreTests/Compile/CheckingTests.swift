@@ -6,7 +6,7 @@ import Sinks
 import Sources_
 import Testing
 
-/// What the checker says of pipeline files, kept in Tests/Golden/Checking; RXD_UPDATE_GOLDEN=1 writes it anew.
+/// The checker's reports on pipeline files, kept in Tests/Golden/Checking; RXD_UPDATE_GOLDEN=1 rewrites them.
 @Suite struct CheckingTests {
   static let folder = PipelineFilesTests.folder.deletingLastPathComponent()
     .appendingPathComponent("Tests/Golden/Checking")
@@ -54,7 +54,7 @@ import Testing
     try compare(PlanExplanation.text(try #require(plan)), "explained.txt")
   }
 
-  /// Whoever applies a fix is rid of the mistake.
+  /// Applying a fix removes the mistake.
   @Test(arguments: ["mistakes", "warnings", "schemas"])
   func fixesMend(_ name: String) throws {
     let bytes = try Self.read(name + ".yaml")
@@ -70,7 +70,7 @@ import Testing
           $0.code == diagnostic.code && $0.location?.offset == diagnostic.location?.offset
         }
         #expect(!isLeft, "\(diagnostic.message): \(fix.replacement)")
-        // A warning is not traded for an error.
+        // A fix must not replace a warning by an error.
         if diagnostic.severity == .warning {
           #expect(
             after.filter { $0.severity == .error }.count <= before.filter { $0.severity == .error }.count,
@@ -100,7 +100,7 @@ import Testing
     try compare(text, "remedies.txt")
   }
 
-  /// A fix takes its mistake away and brings no other.
+  /// A fix removes its mistake and adds no other.
   @Test func everyFixMendsWithoutANewMistake() throws {
     var files = try Self.remedies()
     // In the other files one mistake hides another; see `fixesMend`.
@@ -113,7 +113,7 @@ import Testing
     where name.hasSuffix(".yaml") {
       files.append(Array(try Data(contentsOf: malformed.appendingPathComponent(name))))
     }
-    /// What is wrong, wherever: a fix moves what stands behind it. YAML's own mistakes end the reading.
+    /// The errors without their locations, which a fix moves. YAML errors end the reading.
     func errors(_ bytes: [UInt8]) -> [String] {
       Self.check(bytes, "test.yaml").diagnostics.filter { $0.severity == .error }.map {
         "\($0.code.name) \($0.message)"
@@ -123,7 +123,7 @@ import Testing
     for bytes in files {
       let found = Self.check(bytes, "test.yaml").diagnostics
       let before = errors(bytes)
-      // Behind a mistake of YAML nothing else was looked at.
+      // After a YAML error nothing else was checked.
       guard !found.contains(where: { $0.code.name.hasPrefix("RX1") && $0.severity == .error }) else { continue }
       for diagnostic in found {
         for fix in diagnostic.fixIts where fix.location.text.name == "test.yaml" {
@@ -241,7 +241,7 @@ import Testing
     #expect(messages("signals: { x: \(signal) }") == (expected.isEmpty ? [] : [expected]), "\(signal)")
   }
 
-  /// Where a source reads texts, no event has a field, however far down the chain, until something makes another event.
+  /// If a source reads texts, no event has a field, anywhere in the chain, until a step makes another event.
   @Test(
     arguments: [
       ("{ stdin: {} }", "{ filter: event.status > 400 }", "{ decode: json }"),
@@ -258,13 +258,13 @@ import Testing
     #expect(found.map(\.message) == ["the event is a text here, which has no fields"], "\(yaml)")
     #expect(found.first?.help?.contains("'decode: json'") == true)
     #expect(found.first?.notes.first?.location?.line == 1)
-    // Which format the input has, only the author knows.
+    // Only the author knows the format of the input.
     #expect(
       found.flatMap { $0.fixIts.map(\.replacement) }
         == (fix.map { [$0, $0.replacingOccurrences(of: "json", with: "logfmt")] } ?? []))
   }
 
-  /// Inner signals see the event as `outer`, the source that begins one as `event`.
+  /// Inner signals see the event as `outer`, the source that starts one as `event`.
   @Test(
     arguments: [
       (
@@ -308,7 +308,7 @@ import Testing
     #expect(Self.check(Array(yaml.utf8)).diagnostics.filter { $0.severity == .error }.map(\.message) == [], "\(yaml)")
   }
 
-  /// The parts of what combineLatest and zip send have names in 'reduce', and nowhere else.
+  /// The parts of the events of combineLatest and zip have names only in 'reduce'.
   @Test(arguments: [
     ("{ combineLatest: { user: a, tick: b }, chain: [ { map: user.n } ] }", "event[0]"),
     ("{ combineLatest: [a, b], chain: [ { filter: true }, { filter: b > 1 } ] }", "event[1]"),
@@ -332,7 +332,7 @@ import Testing
       "\(String(decoding: corrected, as: UTF8.self))")
   }
 
-  /// What stands beside an operator is one of its parameters, or a mistake.
+  /// A key next to an operator is one of its parameters, or a mistake.
   @Test(
     arguments: [
       ("{ tryMap: int(event), message: 'no {{ event }}' }", nil),
@@ -348,7 +348,7 @@ import Testing
     #expect(found.allSatisfy { $0.code == .misplacedKey })
   }
 
-  /// What was put in is marked as a whole, as it stands in the file.
+  /// An inserted value is marked as a whole, as written in the file.
   @Test(arguments: ["${secret:TOK}", "${VALUE}"]) func insertionsAreMarkedWhole(_ written: String) throws {
     let yaml =
       "sources: { a: { stdin: { decode: json } } }\n"
@@ -358,7 +358,7 @@ import Testing
     #expect(String(decoding: place.text.bytes[place.offset..<place.offset + place.length], as: UTF8.self) == written)
   }
 
-  /// A word in snake_case leads to the right spelling, wherever that belongs.
+  /// A word in snake_case suggests the correct spelling, wherever it belongs.
   @Test(
     arguments: [
       ("{ combine_latest: [a, a] }", "'combineLatest' begins a signal: 'NAME: { combineLatest: [a, b] }'", nil),
@@ -375,7 +375,7 @@ import Testing
     #expect(found.flatMap { $0.fixIts.map(\.replacement) } == (fix.map { [$0] } ?? []))
   }
 
-  /// Files that come back to who writes them, paths that are none, and standard input that is read twice.
+  /// Files that are written and read in a circle, invalid paths, and standard input that is read twice.
   @Test func filesThatGetInEachOthersWay() {
     let yaml = """
       name: files

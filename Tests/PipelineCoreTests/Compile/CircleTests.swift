@@ -2,7 +2,7 @@ import PipelineCore
 import PipelineRuntime
 import Testing
 
-/// Sinks whose output comes back to them by a file or an address, within a file and between the files of a process.
+/// Sinks whose output returns to them through a file or an address, within a file and between the files of a process.
 @Suite struct CircleTests {
   /// The errors of files that run together, as `FILE:LINE: message`, each with its notes.
   private func circles(_ texts: String...) -> [String] {
@@ -46,7 +46,7 @@ import Testing
           + "0:3 the sink 'toB' writes '/b/x.log' here; 0:2 'a' reads '/a/*.log' here"
       ])
     #expect(circles(aToB, bToC, cToA).map { String($0.prefix(9)) } == ["2:3 RX303"])
-    // The file that would close the circle is refused: the others run.
+    // The file that would close the circle is refused; the others run.
     #expect(circles(aToB, bToC) == [])
     #expect(circles(aToB, bToC, cToA, bToA).map { String($0.prefix(9)) } == ["2:3 RX303", "3:3 RX303"])
     #expect(circles(aToB, aToB) == [])
@@ -71,7 +71,7 @@ import Testing
     #expect(!served("address: '0.0.0.0:80', allowUnauthenticated: true", "http://127.0.0.2/x").isEmpty)
     #expect(!served("address: '[::]:8080', allowUnauthenticated: true", "http://[::1]:8080/").isEmpty)
     #expect(!served("address: 8080, methods: [PUT]", "http://127.0.0.1:8080/", ", method: PUT").isEmpty)
-    // Another path, method, port, host or scheme does not come back.
+    // Another path, method, port, host or scheme does not form a circle.
     #expect(served("address: 8080, path: /in", "http://127.0.0.1:8080/out") == [])
     #expect(served("address: 8080, methods: [PUT]", "http://127.0.0.1:8080/") == [])
     #expect(served("address: 8080", "http://127.0.0.1:8081/") == [])
@@ -81,7 +81,7 @@ import Testing
     #expect(served("address: '127.0.0.1:0'", "http://127.0.0.1:80/") == [])
   }
 
-  /// Only a source that the sink's events come from.
+  /// Only a source from which the sink's events come.
   @Test func aRequestToAnotherSource() {
     let yaml = """
       sources: { in: { httpServer: { address: 8080, decode: ndjson } }, lines: { file: /var/in.log } }
@@ -90,7 +90,7 @@ import Testing
         kept: { from: in, file: /var/SINK.log }
       """
     #expect(circles(yaml.replacing("SINK", with: "out")) == [])
-    // By way of an address and a file.
+    // Through an address and a file.
     #expect(
       circles(yaml.replacing("SINK", with: "in")) == [
         "0:4 RX303 the sink 'out' sends to a source that its own events come from; 0:2 'lines' reads '/var/in.log' here; "
@@ -114,7 +114,7 @@ import Testing
     #expect(found.contains { $0.hasPrefix("0:3 RX303") } == isCircle, "\(found)")
   }
 
-  /// Clients and servers of WebSockets and feeds, encrypted or not.
+  /// Clients and servers of WebSockets and feeds, with and without TLS.
   @Test(arguments: [
     ("webSocket: { listen: 8080, path: /in }", "webSocket: 'ws://127.0.0.1:8080/in'", true),
     ("webSocket: { listen: 8080, path: /in }", "webSocket: 'ws://127.0.0.1:8080/other'", false),
@@ -143,7 +143,7 @@ import Testing
     #expect(found.contains { $0.hasPrefix("0:3 RX303") } == isCircle, "\(found)")
   }
 
-  /// A request of a chain may be limited by a step before it, so it is a warning; a request that no event of the server causes is none.
+  /// A step before the request may limit it, so it is a warning; a request that no event of the server causes is not reported.
   @Test func requestsOfChains() {
     func warnings(_ input: String, _ url: String) -> [String] {
       FrontEnd(.builtIn).compile(
@@ -162,7 +162,7 @@ import Testing
   }
 }
 
-/// Which addresses clash, however they are written.
+/// Which addresses clash, in any spelling.
 @Suite struct ListenAddressTests {
   private func clash(_ first: String, _ second: String) -> Bool {
     func yaml(_ address: String) -> String {
@@ -186,7 +186,7 @@ import Testing
     "0.0.0.0:8080", "[::]:8080", "127.0.0.2:8080",
   ]
 
-  /// Rows and columns in the order of the spellings; `x`: only one of them can listen.
+  /// Rows and columns in the order of the spellings; `x`: only one of the two can listen.
   private static let clashes = [
     "xxxxx..xx.", "xxxxx..xx.", "xxxxx..xx.", "xxxxxxxxx.", "xxxxxxxxx.", "...xxxx.x.", "...xxxx.x.", "xxxxx..xxx",
     "xxxxxxxxxx", ".......xxx",

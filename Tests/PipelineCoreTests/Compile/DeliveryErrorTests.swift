@@ -6,7 +6,7 @@ import Testing
 
 @testable import PipelineCore
 
-/// What is reported about `delivery` and `require`.
+/// Reports about `delivery` and `require`.
 @Suite struct DeliveryErrorTests {
   @Test(arguments: [
     ("delivery: light", "file: a.log", "file: { path: o, sync: batch }", "1:11", "Write 'delivery: durable'"),
@@ -38,7 +38,7 @@ import Testing
     #expect(one.notes.map(\.message) == ["required here"])
   }
 
-  /// One line of the file is one error, however many paths it limits.
+  /// One line of the file gives one error, however many paths it limits.
   @Test func oneErrorForEachLine() throws {
     let diagnostics = DeliveryTests.check(
       """
@@ -55,7 +55,7 @@ import Testing
       ])
   }
 
-  /// Nothing is on disk without a state directory, so a file that requires more cannot start there.
+  /// Without a state directory nothing is on disk, so a file that requires more cannot start.
   @Test func requirementsNeedAStateDirectory() throws {
     let plan = try DeliveryTests.plan(
       "require: atLeastOnce\nsources: { a: { file: a.log } }\nsinks: { out: { from: a, discard: {} } }")
@@ -182,7 +182,7 @@ import Testing
     if !help.isEmpty { #expect(one.help == help) }
   }
 
-  /// A check without the environment knows no value, and reports nothing.
+  /// A check without the environment has no values, and reports nothing.
   @Test func valuesOfTheEnvironment() throws {
     let yaml = """
       delivery: ${MODE}

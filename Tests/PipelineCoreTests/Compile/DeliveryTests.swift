@@ -7,7 +7,7 @@ import Testing
 
 @testable import PipelineCore
 
-/// `delivery` and `require`: in which mode a pipeline runs, and what each path from a source to a sink promises.
+/// `delivery` and `require`: the mode of a pipeline, and the guarantee of each path from a source to a sink.
 @Suite struct DeliveryTests {
   static func check(_ yaml: String, _ catalogue: Catalogue = .builtIn) -> (
     plan: Plan?, diagnostics: [Diagnostic]
@@ -51,7 +51,7 @@ import Testing
     #expect(plan.delivery(hasStateDirectory: false) == .bestEffort)
   }
 
-  /// One source that cannot repeat decides for all, but not one that is out of the promise.
+  /// One source that cannot repeat events determines the mode, unless it is excluded from the guarantee.
   @Test func modeFollowsTheWeakestSource() throws {
     func mode(_ stdin: String) throws -> Delivery {
       try plan(
@@ -63,7 +63,7 @@ import Testing
     }
     #expect(try mode("") == .durable)
     #expect(try mode(", delivery: bestEffort") == .light)
-    // A source of an inner signal counts like any other.
+    // A source of an inner signal counts like any other source.
     let inner =
       "sources: { a: { file: in.log } }\nsinks: { x: { from: a, chain: [ { flattenMap: { signal: { from: { %: {} } } } } ], discard: {} } }"
     #expect(try plan(inner.replacing("%", with: "stdin")).delivery(hasStateDirectory: true) == .durable)
@@ -196,7 +196,7 @@ import Testing
         ])
   }
 
-  /// Under checkpoints a client has its answer before what a step keeps for later is in one.
+  /// With checkpoints a client is answered before an event held by a step is in a checkpoint.
   @Test func answeredAndKept() throws {
     func level(_ chain: String) throws -> [String] {
       try lines(
@@ -256,7 +256,7 @@ import Testing
         ])
   }
 
-  /// A step that executes a command sends the values of its own executions only; outputs send those of all.
+  /// A step that executes a command sends only the values of its own executions; outputs send those of all.
   @Test func pathsLeadThroughCommands() throws {
     #expect(
       try levels(
@@ -281,7 +281,7 @@ import Testing
         ])
   }
 
-  /// What an inner signal asks or makes belongs to the event that it is made for; what it reads does not.
+  /// A request or an event made in an inner signal belongs to the event that started it; events that it reads do not.
   @Test(arguments: [
     ("http: 'http://127.0.0.1:1/'", ["a -> out: at least once"]), ("values: [1]", ["a -> out: at least once"]),
     ("file: b.log", ["a -> out: at least once", "file in out -> out: at least once"]),
@@ -323,7 +323,7 @@ import Testing
       lines.suffix(2).first == "  and 3 more paths, the weakest of them at least once from the commit on")
   }
 
-  /// The first example of docs/reliability.md, and what the page prints below it.
+  /// The first example of docs/reliability.md, and the output shown below it.
   @Test func thePageShowsWhatIsPrinted() throws {
     let page = try String(contentsOf: packageRoot.appending(path: "docs/reliability.md"), encoding: .utf8)
     let parts = page.components(separatedBy: "```")
@@ -334,7 +334,7 @@ import Testing
     #expect(plan.deliveryLines() == shown)
   }
 
-  /// Thousands of signals in a row, and millions of paths, are no trouble.
+  /// Thousands of signals in a chain, and millions of paths, are handled in time.
   @Test(.timeLimit(.minutes(5))) func largeGraphs() throws {
     let deep = (0..<2000).map { "  g\($0): { from: \($0 == 0 ? "a" : "g\($0 - 1)"), chain: [ { delay: 1s } ] }\n" }
       .joined()
@@ -359,7 +359,7 @@ import Testing
 
   // MARK: Steps that cannot save their state
 
-  /// A step that keeps what it cannot save.
+  /// A step with state that it cannot save.
   private struct Forgetful: OperatorComponent {
     static let spec = ComponentSpec<Forgetful>("forgetful", summary: "Keeps events.", memory: "All events.")
     func makeNode(_ nodeContext: NodeContext, downstream: Downstream) -> OperatorNode {
@@ -386,7 +386,7 @@ import Testing
     #expect(refused.map(\.code.name) == ["RX305"] && refused.first?.location?.line == 6)
   }
 
-  /// No built-in operator keeps what it cannot save, so none limits a path.
+  /// Every built-in operator can save its state, so none limits a path.
   @Test func builtInStepsSaveTheirState() {
     for entry in Catalogue.builtIn.components where entry.kind == .operator && entry.persistence == .nothing {
       let hasInner = entry.parameters.contains { $0.shape.acceptsSignal || $0.shape == .chain }

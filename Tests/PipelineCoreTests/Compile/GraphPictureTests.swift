@@ -5,8 +5,8 @@ import PipelineRuntime
 import PipelineTestSupport
 import Testing
 
-/// Pictures of plans: what holds for all of them, over random pipelines, and what some look like, kept in Tests/Golden/Pictures;
-/// RXD_UPDATE_GOLDEN=1 writes them anew.
+/// Pictures of plans: the laws for all of them, over random pipelines, and the text of some, kept in Tests/Golden/Pictures;
+/// RXD_UPDATE_GOLDEN=1 rewrites them.
 @Suite struct GraphPictureTests {
   private static let names = ["search", "login", "access-log", "orders-table", "bookshop", "nginx-status"]
 
@@ -76,7 +76,7 @@ import Testing
     for edge in picture.edges { check(edge, picture, hasCommands, fail) }
   }
 
-  /// A character of DejaVu Sans Mono, the widest of the fonts, takes 0.602 of the size.
+  /// A character of DejaVu Sans Mono, the widest of the fonts, has 0.602 of the font size.
   private func check(_ line: GraphPicture.Line, _ frame: GraphPicture.Frame, _ name: String, _ fail: (String) -> Void) {
     let size = line.style == .kind ? 9.0 : line.style == .detail || line.style == .badge ? 11 : 12
     let needed = Double(line.text.unicodeScalars.count) * 0.602 * size
@@ -92,7 +92,7 @@ import Testing
       for point in points where !from.frame.contains(.init(x: point.x, y: point.y)) {
         fail("\(edge.name) leaves its group")
       }
-      // Downwards, or back up nowhere.
+      // Always downwards, or a back edge that goes up only once.
       if let first = points.first, let last = points.last, last.y < first.y { fail("\(edge.name) leads upwards") }
     } else if edge.isBackward {
       if !hasCommands { fail("\(edge.name) leads back") }
@@ -100,7 +100,7 @@ import Testing
       if from.column >= to.column { fail("\(edge.name) does not lead to a later column") }
       for (point, next) in zip(points, points.dropFirst()) where next.x < point.x { fail("\(edge.name) goes back") }
     }
-    // A line touches the boxes at its ends and those around them, and no others.
+    // A line touches the boxes at its ends and those that enclose them, and no others.
     for point in points {
       for (index, group) in picture.groups.enumerated()
       where index != edge.fromGroup && index != edge.toGroup && inside(point, group.frame) {
@@ -130,7 +130,7 @@ import Testing
         switch segment {
         case .line(let x, let y): result.append((start.x + (x - start.x) * t, start.y + (y - start.y) * t))
         case .curve(let x, let y):
-          // A cubic with both control points in the middle.
+          // A cubic curve with both control points in the middle.
           let middle = (start.x + x) / 2
           let (a, b, c, d) = ((1 - t) * (1 - t) * (1 - t), 3 * (1 - t) * (1 - t) * t, 3 * (1 - t) * t * t, t * t * t)
           result.append((a * start.x + (b + c) * middle + d * x, (a + b) * start.y + (c + d) * y))
@@ -140,7 +140,7 @@ import Testing
     return result
   }
 
-  /// The picture has the steps and the edges of the plan, with the names that metrics use.
+  /// The picture has the steps and the edges of the plan, with the names used in metrics.
   private func compare(_ picture: GraphPicture, _ plan: Plan, _ fail: (String) -> Void) {
     let ids = picture.boxes.map(\.id).filter { !$0.isEmpty && !$0.hasSuffix("?") }
     if Set(ids).count != ids.count { fail("a step is drawn twice") }
@@ -152,10 +152,10 @@ import Testing
     for edge in plan.edges.dropFirst() {
       let (from, to) = (plan.id(of: edge.from), plan.id(of: edge.to))
       all.insert("\(from)>\(to)")
-      // What sends nothing, or nothing that a step reads.
+      // Edges that send nothing, or nothing that a step reads.
       if from.isEmpty || to.isEmpty || from == to { continue }
       if case .named(let index) = edge.to {
-        // A reader of a cold signal runs its steps itself; a command is read by way of its outputs.
+        // A reader of a cold signal runs its steps itself; a command is read through its outputs.
         if plan.named[index].isCold || plan.named[index].kind == .command { continue }
       }
       if case .step(let step) = edge.to, !plan.isInFile(step) { continue }
@@ -189,7 +189,7 @@ import Testing
     #expect(folded.svg().contains("20 of the same shape: b0, b1, "))
     #expect(try picture(Self.fan(20), folding: false).groups.count == 41)
     #expect(try picture(Self.fan(4)).groups.count == 9)
-    // Another shape is not folded in.
+    // A branch of another shape is not folded.
     let other = Self.fan(6).replacing("b3, file: /tmp/out/o3.ndjson", with: "b3, stdout: {}")
     #expect(try picture(other).groups.map(\.members.count) == [1, 5, 1, 5, 1])
   }
@@ -277,7 +277,7 @@ import Testing
     let time = threadTime() - start
     #expect(picture.boxes.count >= 2000)
     print("picture of \(form): \(time), \(svg.utf8.count) bytes, \(picture.width) x \(picture.height)")
-    // Builds for tests are not optimised.
+    // Test builds are not optimized.
     #expect(time < .seconds(20))
   }
 }

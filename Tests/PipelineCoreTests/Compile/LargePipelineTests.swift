@@ -4,9 +4,9 @@ import Testing
 @testable import PipelineCore
 @testable import PipelineTesting
 
-/// Pipelines as large as they may be.
+/// Pipelines of the maximum size.
 @Suite struct LargePipelineTests {
-  /// One chain of so many steps.
+  /// One chain of `count` steps.
   private func chain(_ count: Int, _ step: (Int) -> String) -> String {
     "name: t\nsources: { a: { scripted: {} } }\nsignals:\n  x:\n    from: a\n    chain:\n"
       + (0..<count).map { "      - \(step($0))\n" }.joined() + "sinks: { out: { from: x, probe: {} } }\n"
@@ -17,7 +17,7 @@ import Testing
     return try PipelineRun(yaml, sources: ["a": ScriptedSource(input.script, joined: [])]).out
   }
 
-  /// An event goes through all of them by plain calls, one within the other.
+  /// An event passes through all of them by nested plain calls.
   @Test func twoThousandNodesOneBehindTheOther() throws {
     #expect(try run(chain(2000) { _ in "flattenMap: '[event]'" }) == SignalHistory(try Marbles("-1-2|")))
   }
@@ -30,7 +30,7 @@ import Testing
     #expect(try run(chain(2000) { _ in "map: event + 1" }) == expected)
   }
 
-  /// Steps of one keyword are told apart in a saved state by their numbers.
+  /// Steps with the same keyword have distinct numbers in a saved state.
   @Test func namesOfStepsDiffer() throws {
     let plan = try PipelineRun.compile(chain(2000) { $0 % 2 == 0 ? "skip: 0" : "take: 9" })
     let keys = plan.steps.map(\.key)
@@ -38,7 +38,7 @@ import Testing
     #expect(keys.filter { $0.hasSuffix("/skip") }.count == 1)
   }
 
-  /// A list of many values takes time in proportion to it: each of its items is added, and none is copied with each other.
+  /// A list of many values takes time proportional to its length: no item is copied with each of the others.
   @Test func aListOfManyItems() throws {
     func time(_ count: Int) throws -> Duration {
       let items = (0..<count).map(String.init).joined(separator: ", ")

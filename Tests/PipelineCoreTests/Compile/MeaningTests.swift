@@ -2,7 +2,7 @@ import PipelineCore
 import PipelineRuntime
 import Testing
 
-/// Which changes of a file change what it means, so that a reload moves the pipeline to another version.
+/// Which changes of a file change its meaning, so that a reload moves the pipeline to a new version.
 @Suite struct MeaningTests {
   private func meaning(_ yaml: String, _ variables: [String: String] = [:]) -> UInt64? {
     let values = Interpolation(variables: variables, secrets: ["A": "first", "B": "second"])
@@ -23,7 +23,7 @@ import Testing
     """
   }
 
-  /// Steps that do the same.
+  /// Steps that mean the same.
   @Test(arguments: [
     ("{ filter: \"event['k'] > 1\" }", "{ filter: event.k > 1 }"),
     ("{ filter: \"event[\\\"k\\\"].m > 1\" }", "{ filter: (event.k).m>1 }"),
@@ -53,7 +53,7 @@ import Testing
     #expect(meaning(file(first), variables) == meaning(file(second), variables), "\(first) \(second)")
   }
 
-  /// Steps that do not.
+  /// Steps that do not mean the same.
   @Test(arguments: [
     ("{ filter: event.k > 1 }", "{ filter: event.k > 2 }"), ("{ filter: event.k > 1 }", "{ filter: event.k >= 1 }"),
     ("{ filter: event.k == 1 }", "{ filter: event.k == '1' }"),
@@ -113,7 +113,7 @@ import Testing
     #expect(meaning(plain) != meaning(plain.replacing("name: m", with: "name: n")))
   }
 
-  /// A hash that is stored reveals nothing about a secret; which one it is, and what stands around it, counts by other ways and here.
+  /// A stored hash reveals nothing about a secret; the name of the secret and the text around it still change the meaning.
   @Test func secrets() {
     func sink(_ token: String) -> UInt64? {
       meaning(file("{ take: 1 }", sink: "http: { url: 'http://h.example/', headers: { X-Token: '\(token)' } }"))

@@ -5,7 +5,7 @@ import Testing
 
 @testable import PipelineCore
 
-/// Which sources have a ``ParallelStage``, and what it consists of.
+/// Which sources have a ``ParallelStage``, and its content.
 @Suite struct PlanStageTests {
   private func stages(_ yaml: String) throws -> [String] {
     let checked = CheckingTests.check(Array(yaml.utf8))
@@ -37,7 +37,7 @@ import Testing
         == ["out: out < filter"])
   }
 
-  /// As soon as anybody must see the events one by one there is none.
+  /// As soon as anything must see the events one by one, there is no stage.
   @Test(arguments: [
     "{ from: a, chain: [ { take: 5 } ], file: y }", "{ from: a, chain: [ { map: now } ], file: y }",
     "{ from: a, chain: [ { map: meta.offset } ], file: y }", "{ from: a, discard: {} }",
@@ -56,7 +56,7 @@ import Testing
     #expect(found == [])
   }
 
-  /// The plan says which first condition is decided by comparing slots; others are left to their step.
+  /// The plan names the first condition if it is decided by comparing slots; others are left to their step.
   @Test func leadingConditions() throws {
     func leading(_ chain: String) throws -> Bool {
       let text = """
@@ -65,7 +65,7 @@ import Testing
         """
       let plan = try #require(CheckingTests.check(Array(text.utf8)).plan)
       let run = try #require(plan.stages.first?.value.branches.first?.run)
-      // A node that receives events by itself has the same.
+      // A standalone fused run has the same.
       #expect((plan.sinks[0].input.run?.leadingCondition != nil) == (run.leadingCondition != nil))
       return run.leadingCondition != nil
     }

@@ -7,11 +7,11 @@ import Testing
 
 @testable import PipelineCore
 
-/// Templates, repetitions and included files: what they make, and what is said of mistakes in them.
+/// Templates, repetitions and included files: their results, and the reports on mistakes in them.
 @Suite struct ReuseTests {
   private static let folder = CheckingTests.folder.deletingLastPathComponent().appendingPathComponent("Reuse")
 
-  /// The file as it is without reuse, on one line.
+  /// The equivalent file without reuse, on one line.
   private func expanded(_ text: String, files: [String: String] = [:]) -> String {
     var front = FrontEnd(.builtIn)
     front.included = Self.files(files)
@@ -54,7 +54,7 @@ import Testing
     #expect(step("{ take: $(n) }") == "[{take: 3}]")
     #expect(step("{ filter: event.n > $(n) }") == #"[{filter: "event.n > 3"}]"#)
     #expect(step("{ filter: \"event.w == '$(w)'\" }") == #"[{filter: "event.w == 'ab'"}]"#)
-    // An expression is one operand, wherever it stands.
+    // An inserted expression is one operand in any position.
     #expect(step("{ filter: $(e) && event.c }") == #"[{filter: "(event.a || event.b) && event.c"}]"#)
     #expect(step("{ filter: $(e) }") == #"[{filter: "event.a || event.b"}]"#)
     #expect(step("{ log: { message: \"$$(w) $5 $ (w)\" } }") == #"[{log: {message: "$(w) $5 $ (w)"}}]"#)
@@ -62,7 +62,7 @@ import Testing
     #expect(step("{ map: $(q) }").contains("there is no parameter 'q'"))
   }
 
-  /// A text cannot leave the quotes that it is in, nor become an expression of a template.
+  /// A text can neither leave the quotes around it nor become an expression of a template.
   @Test func aTextStaysAText() {
     func errors(_ value: String, _ step: String) -> [String] {
       FrontEnd(.builtIn).compile(
@@ -134,7 +134,7 @@ import Testing
     }
   }
 
-  /// Templates that use one another cannot make a small file large.
+  /// Templates that use each other cannot make a small file large.
   @Test func whatTemplatesMakeIsBounded() {
     var text = "templates:\n  t0: { chain: [ { take: 1 } ] }\n"
     for level in 1...12 {

@@ -7,9 +7,9 @@ import Testing
 
 @testable import PipelineCore
 
-/// Texts within quotes, and templates that nothing uses.
+/// Texts within quotes, and templates that are not used.
 @Suite struct ReuseTextTests {
-  /// Whatever a text is, it is that text within quotes of any kind, also in a template.
+  /// Any text stays the same text within quotes of any kind, also in a template.
   @Test(arguments: [
     "it's", "say \"x\"", "a\\b", "a\\", "'", "\\'", "tab\there", "line\nend", "bell\u{7}", "é 漢 \u{1F600}",
     "' + string(env) + '", "}} x {", "''' \"\"\"", "\\x41", "$(w)",
@@ -34,7 +34,7 @@ import Testing
     }
   }
 
-  /// In a raw text nothing can be escaped, and outside of quotes a text would be a part of the expression.
+  /// In a raw text nothing can be escaped, and outside of quotes a text would become a part of the expression.
   @Test(arguments: [
     ("it's", "filter: \"event.a == r'$(w)'\"", "RX223"), ("a\\b", "filter: \"event.a == r'$(w)'\"", ""),
     ("it's", "filter: \"event.a == 'r' + '$(w)'\"", ""), ("event.b", "filter: event.a == $(w)", "RX223"),
@@ -58,7 +58,7 @@ import Testing
     ).diagnostics.map { "\($0.code.name): \($0.message)" }
   }
 
-  /// What is wrong with a template whatever its parameters are is reported, though nothing uses it.
+  /// A mistake that a template has for all parameters is reported even if the template is not used.
   @Test(arguments: [
     ("{ t: { chain: [ { fliter: event.a } ] } }", "RX220: there is no operator 'fliter'"),
     ("{ t: { chain: [ { take: many } ] } }", "RX203: 'count' of 'take' must be a whole number, not a text"),
@@ -73,7 +73,7 @@ import Testing
     #expect(unused(templates) == [expected])
   }
 
-  /// Nothing is said of what a parameter or the place could make right.
+  /// Nothing is reported that a parameter or the position could make valid.
   @Test(arguments: [
     "{ t: { parameters: { n: int, e: expression, d: duration, w: text }, chain: [ { take: $(n) }, { filter: $(e) }, { throttle: $(d) }, { filter: \"event.a == '$(w)' && event.n > $(n)\" } ] } }",
     "{ t: { chain: [ { filter: outer.a == event.a }, { map: running + 1 } ] } }",

@@ -5,9 +5,9 @@ import PipelineTestSupport
 import PipelineTesting
 import Testing
 
-/// Whatever walks over a plan sees every step, of every kind of signal and however deep it stands.
+/// Every walk over a plan visits every step, in every kind of signal and at any depth.
 @Suite struct SignalWalkTests {
-  /// The steps that the compiler has made are those that the plan's edges lead through, and every view has those of the file.
+  /// The compiled steps are those that the plan's edges connect, and every view has the steps of the file.
   private func check(_ plan: Plan, _ fail: (String) -> Void) {
     let sinks = Set(plan.sinks.map(\.step))
     for number in plan.steps.indices where plan.components[number] == nil && !sinks.contains(StepID(number)) {
@@ -53,10 +53,10 @@ import Testing
     #expect(count > 3)
   }
 
-  /// A new kind of signal is one type that says how its steps run: nothing that walks over plans knows a kind.
+  /// A new kind of signal is one type that defines how its steps run: no walk over plans knows any kind.
   @Test func walksKnowNoKind() throws {
     let sources = packageRoot.appending(path: "Sources")
-    /// Where kinds are declared, where the compiler makes them, and where the nodes of a signal are made.
+    /// The files that declare kinds, that compile them, and that make the nodes of a signal.
     let mayKnow = [
       "PipelineCore/Engine/Edges/SignalWork.swift", "PipelineCore/Engine/Fused/FusedRunPlan.swift",
       "PipelineCore/Compile/Compilation+Commands.swift", "PipelineCore/Compile/Compilation+Tables.swift",

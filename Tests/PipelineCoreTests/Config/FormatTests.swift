@@ -4,7 +4,7 @@ import Testing
 
 @testable import PipelineCore
 
-/// `rxd fmt`: one layout, and never another meaning.
+/// `rxd fmt`: one layout, and an unchanged meaning.
 @Suite struct FormatTests {
   private static func format(_ text: String) throws -> String {
     var diagnostics = Diagnostics()
@@ -78,7 +78,7 @@ import Testing
     #expect(try Self.format(formatted) == formatted)
   }
 
-  /// Each form keeps its meaning, and the second pass changes nothing.
+  /// Each form keeps its meaning, and a second pass changes nothing.
   @Test(arguments: [
     "a: |\n      x\n        y\n\n      z\nb: >-\n   folded\n   text\n",
     "a: &x { b: 1 }\nc: *x\nd: [ *x, *x ]\n",
@@ -118,7 +118,7 @@ import Testing
 
   // MARK: Files
 
-  /// The pipelines, those of the tests, the guides and the reference.
+  /// The pipelines, and the examples of the tests, the guides and the reference.
   private static let texts: [(name: String, text: String)] = {
     var texts: [(String, String)] = []
     for folder in ["pipelines", "Tests", "docs", "Benchmarks", "Plugins"] {
@@ -145,7 +145,7 @@ import Testing
     for (name, text) in Self.texts {
       let source = SourceText(name: "t.yaml", text: text)
       var diagnostics = Diagnostics()
-      // Examples of errors, and what is cut off by dots.
+      // Skips examples of errors, and those shortened by dots.
       guard YAMLReader.read(source, into: &diagnostics) != nil, !diagnostics.hasErrors else { continue }
       guard let formatted = FormattedFile(source, into: &diagnostics) else {
         Issue.record("\(name): \(diagnostics.all)")
@@ -159,7 +159,7 @@ import Testing
     #expect(count > 60)
   }
 
-  /// What a text is compiled to, without the places of its lines; or its errors.
+  /// The compiled form of a text, without line numbers; or its errors.
   private static func plan(_ text: String) -> String {
     let result = FrontEnd(.builtIn).compile(text)
     guard let plan = result.plan else {
@@ -172,7 +172,7 @@ import Testing
 
   // MARK: Made files
 
-  /// Values of all forms, written in every style, with comments wherever they may stand.
+  /// Makes values of all forms, in every style, with comments wherever they are allowed.
   private struct Maker {
     var random: SplitMix
     var comments = 0
@@ -202,7 +202,7 @@ import Testing
       default: return "{" + (0..<pick(4)).map { "k\($0): \(flow(depth + 1))" }.joined(separator: ", ") + "}"
       }
     }
-    /// What stands behind `key:` or `-`, with its line ends.
+    /// The text after `key:` or `-`, with its line endings.
     mutating func value(_ indent: Int, _ depth: Int) -> String {
       let inner = indent + 1 + pick(4)
       let pad = String(repeating: " ", count: inner)
@@ -239,7 +239,7 @@ import Testing
       for number in 0..<maker.comments { #expect(once.contains("# c\(number + 1)\n"), "\(text)\n\(once)") }
       #expect(try Self.format(once) == once, "\(text)\nbecame\n\(once)")
     }
-    // It is an excuse, not a way out.
+    // A refusal must stay the exception.
     #expect(refused <= 1)
   }
 }

@@ -63,12 +63,12 @@ import Testing
     #expect(diagnostics.map(\.code.name) == [code])
     #expect(
       diagnostics.first?.location?.offset == (written.hasPrefix("'") ? 4 : code == "RX251" ? 8 : 3))
-    // The name may be told, a value never.
+    // The name may be printed, the value never.
     #expect(
       diagnostics.allSatisfy { !$0.message.contains("aaaa") && !$0.message.contains("hunter2") })
   }
 
-  /// The shell's form without a colon means something else there; here there is one form.
+  /// The shell's form without a colon has another meaning there; here only one form exists.
   @Test func aDefaultWithoutAColonLeadsToTheOneWith() throws {
     let diagnostic = try #require(value("${HOST-x}").1.first)
     #expect(diagnostic.help?.contains("${HOST:-x}") == true)

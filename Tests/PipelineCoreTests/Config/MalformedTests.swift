@@ -4,8 +4,8 @@ import Testing
 
 @testable import PipelineCore
 
-/// Every file of Tests/Malformed says in its first line, or in a file `.expect` beside it, which code
-/// comes first and where: `# RX131 2:7`. A text whose reading takes more than time proportional to its size does not end within the limit.
+/// Every file of Tests/Malformed names in its first line, or in a file `.expect` next to it, the code that comes first and its location:
+/// `# RX131 2:7`. A text that takes more than linear time to read exceeds the time limit.
 @Suite(.timeLimit(.minutes(1))) struct MalformedTests {
   struct Case: CustomTestStringConvertible {
     var name: String
@@ -43,7 +43,7 @@ import Testing
     checkReport(reading.diagnostics)
   }
 
-  /// What must hold for every report, whatever the file was.
+  /// The rules for every report, whatever the file.
   private func checkReport(_ diagnostics: [Diagnostic]) {
     for diagnostic in diagnostics {
       #expect(!diagnostic.message.hasSuffix("."), "\(diagnostic.message)")
@@ -61,7 +61,7 @@ import Testing
     #expect((try? JSONSerialization.jsonObject(with: json) as? [Any])?.count == diagnostics.count)
   }
 
-  /// Texts that are too large to be kept as files.
+  /// Texts that are too large to be stored as files.
   static let large: [(name: String, code: String, text: @Sendable () -> String)] = [
     ("file over 1 MiB", "RX102", { String(repeating: "# x\n", count: 300_000) }),
     ("scalar of 10 MB", "RX102", { "a: " + String(repeating: "x", count: 10_000_000) }),
@@ -129,7 +129,7 @@ import Testing
     checkReport(reading.diagnostics)
   }
 
-  /// Damaged files end in a report or a tree, and decoded scalars always find their bytes.
+  /// Damaged files give a report or a tree, and decoded scalars can always locate their bytes.
   @Test func damagedFiles() throws {
     var random = SplitMix(42)
     let seeds = Self.files.map(\.bytes).filter { $0.count < 3_000 } + [Array(Self.whole.utf8)]
@@ -171,7 +171,7 @@ import Testing
       let offsets = scalar.text.offsets
       #expect(offsets.count == scalar.text.text.count + 1)
       #expect(zip(offsets, offsets.dropFirst()).allSatisfy { $0 <= $1 })
-      // All bytes at one place would mean that the text could not be decoded a second time.
+      // If all bytes had one offset, the text could not have been decoded again.
       if offsets.count > 6 { #expect(offsets.first != offsets.last, "\(scalar)") }
     }
   }

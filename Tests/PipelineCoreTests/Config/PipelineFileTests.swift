@@ -56,7 +56,7 @@ import Testing
     #expect(readPipeline("threads: 3\nsources: { a: stdin }\n").file?.threads?.value == 3)
     #expect(readPipeline("sources: { a: stdin }\n").file?.threads == nil)
     #expect(readPipeline("threads: 256\nsources: { a: stdin }\n").found == [])
-    // What the environment says is not known yet.
+    // The value of the environment is not known yet.
     #expect(readPipeline("threads: ${THREADS}\nsources: { a: stdin }\n").found == [])
     for (text, code) in [
       ("0", "RX223"), ("257", "RX223"), ("-1", "RX223"), ("99999999999999999999", "RX223"), ("1.5", "RX203"),
@@ -112,7 +112,7 @@ import Testing
     #expect(try node.chain.item(0).options.map(\.key.value) == ["name", "onError"])
   }
 
-  /// An absent value is no parameter; a written null is one.
+  /// An absent value is not a parameter; a written null is one.
   @Test func nullIsAnArgument() throws {
     let chain = try signal("{ from: a, chain: [ { collect: }, { ignore: null }, { skip: ~ } ] }")
       .chain

@@ -5,13 +5,13 @@ import PipelineCore
 let packageRoot = URL(filePath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
   .deletingLastPathComponent().deletingLastPathComponent()
 
-/// What the front end makes of a text.
+/// The front end's result for a text.
 struct Reading {
   var node: YAMLNode?
   var file: PipelineFile?
   var diagnostics: [Diagnostic]
 
-  /// Each as `RX203 5:3`.
+  /// Each diagnostic as `RX203 5:3`.
   var found: [String] {
     diagnostics.map { "\($0.code.name) \($0.location?.line ?? 0):\($0.location?.column ?? 0)" }
   }
@@ -25,7 +25,7 @@ func readYAML(_ text: String, name: String = "test.yaml") -> Reading {
   return Reading(node: node, diagnostics: diagnostics.all)
 }
 
-/// Reads, interpolates without an environment, parses.
+/// Reads, interpolates without an environment, and parses.
 func readPipeline(_ source: SourceText) -> Reading {
   let result = FrontEnd(Catalogue([])).parse(source)
   return Reading(node: result.node, file: result.file, diagnostics: result.diagnostics)

@@ -7,11 +7,11 @@ import Testing
 @testable import PipelineCore
 @testable import PipelineTesting
 
-/// A secret, wherever a file puts it, is in nothing that is printed.
+/// A secret, wherever a file uses it, is never printed.
 @Suite struct SecretTests {
   static let secret = "Qz7kPv3xWm"
 
-  /// What a file may write in place of a value, with the secret in it.
+  /// The forms of a value that a file may use, each containing the secret.
   static let values = [
     "\"${secret:TOK}\"", "\"'${secret:TOK}'\"", "\"5${secret:TOK}\"", "\"int('${secret:TOK}') > 1\"",
     "\"event == '${secret:TOK}'\"", "\"event['${secret:TOK}'].x > 1\"", "\"{'${secret:TOK}': 1}.${secret:TOK}\"",
@@ -21,7 +21,7 @@ import Testing
     "{ a: [\"'${secret:TOK}'\"] }", "[{ a: \"${secret:TOK}\" }]",
   ]
 
-  /// The parameters of a component and of the records in it, each as the mapping that gives it a value.
+  /// The parameters of a component and of its records, each as the mapping that sets it.
   static func places(_ parameters: [ParameterInfo], _ depth: Int = 0) -> [(String) -> String] {
     parameters.flatMap { info -> [(String) -> String] in
       var places: [(String) -> String] = [{ "{ \(info.name): \($0) }" }]
@@ -80,11 +80,11 @@ import Testing
 
   static func isSecret(in text: String) -> Bool { text.withCString { strstr($0, secret) != nil } }
 
-  /// Everything that can be printed of a file; `compiled`: whether there was a plan.
+  /// Everything that can be printed about a file; `compiled`: whether there was a plan.
   static func printed(_ yaml: String) -> (text: String, compiled: Bool) {
     let result = FrontEnd(.builtIn, values: interpolation).compile(yaml, name: "t.yaml")
     let renderer = DiagnosticRenderer()
-    // SARIF has the same texts among many others, and takes half of the time of all: each eighth file is written so, too.
+    // SARIF has the same texts among many others, and takes half of the total time, so it is written for every eighth file.
     let isWhole = yaml.utf8.count % 8 == 0
     func shown(_ all: [Diagnostic]) -> String {
       if all.isEmpty { return "" }
@@ -112,7 +112,7 @@ import Testing
     return (text, true)
   }
 
-  /// What the values make into events is printed as events are, so that those are only checked.
+  /// Values that become events are printed as events are, so these are only checked.
   static func makesEvents(_ value: String) -> Bool {
     !value.contains("int(") && !value.contains("event") && !value.contains("http:")
   }
@@ -132,7 +132,7 @@ import Testing
     }
   }
 
-  /// The checks above compile something; else they would show nothing.
+  /// Some of the checks above compile; otherwise they would show nothing.
   @Test(arguments: [
     ("filter", "\"event == '${secret:TOK}'\""), ("map", "\"{'a': event == '${secret:TOK}'}\""),
     ("log", "{ message: \"a {{ event }} ${secret:TOK}\" }"), ("try", "{ where: \"event == '${secret:TOK}'\" }"),
@@ -144,7 +144,7 @@ import Testing
     #expect(!Self.isSecret(in: text))
   }
 
-  /// The parameters of a preset, each with whether it is required, and a value that it takes.
+  /// The parameters of a preset, each with whether it is required, and a valid value.
   static func parameters(of preset: Preset) -> [(name: String, isRequired: Bool, plain: String)] {
     preset.text.matches(of: #/(?m)^      (\w+): \{ type: "?(\w+)(\??)"?(.*)$/#).map { match in
       let plain =
@@ -161,7 +161,7 @@ import Testing
   @Test(arguments: Preset.all.map(\.name)) func noPresetShowsASecret(_ name: String) throws {
     let parameters = Self.parameters(of: try #require(Preset.named(name)))
     #expect(parameters.count > 1 && parameters.contains { $0.isRequired })
-    // Each parameter by itself, and the place of all of them.
+    // Each parameter alone, and all of them together.
     var uses: [(String) -> String] = [{ value in "use: \(name), with: \(value)" }, { value in "use: \(value)" }]
     for parameter in parameters {
       let others = parameters.filter { $0.isRequired && $0.name != parameter.name }.map { "\($0.name): \($0.plain), " }
@@ -183,7 +183,7 @@ import Testing
     #expect(compiled > 0)
   }
 
-  /// Functions and templates, wherever one stands in them.
+  /// Functions and templates, with the secret in any position.
   @Test(arguments: [
     "functions: { f: { value: VALUE } }", "functions: { f: { parameters: { x: dyn }, value: VALUE } }",
     "functions: { f: { description: VALUE, value: '1' } }", "functions: { f: { value: '1', returns: VALUE } }",

@@ -71,7 +71,7 @@ import Testing
     #expect(location?.length == 4)
   }
 
-  /// Nothing that is written may trap.
+  /// No text may trap.
   @Test func randomTexts() {
     var random = SplitMix(7)
     let letters = Array("0123456789.hmsdKMGiBn -".utf8)

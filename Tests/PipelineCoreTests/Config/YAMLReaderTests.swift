@@ -61,7 +61,7 @@ import Testing
     #expect(try items.item(5).double == .infinity)
   }
 
-  /// Every byte of every value must know its place; where the text is the file's, byte by byte.
+  /// Every byte of every value must know its offset; where the text is the file's, byte by byte.
   @Test(arguments: [
     "a: some text\n", "a: 'it''s'\n", "a: \"x\\ty\"\n", "a: >-\n  one\n  two\n\n  three\n",
     "a: |\n    deep\n      er\n", "a: first\n   second\n", "a: \"é漢\\u00e9 x\"\n",

@@ -1,8 +1,8 @@
 import Measuring
 import Testing
 
-/// In steady state an event costs no allocation. Whole graphs allocate in a debug build; of them this is asserted
-/// of the release build only, by `measure --count` (see `ReleaseAllocationTests`).
+/// In steady state an event costs no allocation. Whole graphs allocate in a debug build; for them this is asserted
+/// only in the release build, by `measure --count` (see `ReleaseAllocationTests`).
 @Suite struct AllocationTests {
   @Test func theCounterCounts() {
     var kept: [[Int]] = []
@@ -23,7 +23,7 @@ import Testing
       }.allocations == 0)
   }
 
-  /// A call of a function takes nothing, and a value that it converts only memory of the turn.
+  /// A function call allocates nothing, and a converted value only memory of the turn.
   @Test(arguments: Workloads.calls.map(\.call)) func calls(_ expression: String) throws {
     let loop = try #require(ExpressionLoop(expression, Workloads.event, functions: Workloads.functions))
     #expect(
@@ -46,7 +46,7 @@ import Testing
   func chains(_ text: String) throws {
     let chain = try #require(ChainRun(text))
     #expect(chain.run([Workloads.event], count: 10, turns: 3).received == 30)
-    // Without the optimiser, walking the fields of a mapping takes memory.
+    // Without optimization, iterating over the fields of a mapping allocates.
     #if DEBUG
       if text != Workloads.filterChain { return }
     #endif

@@ -20,7 +20,7 @@ import Testing
     #expect(code.summary.first?.isLowercase == false)
   }
 
-  /// The codes whose example is a situation: limits, bytes that are no text, other files and servers, and what no small
+  /// The codes whose example is a situation: limits, invalid bytes, other files and servers, and errors that no small
   /// file can show.
   private static let situations: Set<String> = [
     "RX101", "RX102", "RX103", "RX104", "RX109", "RX110", "RX111", "RX112", "RX117", "RX118", "RX130", "RX211",
@@ -62,7 +62,7 @@ import Testing
         + (diagnostic.help.map { "\n  help: \($0)" } ?? "")
     }
 
-    /// What a dead letter says of its event.
+    /// Reads the error of a dead letter.
     init?(letter: String) throws {
       guard let document = try JSONSerialization.jsonObject(with: Data(letter.utf8)) as? [String: Any],
         let code = document["code"] as? String, let error = document["error"] as? String
@@ -71,7 +71,7 @@ import Testing
     }
   }
 
-  /// The errors, and what has the code `wanted`, that a file brings: when it is checked, run with the events, or tested.
+  /// The errors, and any report with the code `wanted`, of a file when it is checked, run with the events, or tested.
   private static func reports(_ example: CodeExample, _ text: String, _ wanted: String) throws -> [Report] {
     let file = example.file(text)
     func relevant(_ diagnostics: [Diagnostic]) -> [Report] {
@@ -109,14 +109,15 @@ import Testing
   private static let tests = packageRoot.appending(path: "Tests")
   private static let golden = tests.appending(path: "Golden/Diagnostics/codes.txt")
 
-  /// What the example of each code reports and where, kept in Tests/Golden/Diagnostics/codes.txt; RXD_UPDATE_GOLDEN=1 writes it anew.
+  /// The report for the example of each code, with its location, kept in Tests/Golden/Diagnostics/codes.txt; RXD_UPDATE_GOLDEN=1
+  /// rewrites it.
   @Test func reportsOfExamplesAreAsKept() throws {
     var text = ""
     for name in Diagnostic.Code.all.map(\.name).sorted() where !Self.situations.contains(name) {
       let code = try #require(Diagnostic.Code.named(name))
       let example = try #require(CodeExample.of(code))
       let reports = try Self.reports(example, example.wrong, name)
-      // Another error may follow from that of a file, and none may come before it. A run or a test reports the cause, too.
+      // Another error may follow from that of a file, and none may precede it. A run or a test also reports the cause.
       let isOfFile = example.events.isEmpty && !name.hasPrefix("RX60")
       #expect(!isOfFile || reports.first?.code == name, "\(name): \(reports)")
       for report in reports { text += "\(report.code) \(report.text)\n" }
@@ -125,17 +126,17 @@ import Testing
     #expect(text == (try? String(contentsOf: Self.golden, encoding: .utf8)), "\(Self.golden.path)")
   }
 
-  /// What only a machine without memory reports.
+  /// Reported only if memory is exhausted.
   private static let unreported: Set<String> = ["RX109"]
 
-  /// Codes of earlier versions that nothing reports any more: no other meaning may have them.
+  /// Codes of earlier versions that are no longer reported: they must not get another meaning.
   private static let retired: Set<String> = ["RX212", "RX232", "RX240", "RX308", "RX322", "RX901"]
 
   @Test func retiredCodesAreNotReused() {
     #expect(Self.retired.intersection(Diagnostic.Code.all.map(\.name)).sorted() == [])
   }
 
-  /// Each code of the table stands in a golden file, or in a test by its number.
+  /// Each code of the table occurs in a golden file, or by its number in a test.
   @Test func everyCodeIsTested() throws {
     var tested: Set<String> = []
     var files = 0
@@ -143,7 +144,7 @@ import Testing
     where [".swift", ".txt", ".expect", ".yaml", ".py", ".json"].contains(where: path.hasSuffix) {
       guard let text = try? String(contentsOf: Self.tests.appending(path: path), encoding: .utf8) else { continue }
       files += 1
-      // The lists of this file test nothing.
+      // The lists in this file test nothing.
       let counted =
         path.hasSuffix("/CodesTests.swift") ? text.components(separatedBy: "// MARK: Situations").last ?? "" : text
       for match in counted.matches(of: /RX[0-9]{3}/) { tested.insert(String(match.output)) }

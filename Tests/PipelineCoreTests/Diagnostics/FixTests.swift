@@ -8,9 +8,9 @@ import Testing
 @testable import PipelineCore
 @testable import PipelineDiagnostics
 
-/// Fixes for names of others, and diagnostics on one line.
+/// Fixes for names from other tools, and diagnostics on one line.
 @Suite struct FixTests {
-  /// A fix puts a name of ours in the place of another one only where nothing else is then wrong there.
+  /// A fix replaces a foreign name by the name used here only if nothing else is then wrong there.
   @Test(arguments: ForeignNames.table.keys.sorted()) func aFixMakesNoNewError(_ name: String) throws {
     let values = [
       "", ": 5", ": 1s", ": event.a", ": { a: 1 }", ": { source: \". = parse_json!(.message)\" }", ": [a]", ": \"/x\"",
@@ -74,7 +74,7 @@ import Testing
     #expect(tail("A text") == "a text" && tail("'x' is") == "'x' is")
   }
 
-  /// The last line names the file that is checked, not one that it includes.
+  /// The last line names the checked file, not an included one.
   @Test func theSummaryNamesTheFileThatIncludes() {
     var front = FrontEnd(.builtIn)
     front.included = IncludedFiles { path, _ in

@@ -25,7 +25,7 @@ import Testing
     return names.filter { $0.hasSuffix(".yaml") }.sorted().map { "\(root)/\(folder)/\($0)" }
   }
 
-  /// Fewer errors, no new kind of error, and the same again changes nothing.
+  /// Fixing leaves fewer errors and no new kind of error, and a second run changes nothing.
   private static func check(_ text: String, _ name: String) {
     let (before, file) = fixed(text)
     let after = file.loaded.diagnostics
@@ -52,7 +52,7 @@ import Testing
     }
   }
 
-  /// One mistake as people make them, in a pipeline that is right.
+  /// A valid pipeline with one typical mistake.
   private static func mistaken(_ text: String, _ random: inout SplitMix) -> String {
     var bytes = Array(text.utf8)
     func places(_ wanted: (Int) -> Bool) -> [Int] { bytes.indices.filter(wanted) }
@@ -63,7 +63,7 @@ import Testing
     }
     switch random.below(9) {
     case 0:
-      // Two letters of a word change their places.
+      // Swaps two letters of a word.
       let at = places {
         $0 > 0 && $0 + 1 < bytes.count && ASCII.isLetterOrUnderscore(bytes[$0])
           && ASCII.isLetterOrUnderscore(bytes[$0 + 1])
@@ -76,7 +76,7 @@ import Testing
       let at = places { ASCII.isLetterOrUnderscore(bytes[$0]) }
       if !at.isEmpty { bytes.remove(at: random.pick(at)) }
     case 2:
-      // A tab in place of the indentation of one line, or of all.
+      // Uses a tab for the indentation of one line, or of all.
       let all = random.below(2) == 0
       var lines = text.split(separator: "\n", omittingEmptySubsequences: false).map(String.init)
       let indented = lines.indices.filter { lines[$0].hasPrefix("  ") }
@@ -91,7 +91,7 @@ import Testing
       let at = places { bytes[$0] == 0x3A && $0 + 1 < bytes.count && bytes[$0 + 1] == 0x20 }
       if !at.isEmpty { bytes.remove(at: random.pick(at) + random.below(2)) }
     case 5:
-      // A field in the way of jq, or without its event.
+      // Writes a field in jq's syntax, or without its event.
       let found = text.ranges(of: "event.")
       if !found.isEmpty {
         let range = random.pick(found)
@@ -107,7 +107,7 @@ import Testing
         bytes.insert(contentsOf: "{{ ".utf8, at: start)
       }
     case 7:
-      // A text without its quotes.
+      // Removes the quotes of a text.
       let at = places { bytes[$0] == 0x27 && $0 + 1 < bytes.count && ASCII.isLetterOrUnderscore(bytes[$0 + 1]) }
       if !at.isEmpty {
         let start = random.pick(at)
@@ -118,7 +118,7 @@ import Testing
         }
       }
     default:
-      // A key of another tool.
+      // Uses a key of another tool.
       let keys = [
         "sources:": "input:", "signals:": "pipeline:", "sinks:": "output:", "chain:": "processors:",
         "filter:": "where:",
@@ -142,11 +142,11 @@ import Testing
       Self.check(text, "mistake \(number) in \(file)")
       made += Self.fixed(text).after.count
     }
-    // The fixes do something.
+    // The fixes have an effect.
     #expect(made > 20)
   }
 
-  /// Where the report names two ways, the file stays as it is.
+  /// If the report names two remedies, the file stays unchanged.
   @Test(arguments: [
     "sources: { s: { values: [ { level: error } ] } }\nsinks: { o: { from: s, chain: [ { filter: event.level == error } ], stdout: {} } }",
     "sources: { s: { values: [ { level: error } ] } }\nsinks: { o: { from: s, chain: [ { set: { env: production } } ], stdout: {} } }",
@@ -170,7 +170,7 @@ import Testing
         == "sources:\n  s:\n    stdin: {}\nsinks:\n  o:\n    from: s\n    stdout: {}\n")
   }
 
-  /// What can only mean one thing is still made.
+  /// A fix with only one possible meaning is still applied.
   @Test func aSingleRemedyIsMade() {
     let file = Self.fixed(
       "sources: { s: { stdin: { decode: jsn } } }\nsinks: { o: { form: s, chain: [ { filter: \"{{ event.a }}\" } ], stdout: {} } }"

@@ -5,9 +5,9 @@ import Testing
 @testable import PipelineCore
 @testable import PipelineDiagnostics
 
-/// Names that people bring from other libraries and daemons lead to something here.
+/// Names from other libraries and daemons lead to something that exists here.
 @Suite struct OtherNamesTests {
-  /// Of ReactiveCocoa's RACStream, RACSignal (Operations), RACCommand and RACScheduler.
+  /// From ReactiveCocoa's RACStream, RACSignal (Operations), RACCommand and RACScheduler.
   static let reactiveCocoa = """
     bind flattenMap flatten map mapReplace reduceEach filter ignore ignoreValues ignoreElements skip take takeLast takeUntil \
     takeUntilReplacement takeUntilBlock takeWhileBlock skipUntilBlock skipWhileBlock distinctUntilChanged scanWithStart \
@@ -20,7 +20,7 @@ import Testing
     startLazilyWithScheduler interval setNameWithFormat sequenceNext then switch if execute reduceApply foldLeftWithStart \
     foldRightWithStart scheduleRecursiveBlock RAC RACSignal RACCommand RACObserve rac_liftSelector RACReplaySubject
     """
-  /// Of RxJS 7 and RxJava, and of Combine where it has words of its own.
+  /// From RxJS 7 and RxJava, and from Combine where it has its own words.
   static let rx = """
     ajax amb audit auditTime bindCallback buffer bufferCount bufferTime bufferToggle bufferWhen catchError combineAll combineLatest \
     combineLatestAll combineLatestWith concat concatAll concatMap concatMapTo concatWith connect count debounce debounceTime \
@@ -36,7 +36,7 @@ import Testing
     doOnTerminate doFinally cast ofType flatMapIterable groupJoin compactMap removeDuplicates handleEvents replaceError replaceNil \
     replaceEmpty tryMap sink assign receive breakpoint measureInterval allSatisfy makeConnectable
     """
-  /// Of Vector, with a few of Benthos, Logstash and Fluent Bit.
+  /// From Vector, with a few from Benthos, Logstash and Fluent Bit.
   static let daemons = """
     remap filter dedupe route exclusive_route throttle sample reduce aggregate log_to_metric metric_to_log lua window \
     tag_cardinality_limit trace_to_log incremental_to_absolute file stdin http_client http_server demo_logs exec journald kafka \
@@ -59,7 +59,7 @@ import Testing
       "nothing is said of '\(name)'")
   }
 
-  /// What a name leads to exists, and its advice names it.
+  /// The target of a name exists, and its advice names it.
   @Test func everyAdviceNamesSomethingThatExists() {
     let ours = Set(Catalogue.builtIn.components.map(\.name))
     let words = Set(
@@ -76,7 +76,7 @@ import Testing
     }
   }
 
-  /// The place decides what a word means.
+  /// The position determines the meaning of a word.
   @Test(
     arguments: [
       ("tail", ComponentKind.source, "file"), ("tail", .operator, "takeLast"), ("console", .source, "stdin"),
@@ -98,7 +98,7 @@ import Testing
     #expect(Suggestion.correction(for: name, among: ["decode"])?.name == "decode")
   }
 
-  /// A component of a plugin that is not installed leads to the plugin, and not to a component that only looks alike.
+  /// A component of a plugin that is not installed leads to the plugin, not to a component that merely looks similar.
   @Test(arguments: [
     (
       "sources: { in: { kafka: { topics: [a] } } }\nsinks: { out: { from: in, discard: {} } }",

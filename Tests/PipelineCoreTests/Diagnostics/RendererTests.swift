@@ -8,7 +8,7 @@ import Testing
 @Suite struct RendererTests {
   static let golden = packageRoot.appending(path: "Tests/Golden/Diagnostics")
 
-  /// RXD_UPDATE_GOLDEN=1 writes what is rendered now.
+  /// RXD_UPDATE_GOLDEN=1 writes the current output.
   @Test(arguments: [
     "unclosed-closed-later", "ternary", "not-and", "template-block", "shallower-key", "alias-bomb",
     "rival-outputs", "step-two-operators", "sink-no-from", "latin1", "duplicate-nested",
@@ -83,7 +83,7 @@ import Testing
     #expect(try lines.item(4) == "  |      ^^^^")
   }
 
-  /// One code point of each kind that shows nothing: each is an escape as wide as the text that stands for it.
+  /// One code point of each invisible kind: each is shown as an escape, whose width is counted.
   @Test(arguments: [
     ("\u{AD}", "\\u{00AD}"), ("\u{34F}", "\\u{034F}"), ("\u{61C}", "\\u{061C}"), ("\u{115F}", "\\u{115F}"),
     ("\u{180E}", "\\u{180E}"), ("\u{200B}", "\\u{200B}"), ("\u{200C}", "\\u{200C}"), ("\u{200D}", "\\u{200D}"),
@@ -100,7 +100,7 @@ import Testing
     #expect(Printable.cut(text) == shown)
   }
 
-  /// Letters, signs, spaces and marks of all languages stay.
+  /// Letters, signs, spaces and combining marks of all languages are kept.
   @Test func theVisibleStays() throws {
     let text = "\u{A0}aéßẞ ₿ ‰ ا۱ क्षि ไทย 漢字 한글 ﬁ e\u{301} 😀 𝒳 \u{FFFD} — “x”"
     #expect(Printable.cut(text) == text)

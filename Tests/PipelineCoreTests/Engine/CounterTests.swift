@@ -4,12 +4,13 @@ import Testing
 @testable import PipelineCore
 @testable import PipelineTesting
 
-/// Counters and observers of edges: the sums agree, observers see what is counted, and observing changes nothing.
+/// Counters and observers of edges: the sums agree, observers see exactly the counted events, and observing changes
+/// nothing.
 @Suite struct CounterTests {
   private final class Watcher: EdgeObserver {
     var events: UInt64 = 0
     var open = 0
-    /// Events without a verdict so far, and verdicts.
+    /// The events without a verdict so far, and the verdicts.
     var undecided = 0
     var verdicts: [Verdict: Int] = [:]
     override func receive(_ event: Event) {
@@ -50,7 +51,7 @@ import Testing
       guard run.isQuiet else { continue }
       let faults = run.statistics.faults(plan, received: run.counters.received)
       if !faults.isEmpty { Issue.record("seed \(seed): \(faults.joined(separator: "\n"))\n\(graph.yaml)") }
-      // Sinks count by themselves what comes to them.
+      // Sinks count their received events themselves.
       for sink in plan.sinks {
         let step = run.statistics.steps[sink.step.number]
         let events = run.texts[sink.name, default: []].count
@@ -63,8 +64,8 @@ import Testing
     #expect(exact > 50)
   }
 
-  /// At any moment of a run, what came in has a verdict or is held: if everything is cancelled then, as much is given up, and a run that goes
-  /// on from the saved state has no more of it.
+  /// At any moment of a run, each received event has a verdict or is held: if everything is cancelled then, as many are given up, and a run
+  /// that continues from the saved state no longer has them.
   @Test(arguments: 0..<8) func whatIsHeldIsCounted(_ part: Int) throws {
     var holding: UInt64 = 0
     var restored: UInt64 = 0
@@ -102,8 +103,8 @@ import Testing
     #expect(restored > 0)
   }
 
-  /// An observer that has seen enough gets no further events, at edges between fused steps too; what it saw and what it was told to have missed
-  /// are all events, and nothing else changes.
+  /// An observer that has seen enough gets no further events, at edges between fused steps too; the events that it saw and those reported as
+  /// missed are all events, and nothing else changes.
   @Test(arguments: 0..<8) func aSatedObserverGetsTheNumberOfTheRest(_ part: Int) throws {
     final class Sated: EdgeObserver {
       let limit: UInt64
@@ -147,7 +148,7 @@ import Testing
     #expect(unseen > 100)
   }
 
-  /// What a step keeps and waits for, in the middle of a run.
+  /// The events and timers of a step, in the middle of a run.
   @Test func whatThereIsNow() throws {
     let yaml = """
       sources: { a: { marbles: '-1-2-3-4-5-6 10ms |' } }
@@ -181,12 +182,12 @@ import Testing
     #expect(delay.map(\.holding).max() ?? 0 >= 2)
     #expect(delay.contains { $0.timers == 1 && $0.nextTimer == .milliseconds(4) })
     #expect(delay.last.map { $0.holding == 0 && !$0.isPausing } == true)
-    // A step that sends later among fused ones, too.
+    // A delaying step among fused ones, too.
     #expect(steps("window").contains { $0.timers == 1 && ($0.nextTimer ?? .zero) > .zero })
     let flatten = steps("flattenMap")
     #expect(flatten.contains { $0.inner == 1 && $0.holding >= 3 })
     #expect(flatten.last?.holding == 0 || run.outcome != .completed)
-    // Groups, whether they share a run or not; those that have ended are not counted.
+    // Groups, whether they share a run or not; ended groups are not counted.
     let groups = plan.steps.indices.filter { plan.steps[$0].keyword == "groupBy" }.map { number in
       seen.map { $0.steps[number].inner }.max()
     }
@@ -210,7 +211,7 @@ import Testing
     #expect(ages.oldest == start + .seconds(2))
     ages.remove(1)
     #expect(ages.oldest == nil)
-    // A day of one event a second: what is kept is bounded, and the oldest is known to a few minutes.
+    // A day of one event a second: the memory is bounded, and the oldest age is exact to a few minutes.
     for second in 0..<86_400 { ages.add(1, at: start + .seconds(Int64(second))) }
     ages.remove(43_200)
     let oldest = ages.oldest.map { ($0 - start).nanoseconds / 1_000_000_000 } ?? 0
@@ -252,7 +253,7 @@ import Testing
     #expect(fused > 50)
   }
 
-  /// Whoever observes an edge into a step that keeps events is told of each that a newer one replaces, and of which.
+  /// An observer of an edge into a step that holds events is notified of each replaced event, and of the replacement.
   @Test(arguments: [
     ("throttle: 5ms", ["1", "2", "3"]), ("throttle: { quiet: 5ms, when: event < 4 }", ["1", "2", "3"]),
     ("rateLimit: { per: 1s, mode: both }", ["2", "3"]), ("takeLast: 2", ["1", "2"]),
@@ -297,7 +298,7 @@ import Testing
     }
   }
 
-  /// An edge between fused steps, from the middle of a run on, and not to its end.
+  /// An edge between fused steps, observed from the middle of a run and not to its end.
   @Test func anObserverComesAndGoes() throws {
     let yaml = """
       sources: { a: { marbles: '-1-2-3-4-5-6|' } }
@@ -342,7 +343,7 @@ import Testing
     func step(_ keyword: String) -> PipelineStatistics.Step? {
       run.statistics.steps.first { plan.steps[$0.step.number].keyword == keyword }
     }
-    // 1 is left out, 2 cannot be decided, 3 is rejected.
+    // 1 is dropped, 2 cannot be decided, 3 is rejected.
     let filter = try #require(step("filter"))
     #expect((filter.received, filter.dropped, filter.undecided, filter.sent) == (4, 1, 1, 2))
     let map = try #require(step("map"))

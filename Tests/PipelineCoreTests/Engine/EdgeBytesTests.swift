@@ -13,18 +13,18 @@ import Testing
     #expect(total.total(of: 1000) == nil)
     total.add(30, of: 3)
     #expect(total.total(of: 1000) == 10_000)
-    // Since then there were others.
+    // Other events have passed since.
     total.add(1)
     #expect(total.total(of: 1100) == 10_100)
-    // And without a sample those that were last.
+    // Without a new sample, the last sizes are used.
     #expect(total.total(of: 1200) == 10_200)
     #expect(total.samples == 4)
-    // It does not overflow.
+    // The total does not overflow.
     total.add(.max, of: 1)
     #expect(total.total(of: .max) == .max)
   }
 
-  /// Counters of metrics must not fall: that would be taken for a restart.
+  /// Counters of metrics must not fall: that would be interpreted as a restart.
   @Test func aTotalNeverFalls() {
     var dice = SplitMix(7)
     var total = SampledTotal()
@@ -40,7 +40,7 @@ import Testing
     #expect(last > 0)
   }
 
-  /// The same for the time of a step: first events that take long, then many that do not.
+  /// The same for the time of a step: slow events first, then many fast ones.
   @Test func timeNeverFalls() throws {
     let plan = try PipelineRun.compile(
       "sources: { a: { scripted: {} } }\nsinks: { out: { from: a, chain: [ { map: event } ], probe: {} } }")

@@ -25,7 +25,7 @@ import Testing
     sinks: { out: { from: s, probe: {} }, given_up: { from: s.errors, probe: {} } }
     """
 
-  /// A closed pipe must not keep the pipeline, which waits for errors that cannot come.
+  /// A closed pipe must not keep the pipeline running, which waits for errors that cannot come.
   @Test func endsWhenNobodyReadsTheSignalAnyMore() throws {
     let run = try run(reading, ["a": "1-2-3-4-5-6"], closing: ["out": 2])
     #expect(run.outcome == .completed)
@@ -39,7 +39,7 @@ import Testing
     #expect(run.deadLetters.isEmpty)
   }
 
-  /// A signal that runs again and again sends errors each time.
+  /// A signal that runs repeatedly sends errors each time.
   @Test func staysWhileTheSignalMayRunAgain() throws {
     let run = try run(
       """
@@ -56,7 +56,7 @@ import Testing
     #expect(run.outcome == .completed)
   }
 
-  /// Each reference to a cold signal is a run of its own; errors of all come out.
+  /// Each reference to a cold signal is a separate run; the errors of all are sent.
   @Test func aColdSignalHasOne() throws {
     let run = try run(
       """
@@ -70,7 +70,7 @@ import Testing
     #expect(run.outcome == .completed)
   }
 
-  /// A reader of the errors output alone makes the signal run, and everything upstream of it, once.
+  /// A reader of only the errors output makes the signal run, with everything upstream of it, once.
   @Test(arguments: [
     "sinks: { given_up: { from: s.errors, probe: {} } }",
     "sinks: { given_up: { from: t, probe: {} } }",
@@ -95,7 +95,7 @@ import Testing
     #expect(run.counters.received >= 4)
   }
 
-  /// The errors of what runs for errors are read, too.
+  /// A signal that runs only for its errors has its own errors read, too.
   @Test func runsForErrorsOfErrors() throws {
     let run = try run(
       """
@@ -122,7 +122,7 @@ import Testing
     #expect(plan.rootSubscribers.isEmpty)
   }
 
-  /// A signal that reads the errors of what is made from it waits for itself; it ends all the same.
+  /// A signal that reads the errors of its own results waits for itself; it still ends.
   @Test func endsWhereASignalReadsItsOwnErrors() throws {
     let run = try run(
       """
@@ -138,7 +138,7 @@ import Testing
     #expect(run.outcome == .completed)
   }
 
-  /// However long the signal runs, and whoever began it.
+  /// However long the signal runs, and whatever started it.
   @Test(arguments: [
     "{ start: eager, stop: never }", "{ start: eager }", "{ stop: never }",
     "{ start: eager, stop: never, again: false }",
@@ -159,7 +159,7 @@ import Testing
     }
   }
 
-  /// A signal that is subscribed later, from the queue of a scheduler, still has errors to tell.
+  /// A signal that is subscribed to later, from the queue of a scheduler, may still have errors.
   @Test func staysForASignalThatIsSubscribedLater() throws {
     let run = try run(
       """
@@ -174,7 +174,7 @@ import Testing
     #expect(run.outcome == .completed)
   }
 
-  /// So has a branch of `switch` that is left and taken again.
+  /// So may a branch of `switch` that is left and taken again.
   @Test func staysForABranchThatIsTakenAgain() throws {
     let run = try run(
       """
@@ -190,7 +190,7 @@ import Testing
   }
 }
 
-/// What runs a chain again inside the chain of a group.
+/// Steps that run a chain again, inside the chain of a group.
 @Suite struct GroupRoundsTests {
   private func out(_ chain: String, _ marbles: String, more: String = "") throws -> PipelineRun {
     var options = PipelineRun.Options()

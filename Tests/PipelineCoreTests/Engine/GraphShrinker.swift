@@ -1,11 +1,12 @@
 import PipelineCore
 import PipelineTesting
 
-/// Makes a graph that fails smaller, as long as it fails in the same way: a part of a flow collection, a line, or an event of a script less.
+/// Reduces a failing graph as long as it fails in the same way: removes a part of a flow collection, a line, or an event of a script at a
+/// time.
 struct GraphShrinker {
   /// Whether a smaller graph still fails in the same way; false if it is not a valid pipeline.
   var fails: (GraphGenerator.Graph) -> Bool
-  /// How many graphs are tried at most.
+  /// The maximum number of graphs that are tried.
   var most = 3000
 
   func smallest(_ graph: GraphGenerator.Graph) -> GraphGenerator.Graph {
@@ -15,7 +16,8 @@ struct GraphShrinker {
     while isSmaller {
       isSmaller = false
       var index = 0
-      // What was not removable may be later; the whole is tried again after each success further on.
+      // A part that could not be removed may become removable later, so all are tried again after each success
+      // further on.
       while let candidate = Self.without(index, best), tried < most {
         tried += 1
         if fails(candidate) {
@@ -29,7 +31,7 @@ struct GraphShrinker {
     return best
   }
 
-  /// The graph without its part of this number; nil: there are not so many.
+  /// The graph without the part of this index; nil: there are fewer parts.
   private static func without(_ index: Int, _ graph: GraphGenerator.Graph) -> GraphGenerator.Graph? {
     var graph = graph
     let ranges = parts(of: graph.yaml)
@@ -53,7 +55,7 @@ struct GraphShrinker {
   static func parts(of yaml: String) -> [Range<String.Index>] {
     var parts: [Range<String.Index>] = []
     var line = yaml.startIndex
-    // The begins of the elements of the open collections.
+    // The starts of the elements of the open collections.
     var open: [[String.Index]] = []
     var position = yaml.startIndex
     while position < yaml.endIndex {
@@ -65,7 +67,7 @@ struct GraphShrinker {
         if let begins = open.popLast() {
           for (number, begin) in begins.enumerated() {
             let end = number + 1 < begins.count ? begins[number + 1] : position
-            // The comma behind the first, otherwise the one before it.
+            // For the first element the comma after it, otherwise the one before it.
             parts.append(begin..<(number == 0 && begins.count > 1 ? yaml.index(after: end) : end))
           }
         }

@@ -4,10 +4,10 @@ import Testing
 @testable import PipelineCore
 @testable import PipelineTesting
 
-/// What steps keep is counted where it comes and goes: a look walks over nothing, and what has ended keeps nothing.
+/// State sizes are counted when state is added and removed: a query walks over nothing, and ended operators hold
+/// nothing.
 @Suite struct KeptSizeTests {
-  /// What operators with a state keep that is neither key nor event nor value: numbers, instants, and inner signals, which count for
-  /// themselves.
+  /// Operators whose state is neither key nor event nor value: numbers, instants, and inner signals, which count for themselves.
   static let keepsNumbers: Set<String> = [
     "absence", "concat", "count", "exec", "finally", "if", "initially", "mapReplace", "merge", "race", "repeat",
     "retry", "skip", "skipUntil",
@@ -16,10 +16,10 @@ import Testing
     "timeoutBetween", "eventTime", "switchToLatest", "all", "any", "log", "do", "execute", "catch",
   ]
 
-  /// In their examples nothing waits when a turn has ended.
+  /// In their examples no state remains at the end of a turn.
   static let keepsWithinTurns: Set<String> = ["circuitBreaker", "deliverOn", "flattenMap"]
 
-  /// What a run has kept after each of its turns, and what its executions keep after their ends.
+  /// The state sizes of a run after each of its turns, and of its executions after their ends.
   private typealias Kept = (keys: Int, events: Int, bytes: Int)
 
   private final class Looks {
@@ -81,7 +81,7 @@ import Testing
           }
         }
       }
-      // What has been restored after each turn is what a run without cuts has: memory may be larger than it must.
+      // The state restored after each turn equals that of a run without cuts; allocated memory may be larger.
       let (whole, cut) = (kept[0], kept[1])
       #expect(whole.count == cut.count)
       for (turn, (one, other)) in zip(whole, cut).enumerated() {
@@ -108,7 +108,7 @@ import Testing
     """
   }
 
-  /// The keys and bytes of a step at the most, and at the end of its input.
+  /// The maximum keys and bytes of a step, and those at the end of its input.
   private func most(_ chain: String, _ keyword: String) throws -> (keys: Int, bytes: Int) {
     let looks = Looks()
     _ = try run(looks, cutting: { _ in false }, start: { try PipelineRun(pipeline(chain), sources: [:], options: $0) })
@@ -119,19 +119,19 @@ import Testing
   }
 
   @Test func keysAreThoseThatAreRemembered() throws {
-    // The text of an int as a key has nine bytes.
+    // An int as a key has nine bytes.
     for (chain, keyword, keys) in [
       ("distinct", "distinct", 6), ("{ distinct: { memory: 4 } }", "distinct", 4),
       ("{ distinct: { within: 1ms } }", "distinct", 3),
       ("{ groupBy: { key: event % 3, chain: [] } }", "groupBy", 3),
       ("{ groupBy: { key: event, idle: 1ms, chain: [] } }", "groupBy", 3),
-      // The groups are parts of one step.
+      // The groups belong to one step.
       ("{ groupBy: { key: event % 3, chain: [ distinct ] } }", "distinct", 6),
     ] {
       let most = try most(chain, keyword)
       #expect(most == (keys, 9 * keys), "\(chain)")
     }
-    // A group without events is forgotten, with what its steps kept.
+    // A group without events is removed, with the state of its steps.
     let windows = try most(
       "{ groupBy: { key: event, chain: [ { window: { every: 2ms, aggregate: { n: 'countDistinct(event)' } } } ] } }",
       "window")
@@ -146,7 +146,7 @@ import Testing
     #expect(many == 9 * one)
   }
 
-  /// Over random graphs, with commands, at every end of an execution.
+  /// Over random graphs, with commands, at every kind of end.
   @Test(arguments: 0..<4) func nothingIsLeft(_ part: Int) throws {
     var kept = 0
     for seed in stride(from: UInt64(part), to: RandomGraphTests.count, by: 4) {

@@ -2,7 +2,7 @@ import PipelineCore
 import PipelineHost
 import Testing
 
-/// Timers that are late because the process did not run, and the input that has waited with them.
+/// Timers that are late because the process did not run, and the input that arrived meanwhile.
 @Suite struct LateTimerTests: @unchecked Sendable {
   private final class Bell: TimerTarget, @unchecked Sendable {
     private let order: Order
@@ -34,7 +34,7 @@ import Testing
     input("a")
     executor.run()
     #expect(order.seen == ["a"])
-    // It may still be on its way to the queue.
+    // The input may not have reached the queue yet.
     #expect(executor.nextDeadline == time.now + Executor.grace)
     input("b")
     executor.run()
@@ -43,7 +43,7 @@ import Testing
     #expect(time.now == Instant(nanoseconds: 61_250_000_000))
   }
 
-  /// What the input resets does not fire.
+  /// A timer that the input resets does not fire.
   @Test func whatTheInputResetsIsReset() {
     time.advance(to: Instant(nanoseconds: 61_000_000_000))
     let wake = executor.wake(at: Instant(nanoseconds: 30_000_000_000), bell, 3)
@@ -52,7 +52,8 @@ import Testing
     #expect(order.seen == ["timer 1", "timer 2"])
   }
 
-  /// A turn that took long, or a busy machine, is no stop: timers wait for no input that is still on its way. But what was there comes first.
+  /// A long turn or a busy machine is not a stop: timers do not wait for input that has not arrived yet. But input that has arrived comes
+  /// first.
   @Test func aLittleLateIsNotLate() {
     time.advance(to: Instant(nanoseconds: 30_900_000_000))
     input("a")
@@ -65,7 +66,7 @@ import Testing
     #expect(executor.nextDeadline == Instant(nanoseconds: 60_000_000_000))
   }
 
-  /// A batch whose turn was spent is input that is there, but not for ever.
+  /// A batch that has used up its turn is input that has arrived, but does not delay timers forever.
   @Test func theRestOfABatchComesFirst() {
     time.advance(to: Instant(nanoseconds: 30_000_000_000))
     executor.postBatch { [self] in handleRest() }
@@ -78,7 +79,7 @@ import Testing
     executor.resume(inner: false) { [self] in handleRest() }
   }
 
-  /// Input that is paused may wait for the very timer.
+  /// Paused input may be waiting for the timer itself.
   @Test func pausedInputKeepsNoTimer() {
     time.advance(to: Instant(nanoseconds: 30_000_000_000))
     input("a")
@@ -90,7 +91,7 @@ import Testing
     #expect(order.seen == ["timer 1", "a"])
   }
 
-  /// Timers that a full sink has held back are due as soon as it has room.
+  /// Timers that a full sink has held back fire as soon as it has room.
   @Test func heldTimersWaitForNoInput() {
     executor.pauseInput(.output)
     for second: Int64 in [30, 60, 61] {
@@ -128,7 +129,7 @@ import Testing
     pipeline.executor.run()
     #expect(pipeline.outcome == nil)
     pipeline.run(until: .seconds(91))
-    // Nothing came after the stop either.
+    // No event arrived after the stop either.
     guard case .failed(let failure)? = pipeline.outcome else {
       Issue.record("it has not failed")
       return

@@ -4,7 +4,7 @@ import Testing
 @testable import PipelineCore
 @testable import PipelineTesting
 
-/// In which order a pipeline begins.
+/// The order in which a pipeline starts.
 @Suite struct LaunchTests {
   private func run(_ yaml: String, _ sources: [String: String]) throws -> PipelineRun {
     try PipelineRun(
@@ -12,8 +12,8 @@ import Testing
       sources: try sources.mapValues { ScriptedSource(SignalHistory(try Marbles($0)).script) as any SourceComponent })
   }
 
-  /// What a source sends at once reaches all who listen, whatever of their own comes first, in whichever order the
-  /// file names them.
+  /// An event that a source sends immediately reaches all subscribers, whatever they start with, in any order in the
+  /// file.
   @Test(arguments: [["plain", "first", "latest"], ["first", "latest", "plain"], ["latest", "plain", "first"]])
   func theOrderOfSinksMakesNoDifference(_ order: [String]) throws {
     let yaml =
@@ -31,13 +31,13 @@ import Testing
     #expect(run.sinks["plain-sink"] == SignalHistory(try Marbles("(12)-3|")))
     #expect(run.sinks["first-sink"] == SignalHistory(try Marbles("(9012)-3|")))
     let lists = run.sinks["latest-sink"]?.entries.map { "\($0.at) \($0.moment)" } ?? []
-    // The order in which sources start is that in which they are subscribed.
+    // Sources start in the order in which they are subscribed to.
     #expect(lists.first == "0s [1,5]")
     #expect(lists.last(where: { $0.contains("[") }) == "2ms [3,8]")
     #expect(run.outcome == .completed)
   }
 
-  /// What `startWith` begins may use sources that have not started yet.
+  /// The consequences of `startWith` may use sources that have not started yet.
   @Test func whatAStartBeginsMissesNothing() throws {
     let run = try run(
       """
@@ -52,7 +52,7 @@ import Testing
     #expect(run.sinks["out"]?.entries.first?.moment == .next(.int(1)))
   }
 
-  /// What an inner event causes comes before the next one, also where the turn is spent and the source cannot stop.
+  /// The effects of an inner event come before the next one, even if the turn is used up and the source cannot pause.
   @Test func eachInnerEventIsFinished() throws {
     var options = PipelineRun.Options()
     options.prepare = { $0.executor.limits.events = 1 }
@@ -79,7 +79,7 @@ import Testing
 
   // MARK: Settling
 
-  /// What stands in the chain of a group lies below what feeds the group.
+  /// Steps in the chain of a group are downstream of the group's input.
   @Test func aGroupsChainKnowsWhatIsUpstream() throws {
     let plan = try PipelineRun.compile(
       """
@@ -95,7 +95,8 @@ import Testing
     #expect(signal.inner.map(\.settling) == [1])
   }
 
-  /// A subscriber that leaves because another one heard of the end hears of it no more, and begins nothing for it.
+  /// A subscriber that leaves because another one was notified of the end is not notified of it, and starts nothing
+  /// for it.
   @Test func aSubscriberThatLeftGetsNoEnd() throws {
     let yaml = """
       sources: { a: { scripted: {} } }

@@ -5,10 +5,10 @@ import Testing
 @testable import PipelineCore
 @testable import PipelineTesting
 
-/// Makes one signal as YAML, with everything that begins, ends and begins again.
+/// Makes one signal as YAML, with every kind of step that starts, ends and restarts signals.
 struct SignalGenerator {
   private var random: SplitMix
-  /// Whether inner signals have names of their own (`cold: true`) in place of standing where they are used.
+  /// Whether inner signals have names (`cold: true`) instead of being written inline.
   let names: Bool
   private(set) var definitions: [String] = []
   /// Whether steps may execute the command `work`.
@@ -23,7 +23,7 @@ struct SignalGenerator {
   private mutating func below(_ bound: Int) -> Int { random.below(bound) }
   private mutating func pick<T>(_ choices: [T]) -> T { choices[below(choices.count)] }
 
-  /// In braces.
+  /// The signal, in braces.
   mutating func signal(_ depth: Int) -> String {
     let origin: String
     switch depth > 0 ? below(9) : below(4) {
@@ -49,7 +49,7 @@ struct SignalGenerator {
     below(3) == 0 ? pick(["shared", "timed", "cold"]) : signal(depth - 1)
   }
 
-  /// One that a step subscribes: a name or a text.
+  /// A signal that a step subscribes to: a name or a text.
   private mutating func inner(_ depth: Int) -> String {
     guard depth > 0 else { return pick(["shared", "timed", "cold"]) }
     let text = signal(depth - 1)
@@ -92,9 +92,9 @@ struct SignalGenerator {
   }
 }
 
-/// Where a signal stands makes no difference to what it sends.
+/// The position of a signal makes no difference to its events.
 @Suite struct PlacementTests {
-  /// How many signals; a failure names the seed that makes it again. RXD_RANDOM_GRAPHS asks for more.
+  /// The number of signals; a failure names the seed that reproduces it. RXD_RANDOM_GRAPHS sets a larger number.
   static let count =
     ProcessInfo.processInfo.environment["RXD_RANDOM_GRAPHS"].flatMap(UInt64.init) ?? 400
 
@@ -148,7 +148,7 @@ struct SignalGenerator {
     #expect(compared > 100)
   }
 
-  /// A signal that a step names does what its text does where it stands, commands included.
+  /// A named signal behaves like its inlined text, commands included.
   @Test(arguments: 0..<8) func namesMakeNoDifference(_ part: Int) throws {
     var compared = 0
     for seed in stride(from: UInt64(part), to: Self.count, by: 8) {
@@ -174,7 +174,7 @@ struct SignalGenerator {
           Issue.record("seed \(seed), \(name), with restarts:\n\(difference)\n\(reference) \(named.definitions)")
         }
       }
-      // Whatever an execution sends is heard, and the command is idle at the end.
+      // All values of an execution are received, and the command is idle at the end.
       guard commands, first.outcome == .completed else { continue }
       let executing = first.texts["executing"] ?? []
       #expect(executing.last != "true", "seed \(seed): \(text)")

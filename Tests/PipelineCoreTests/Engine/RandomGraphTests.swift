@@ -4,12 +4,12 @@ import PipelineTestSupport
 import PipelineTesting
 import Testing
 
-/// Makes pipelines and scripts; the same ones for the same seed.
+/// Makes pipelines and scripts; the same for the same seed.
 struct GraphGenerator {
   private var random: SplitMix
-  /// Whether there are commands, too.
+  /// Whether there are commands.
   var hasCommands = false
-  /// Whether the signal that is being made may execute them.
+  /// Whether the signal being made may execute commands.
   private var mayExecute = false
 
   init(seed: UInt64) { random = SplitMix(seed &* 0x2545_F491_4F6C_DD1D &+ 0x9E37_79B9_7F4A_7C15) }
@@ -38,12 +38,13 @@ struct GraphGenerator {
     let outputs = ["work.values", "work.executing", "work.enabled", "work.errors"]
     for index in 0...(1 + below(4)) {
       let name = "n\(index)"
-      // Who executes for what comes of it might go on for ever, so first come those that execute.
+      // A signal that executes a command for the command's own results might never end, so executing signals come
+      // first.
       mayExecute = hasCommands && index < 2
       if hasCommands, index == 2 { names += outputs }
       var origin = "from: \(pick(names))"
       if below(3) > 0 {
-        // A name may come twice: a diamond.
+        // A repeated name makes a diamond.
         let inputs = (0...(1 + below(2))).map { _ in pick(names) }
         let keyword = pick(["merge", "merge", "combineLatest", "zip", "concat", "race", "settled"])
         let list = inputs.enumerated().map { "i\($0.offset): \($0.element)" }.joined(separator: ", ")
@@ -63,7 +64,7 @@ struct GraphGenerator {
       names.removeAll { $0.contains(".") }
     }
     if below(3) == 0 { text += "  given_up: { from: \(pick(names)).errors, probe: {} }\n" }
-    // What a sink gives up, to another one, which may give up some of it in its turn.
+    // Events that a sink gives up go to another sink, which may give up some of them in turn.
     let losesSome = below(2) == 0
     text.replace("OTHER", with: losesSome ? "chain: [ { map: 6 / (dyn(event) / 3) } ], " : "")
     if losesSome {
@@ -197,12 +198,12 @@ struct GraphGenerator {
 }
 
 @Suite struct RandomGraphTests {
-  /// How many graphs; a failure names the seed that makes it again. RXD_RANDOM_GRAPHS asks for more.
+  /// The number of graphs; a failure names the seed that reproduces it. RXD_RANDOM_GRAPHS sets a larger number.
   static let count =
     ProcessInfo.processInfo.environment["RXD_RANDOM_GRAPHS"].flatMap(UInt64.init) ?? 300
   /// How many of them are cut and restored after each of their turns, which takes hundreds of runs.
   static let cuts = ProcessInfo.processInfo.environment["RXD_RANDOM_GRAPHS"].flatMap(UInt64.init) ?? 160
-  /// The first of them; RXD_RANDOM_GRAPHS_FROM asks for later ones.
+  /// The first seed; RXD_RANDOM_GRAPHS_FROM sets a later one.
   static let first = ProcessInfo.processInfo.environment["RXD_RANDOM_GRAPHS_FROM"].flatMap(UInt64.init) ?? 0
 
   private func run(
@@ -216,7 +217,7 @@ struct GraphGenerator {
       }, options: options)
   }
 
-  /// Without the place, which a saved error does not keep.
+  /// Without the location, which a saved error does not contain.
   private static func shown(_ outcome: Execution.Outcome?) -> String {
     switch outcome {
     case .completed: "completed"
@@ -229,7 +230,7 @@ struct GraphGenerator {
 
   @Test(arguments: 0..<8) func invariantsHoldWithCommands(_ part: Int) throws { try check(part, commands: true) }
 
-  /// A number keeps the text it came as, however turns are cut, and from a saved state.
+  /// A number keeps its original text, however turns are cut, and from a saved state.
   @Test(arguments: 0..<8) func textsOfNumbersAreKept(_ part: Int) throws {
     let forms = ["-0", "1.0", "2.00", "30e-1", "4.0000000000000000000000000000", "1e0", "0.20e+1", "3", "1e400"]
     let numbers = forms.map { text in Array(text.utf8).withUnsafeBytes { OwnedValue(JSONParser.number($0) ?? .null) } }
@@ -267,7 +268,7 @@ struct GraphGenerator {
     #expect(kept > 5)
   }
 
-  /// Graphs that once did something else after a restored state, or did not end.
+  /// Graphs that once behaved differently after a restored state, or did not end.
   @Test(
     arguments: [
       1780, 1792, 2379, 2885, 3373, 3554, 4018, 4386, 5283, 6026, 7087, 7617, 8324, 10959, 11462, 11812, 14407, 15022,
@@ -307,12 +308,12 @@ struct GraphGenerator {
   }
 
   private struct Problem {
-    /// The line of the check.
+    /// The number of the check.
     var kind: Int
     var message: String
   }
 
-  /// Everything that a graph does and must not. The generator decides where it is cut.
+  /// Violations of the laws by a graph. The generator decides where it is cut.
   private func problems(of graph: GraphGenerator.Graph, _ generator: GraphGenerator, _ lost: inout Int) -> [Problem] {
     var generator = generator
     var problems: [Problem] = []
@@ -358,7 +359,7 @@ struct GraphGenerator {
     ] as [(String, (Int) -> Bool)] {
       var cutting = PipelineRun.Options()
       cutting.cutAfter = cutAfter
-      // What was kept after each turn is what a cut goes on from.
+      // A cut continues from the state saved after each turn.
       cutting.keepsPages = name != "each turn"
       let cut = run(plan, graph, { _ in [] }, cutting)
       for (sink, history) in whole.sinks {

@@ -4,14 +4,14 @@ import Testing
 @testable import PipelineCore
 @testable import PipelineTesting
 
-/// No event goes without a count: what a step takes it sends, combines, leaves out or still holds.
+/// No event disappears without being counted: a step sends, combines, drops or still holds each event.
 @Suite struct SilentDropsTests {
-  /// A pipeline whose sink `out` shows the numbers that came through. No two events have one number.
+  /// A pipeline whose sink `out` shows the numbers that passed. No two events have the same number.
   struct Case: CustomTestStringConvertible {
     var name: String
     var yaml: String
     var inputs: [String: String]
-    /// How many events are in no output after the completion.
+    /// The number of events that are in no output after the completion.
     var left: UInt64
     var testDescription: String { name }
 
@@ -100,11 +100,11 @@ import Testing
     #expect(UInt64(all.count - seen.count) == one.left, "\(run.texts)")
     #expect(counted == one.left, "\(run.statistics.counts.joined(separator: "\n"))")
     #expect(run.statistics.faults(plan, received: run.counters.received) == [])
-    // Each can be asked for.
+    // Each stopped event can be queried.
     #expect(stopped.count { $0.verdict == .dropped || $0.verdict == .superseded } == Int(one.left))
   }
 
-  /// Broken off at any moment, by a failure or from outside: what was not sent, combined or left out is held.
+  /// Ended at any moment, by a failure or a cancellation: every event that was not sent, combined or dropped is held.
   @Test(arguments: cases)
   func whatIsBrokenOffIsCounted(_ one: Case) throws {
     let keepsInner = one.yaml.contains("outer")
@@ -124,7 +124,7 @@ import Testing
           let gone = step.dropped + step.superseded + step.givenUp + step.held + step.holding
           #expect(gone + step.kept == step.received + step.restored, "\(time) \(fails): \(step)")
         }
-        // An event whose inner signal runs is kept, and not yet in the output.
+        // An event whose inner signal runs is held, and not yet in the output.
         if keepsInner || fails { continue }
         let counted = steps.reduce(0) { $0 + $1.dropped + $1.superseded + $1.held }
         let came = run.statistics.steps.filter { plan.isSource($0.step) }.reduce(0) { $0 + $1.received }
@@ -137,7 +137,7 @@ import Testing
     }
   }
 
-  /// The laws of sums hold for the examples of all operators, at every end.
+  /// The laws on sums hold for the examples of all operators, at every kind of end.
   @Test(arguments: CatalogueExample.marbles)
   func sumsHoldAtEveryEnd(_ example: CatalogueExample) throws {
     let whole = try MarbleCase(example.example)
@@ -146,7 +146,7 @@ import Testing
       var faults = run.statistics.faults(plan, received: run.counters.received)
       for step in run.statistics.steps where !step.isExact && plan.isInFile(step.step) {
         let gone = step.dropped &+ step.superseded &+ step.held &+ step.holding
-        // A join keeps and drops the events of both its signals.
+        // A join holds and drops the events of both its inputs.
         let other = plan.steps[step.step.number].keyword == "join" ? step.receivedInner : 0
         if gone > step.received &+ other &+ step.restored { faults.append("more went than came: \(step)") }
       }

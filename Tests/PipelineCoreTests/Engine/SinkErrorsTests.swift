@@ -4,7 +4,7 @@ import PipelineTestSupport
 import PipelineTesting
 import Testing
 
-/// What the file may say of `SINK.errors`, and when that output ends.
+/// The allowed uses of `SINK.errors`, and when that output ends.
 @Suite struct SinkErrorsTests {
   private func run(
     _ yaml: String, _ marbles: String = "1-x-3|", closing: [String: Int] = [:], drainAt: TimeSpan? = nil
@@ -23,7 +23,7 @@ import Testing
     return DiagnosticRenderer().text(CheckingTests.check(bytes, "t.yaml").diagnostics)
   }
 
-  /// The sink rejects what its chain cannot double.
+  /// The sink rejects events that its chain cannot double.
   private let out = "out: { from: a, chain: [ { map: event * 2 } ], probe: {} }"
 
   // MARK: While it runs
@@ -59,7 +59,7 @@ import Testing
       run.sinks["lost"] == SignalHistory(try Marbles("-- 5s x--|")), "\(String(describing: run.sinks["lost"]))")
   }
 
-  /// Nothing else keeps the pipeline, not even a sink, for it is no sink that reads these errors.
+  /// Nothing else keeps the pipeline running, not even a sink, because no sink reads these errors.
   @Test func theEndWaitsForACommand() throws {
     let run = try run(
       """
@@ -86,7 +86,7 @@ import Testing
     #expect(run.outcome == .completed)
   }
 
-  /// Its reader has gone, so what comes then is a dead letter, and nobody waits.
+  /// The reader is gone, so later errors are dead letters, and nothing waits.
   @Test func aReaderThatGoesAwayClaimsNothing() throws {
     let run = try run(
       "sinks: { \(out), lost: { from: out.errors, probe: {} } }", "x-y-z|", closing: ["lost": 2])
@@ -95,7 +95,7 @@ import Testing
     #expect(run.outcome == .completed)
   }
 
-  /// The sink's own reader has gone: what reads its errors ends, too.
+  /// The sink's own reader is gone, so the reader of its errors ends too.
   @Test func aClosedSinkRejectsNothingMore() throws {
     let run = try run(
       "sinks: { \(out), lost: { from: out.errors, probe: {} }, all: { from: a, probe: {} } }", "1-x-3-4-y|",
@@ -119,7 +119,7 @@ import Testing
     #expect(run.out.entries.map(\.moment) == [.next(.int(2))])
   }
 
-  /// A signal that waits for its own errors is let go while nothing happens; errors of a sink are none of that.
+  /// A signal that waits for its own errors ends when no event can occur; errors of a sink are not its own.
   @Test func endsBesideASignalThatReadsItsOwnErrors() throws {
     let run = try run(
       """
@@ -167,7 +167,7 @@ import Testing
     """
   }
 
-  /// Sinks do not run in tests, but what they could not write is rejected there, too.
+  /// Sinks do not run in tests, but events that they could not write are rejected there too.
   @Test func testsSeeWhatCannotBeWritten() throws {
     #expect(try failures(suite("lost: [ { at: 2ms, next: no row } ]")) == [])
     #expect(complaints(suite("ot.errors: []")).contains("Did you mean 'out.errors'?"))
@@ -178,7 +178,8 @@ import Testing
       "what comes to the sink is told as before")
   }
 
-  /// What cannot be the answer is told to who reads the errors before the client hears of it, so that may answer.
+  /// An invalid answer is reported to the reader of the errors before the client is answered, so that the reader may
+  /// answer.
   @Test func anotherReplyAnswers() throws {
     let suite = """
       sources: { clicks: { httpServer: 127.0.0.1:0 } }
@@ -214,7 +215,7 @@ import Testing
     """
   }
 
-  /// A sink that a stub names runs.
+  /// A sink named by a stub runs.
   @Test func testsAnswerTheRequestsOfASink() throws {
     let refusal =
       "{ sink: shop, sequence: [ { reply: {}, after: 5ms }, { reply: { status: 422, text: no }, after: 5ms } ] }"
@@ -225,13 +226,13 @@ import Testing
           refusal,
           #"http.requests: [ { at: 3ms, next: { method: POST, body: "1\n2\n" } }, { at: 8ms, next: { body: 3 } } ]"#
         )) == [])
-    // Attempts that are used up.
+    // All attempts are used up.
     #expect(
       try failures(
         shop(
           "{ sink: shop, fail: connect }",
           "lost: { events: [ { next: 1 }, { next: 2 }, { next: 3 }, { complete: true } ] }")) == [])
-    // A stub for sources answers no sink, nor the other way round, and without one the sink does not run.
+    // A stub for sources does not answer sinks, nor vice versa, and without a stub the sink does not run.
     #expect(try failures(shop("{ url: '*', reply: {} }", "http.requests: [], lost: '------|', shop: '-1-2-3|'")) == [])
     #expect(
       try failures(shop("{ sink: shop, url: '*other', reply: {} }", "lost: { events: [], more: true }")).first?
@@ -284,7 +285,7 @@ import Testing
           |                                                         ^^^^^
           = help: Did you mean 'screen'?
         """), "\(check(sinks.replacing("NAME", with: "scren.errors")))")
-    // A sink has no events, so it is no candidate where they are asked for.
+    // A sink has no events, so it is not suggested where events are expected.
     #expect(check(sinks.replacing("NAME", with: "scren")).contains("There are: a"))
     #expect(check(sinks.replacing("NAME", with: "screen")).contains("'screen' is a sink, where events end"))
     #expect(check(sinks.replacing("NAME", with: "screen.values")).contains("the sink 'screen' has no output 'values'"))
@@ -336,14 +337,14 @@ import Testing
   }
 
   @Test(arguments: [
-    // Two that read each other's are told once.
+    // Two sinks that read each other's errors are reported once.
     ("sinks: { out: { from: { merge: [a, b.errors] }, stdout: {} }, b: { from: out.errors, stderr: {} } }", ["'b'"]),
-    // Errors of a signal are made of its events.
+    // Errors of a signal are made from its events.
     (
       "signals: { s: { from: out.errors, chain: [ { map: event.a } ] } }\n"
         + "sinks: { out: { from: { merge: [a, s.errors] }, stdout: {} } }", ["'s'"]
     ),
-    // An inner signal, too.
+    // Also in an inner signal.
     ("sinks: { out: { from: a, chain: [ { flattenMap: { signal: { from: out.errors } } } ], stdout: {} } }", []),
     (
       "commands: { work: { run: { values: [1] } } }\n"

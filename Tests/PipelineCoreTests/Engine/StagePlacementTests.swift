@@ -2,7 +2,7 @@ import Testing
 
 @testable import PipelineCore
 
-/// When threads that decode take over what turns do with a block.
+/// When decoder threads take over the steps that turns apply to a block.
 @Suite struct StagePlacementTests {
   /// Nanoseconds of decoding and of the turn, for each of `blocks`.
   private func isWorthIt(_ making: Int64, _ using: Int64, threads: Int, blocks: Int = 100) -> Bool {
@@ -10,7 +10,7 @@ import Testing
     return (0..<2).map { _ in tell(place, making, using, blocks) } == [false, true]
   }
 
-  /// A span.
+  /// Reports one measured span.
   private func tell(_ place: StagePlacement, _ making: Int64, _ using: Int64, _ blocks: Int) -> Bool {
     for _ in 0..<blocks {
       place.made(in: making)
@@ -42,7 +42,7 @@ import Testing
     #expect(!tell(place, 500_000, 500_000, 10))
     #expect(!tell(place, 100_000, 900_000, 10))
     #expect(tell(place, 100_000, 900_000, 10))
-    // It stays there.
+    // The placement does not change.
     #expect(tell(place, 500_000, 500_000, 10))
   }
 }

@@ -4,7 +4,8 @@ import PipelineTestSupport
 import PipelineTesting
 import Testing
 
-/// A step has one name wherever one is shown: in an event of an errors output, a dead letter, the log, metrics and views.
+/// A step has the same name wherever it is shown: in an event of an errors output, a dead letter, the log, metrics and
+/// views.
 @Suite struct StepNameTests {
   private let yaml = """
     name: t

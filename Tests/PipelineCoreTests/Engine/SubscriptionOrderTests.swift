@@ -3,10 +3,10 @@ import Testing
 
 @testable import PipelineCore
 
-/// In which order a signal begins: what nodes have to say of their own, then its sources, each in the order in which they
-/// were subscribed; at the launch, in an inner signal, in a later round.
+/// The order in which a signal starts: first the nodes' own events, then its sources, each in the order in which they
+/// were subscribed to; at the launch, in an inner signal, in a later round.
 @Suite struct SubscriptionOrderTests {
-  /// `signal`, in braces, in every place in which a signal may begin; the text of a signal without braces.
+  /// `signal`, in braces, in every position in which a signal may start; the text of a signal without braces.
   static func places(_ signal: String) -> [(name: String, text: String)] {
     [
       ("launch", String(signal.dropFirst().dropLast())),
@@ -28,7 +28,7 @@ import Testing
   }
 
   @Test(arguments: [
-    // The trigger's source starts first, so nothing of the other sources passes; what `startWith` says does.
+    // The trigger's source starts first, so no event of the other sources passes; the value of `startWith` does.
     ("{ from: { values: [7] }, chain: [ { startWith: 5 }, { takeUntil: { values: [1] } } ] }", ["5"]),
     ("{ from: { values: [7] }, chain: [ { takeUntil: { values: [1] } } ] }", []),
     ("{ from: { values: [7] }, chain: [ { takeUntil: { values: [1] } }, { startWith: 5 } ] }", ["5"]),
@@ -59,7 +59,7 @@ import Testing
       "{ concat: [ { from: { values: [1] }, chain: [ { startWith: 5 } ] }, { from: { values: [2] }, chain: [ { startWith: 6 } ] } ] }",
       ["5", "1", "6", "2"]
     ),
-    // A name that is heard twice runs once.
+    // A name that is used twice runs once.
     ("{ merge: [ shared, { from: shared, chain: [ { map: event + 10 } ] } ] }", ["1", "11", "2", "12"]),
     ("{ combineLatest: { x: shared, y: shared } }", ["[1,1]", "[2,1]", "[2,2]"]),
     ("{ zip: [ shared, { from: shared, chain: [ { startWith: 0 } ] } ] }", ["[1,0]", "[2,1]"]),

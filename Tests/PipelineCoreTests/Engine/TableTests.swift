@@ -18,7 +18,7 @@ import Testing
     ScriptedSource(SignalHistory(try Marbles(marbles)).script)
   }
 
-  /// A table whose rows come late: the text of each event is its key.
+  /// A table whose rows arrive late: the text of each event is its key.
   private static let late = "t: { marbles: '--a-b|', key: event, row: { name: \"event + '!'\" } }"
 
   private static func reading(_ chain: String, tables: String = late) -> String {
@@ -35,7 +35,7 @@ import Testing
     let run = try PipelineRun(Self.reading("{ map: { k: event, name: 't[event].name' } }"), sources: [:])
     #expect(run.texts["out"] == [#"{"k":"a","name":"a!"}"#, #"{"k":"x"}"#, #"{"k":"b","name":"b!"}"#])
     #expect(run.outcome == .completed)
-    // Nothing came before the source of the table had ended.
+    // No event passed before the source of the table had ended.
     #expect(run.out.entries.allSatisfy { $0.at == .milliseconds(5) })
   }
 
@@ -54,7 +54,7 @@ import Testing
     }
   }
 
-  /// What a step sends at its start is an event, too.
+  /// A value that a step sends at its start is an event, too.
   @Test func valuesOfStepsWaitForTables() throws {
     let run = try PipelineRun(
       Self.reading("{ startWith: b }, { map: 't[event].name.orValue(event)' }"), sources: [:])
@@ -72,7 +72,7 @@ import Testing
     #expect(run.out.entries.allSatisfy { $0.at == .zero })
   }
 
-  /// The last row with a key counts, and a key is what expressions call equal within a kind.
+  /// The last row with a key wins, and keys are compared as expressions compare values of one kind.
   @Test func theLastRowOfAKeyCounts() throws {
     let yaml = """
       sources: { in: { values: [ [1, x], [2, x], [1, y] ] } }
@@ -95,7 +95,7 @@ import Testing
     let run = try PipelineRun(yaml, sources: [:])
     #expect(run.texts["out"] == [#"[1,"10","0"]"#])
     #expect(run.out.entries.first?.at == .milliseconds(6))
-    // Neither `x` is a key, nor is there room for a second one; and again a second later.
+    // `x` is not a key, and there is no room for a second one; again a second later.
     #expect(run.texts["bad"]?.prefix(2) == [#""RX503""#, #""RX506""#])
   }
 
@@ -108,7 +108,7 @@ import Testing
     #expect(run.texts["out"] == [])
   }
 
-  /// A sink that takes nothing, because what it has waits for the tables, does not hold up their loading.
+  /// A sink that accepts nothing because its events wait for the tables does not delay their loading.
   @Test func aPausedInputLoadsTables() throws {
     for pressure in [Executor.Pressure.output, .queue] {
       var options = PipelineRun.Options()
@@ -133,9 +133,9 @@ import Testing
     return try PipelineRun(yaml, sources: ["in": input, "t": source], options: options)
   }
 
-  /// All rows change at once, when the source has ended: not one by one.
+  /// All rows change at once when the source has ended, not one by one.
   @Test func allRowsChangeTogether() throws {
-    // Begun at 0, ended at 2; begun again at 12, ended at 18; at 28 it fails.
+    // Started at 0, ended at 2; restarted at 12, ended at 18; at 28 it fails.
     let run = try Self.again(ChangingSource([("-a|"), ("--b---|"), ("-c#"), ("|")]))
     #expect(run.texts["out"] == [#""truefalse""#, #""truefalse""#, #""falsetrue""#, #""falsetrue""#])
     #expect(run.log.filter { $0.contains("the table keeps its rows") }.count == 1, "\(run.log)")
@@ -162,7 +162,7 @@ import Testing
     }
   }
 
-  /// While tables are being loaded nothing is saved: whoever takes over goes on from the state before.
+  /// While tables are being loaded no state is saved: a successor continues from the earlier state.
   @Test func aReloadWhileTablesAreLoaded() throws {
     let yaml = """
       sources: { in: { scripted: {} } }
@@ -193,7 +193,7 @@ import Testing
     .object(unsorted: [.init(Array("id".utf8), .number(id)), .init(Array("n".utf8), .number(n))])
   }
 
-  /// A table of a signal is what a fold over its events says, wherever the pipeline stops and goes on.
+  /// The rows of a signal's table equal a fold over its events, wherever the pipeline stops and continues.
   @Test(arguments: [0, 1, 2, 3]) func rowsOfASignalChangeAsEventsCome(_ manner: Int) throws {
     let plan = try PipelineRun.compile(Self.changing)
     for seed in 0..<20 {
@@ -202,7 +202,7 @@ import Testing
       var events: [SignalHistory.Entry] = []
       var known: [Int: Int] = [:]
       var expected: [String] = []
-      // The rows outlast the signal.
+      // The rows outlive the signal.
       let end = seed % 2 == 0 ? 41 : 20
       for step in 1...40 {
         let at = TimeSpan.milliseconds(Int64(step))
@@ -234,7 +234,7 @@ import Testing
     }
   }
 
-  /// The event that changes a row finds the new row wherever else it goes.
+  /// The event that changes a row sees the new row in every other branch.
   @Test func aTableChangesBeforeOthersSeeTheEvent() throws {
     let yaml = """
       sources: { rows: { scripted: {} } }
@@ -245,7 +245,7 @@ import Testing
     #expect(run.texts["out"] == [#""a""#, #""b""#, #""a""#])
   }
 
-  /// A changed key or row makes another table, so the old rows are not used.
+  /// A changed key or row makes it another table, so the old rows are not used.
   @Test func aChangedTableStartsEmpty() throws {
     var options = PipelineRun.Options()
     options.cutAfter = { $0 == 3 }
@@ -343,7 +343,7 @@ import Testing
   }
 }
 
-/// Sends other marbles each time.
+/// Sends other marbles on each start.
 private struct ChangingSource: SourceComponent {
   final class Rounds: @unchecked Sendable {
     var left: [String]

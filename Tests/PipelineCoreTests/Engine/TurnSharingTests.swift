@@ -3,7 +3,7 @@ import Testing
 
 @testable import PipelineCore
 
-/// Who gets the next turn, and for how long.
+/// Which executor gets the next turn, and for how long.
 @Suite struct TurnSharingTests {
   private final class Log: Sendable {
     let entries = Mutex<[String]>([])
@@ -34,7 +34,7 @@ import Testing
       }
     }
     #expect(executor.run(for: .milliseconds(4)))
-    // The instant of a turn is that of its beginning: one begins when the fourth millisecond has just passed.
+    // The instant of a turn is that of its start: one starts just after the fourth millisecond.
     #expect(log.all.count == 5)
     #expect(executor.run(for: .milliseconds(4), until: time.now))
     #expect(log.all.count == 6)
@@ -42,7 +42,7 @@ import Testing
     #expect(log.all.count == 10)
   }
 
-  /// A pipeline that never has nothing to do ends its turn when another one of its thread is due.
+  /// A pipeline that is always busy ends its turn when another one of its thread is due.
   @Test func aTurnEndsForTheTimerOfAnotherPipeline() {
     let (executor, time, log) = (executor, time, log)
     @Sendable func work() {
@@ -62,7 +62,7 @@ import Testing
     }
   }
 
-  /// Work that comes as fast as it is done keeps neither timers nor input waiting for ever.
+  /// Control work that arrives as fast as it is done delays neither timers nor input forever.
   @Test func controlWorkWithoutEndStarvesNobody() {
     let executor = executor
     let log = log
@@ -95,7 +95,7 @@ import Testing
     withExtendedLifetime(timer) {}
   }
 
-  /// Control work that came together has turns of one instant, as long as they are short.
+  /// Control work that arrived together has turns of the same instant, as long as they are short.
   @Test func controlWorkHasATurnForEach() {
     let time = time
     let log = log
@@ -187,7 +187,7 @@ import Testing
     #expect(log.all == ["\(outcome)"])
   }
 
-  /// What was detached from an arena is valid behind its next reset.
+  /// A value that was detached from an arena is valid after the arena's reset.
   @Test func anArenaLetsGoOfWhatIsDetached() {
     let arena = Arena()
     let small = arena.string("small")

@@ -4,11 +4,11 @@ import Testing
 
 @testable import PipelineCore
 
-/// JSON text that was not checked when it was read leaves as JSON only if it is well formed, or as the line that it came as.
+/// JSON text that was not checked when it was read is written as JSON only if it is well formed, or as its original line.
 @Suite struct EmbeddedJSONTests {
   private static let malformed = "{\"b\":,}"
 
-  /// Calls `body` with JSON text as the decoders leave it.
+  /// Calls `body` with JSON text as the decoders pass it on.
   private func raw<T>(_ text: String, _ body: (Value, Arena) throws -> T) rethrows -> T {
     var text = text
     return try text.withUTF8 { bytes in
@@ -52,7 +52,7 @@ import Testing
     #expect(read.value.is(.jsonList) && !read.value.isChecked)
   }
 
-  /// All encoders, in all their forms: only streams of lines pass a line on as it came.
+  /// All encoders, in all forms: only line streams pass a line through unchanged.
   @Test(arguments: EncoderFormat.allCases) func encoders(_ format: EncoderFormat) throws {
     for (indent, terminated) in [(nil, true), (nil, false), (2, true), (2, false)] as [(Int?, Bool)] {
       for escapes in [false, true] {
@@ -86,7 +86,7 @@ import Testing
     }
   }
 
-  /// All functions that make a text or bytes of any value.
+  /// All functions that make a text or bytes from any value.
   @Test func functions() {
     var tried: Set<String> = []
     for function in FunctionRegistry.all {
@@ -124,7 +124,7 @@ import Testing
     }
   }
 
-  /// The places that write JSON text without a check. A new one needs a reason here: what it writes is a line of a stream of lines, or no output.
+  /// The files that write JSON text without a check. A new one needs a reason here: it writes a line of a line stream, or no output.
   @Test func placesThatDoNotCheck() throws {
     let root = URL(fileURLWithPath: #filePath).deletingLastPathComponent()
       .appendingPathComponent("../../../Sources").standardizedFileURL
@@ -132,11 +132,11 @@ import Testing
       "PipelineCore/Events/JSONWriter.swift",
       // Lines of NDJSON and of text.
       "PipelineCore/Codecs/EventEncoder.swift",
-      // How many bytes it has.
+      // Only the number of bytes.
       "PipelineCore/Events/JSONSize.swift",
-      // Shown as a string, or cut.
+      // Shown as a string, or truncated.
       "PipelineCore/Engine/Edges/Execution+Errors.swift", "PipelineCore/Engine/Counters/StoppedEvents.swift",
-      // Read back from what was checked when it was stored; compared.
+      // Text that was checked when it was stored, or is only compared.
       "PipelineCore/Engine/Delivery/DeadLetterDocument.swift", "rxd/Daemon/Why/WhyQuestion.swift",
     ]
     let paths = try FileManager.default.subpathsOfDirectory(atPath: root.path).filter { $0.hasSuffix(".swift") }

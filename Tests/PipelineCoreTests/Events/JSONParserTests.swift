@@ -35,7 +35,7 @@ import Testing
     "[\"\\u2064\"]", "[\"\\uFDD0\"]", "[\"\\uFFFE\"]", "[\"\\u0022\"]", "[\"aa\u{7f}a\"]", "false", "42",
     "-0.1", "null", "\"asd\"", "true", "\"\"", "[\"a\"]\n", "[true]", " [] ", "{ }", "[ ]",
     "{\"a\":{\"b\":{\"c\":[{},[],{}]}}}",
-    // What the standard leaves open, and is accepted here.
+    // Accepted here, although the standard leaves it open.
     "[123.456e-789]", "[0.4e00669999999999999999999999999999999999999999999999999999]", "[-1e+9999]",
     "[1.5e+9999]", "[-123123e100000]", "[123123e100000]", "[-123123123123123123123123123123]",
     "[100000000000000000000]", "[\"\\uDADA\"]", "[\"\\uD888\\u1234\"]", "[\"\\uD800\\n\"]",
@@ -175,7 +175,7 @@ import Testing
     #expect(Plain(JSONParser.lookup(parser.open(json.bytes), key: Array("a".utf8).exact.bytes)) == expected)
   }
 
-  /// Neither the value nor the text of such a number could be kept; what is written later would be another value.
+  /// Neither the value nor the text of such a number could be kept; the output would be another value.
   @Test func numbersThatCannotBeKeptAreRefused() {
     for text in [
       "1" + String(repeating: "0", count: 400), "-" + String(repeating: "9", count: 310),
@@ -238,7 +238,7 @@ import Testing
           .init(key: .text("a"), value: .int(1)), .init(key: .text("b"), value: .int(2)),
           .init(key: .text("c"), value: .int(4)),
         ]))
-    // Composed and decomposed are two keys.
+    // Composed and decomposed forms are different keys.
     #expect(
       parse("{\"\u{e9}\":1,\"e\u{301}\":2}")
         == .map([
@@ -393,7 +393,7 @@ import Testing
       let whole = parser.parse(text.bytes, into: arena)
       #expect(JSONFailure(whole) == found, "\(shown)")
       let opened = parser.open(text.bytes)
-      // The outline may accept what is malformed inside, never the reverse; looking inside must not trap.
+      // The outline check may accept malformed content, never the reverse; reading the content must not trap.
       if opened.isError { #expect(JSONFailure(opened) == found, "\(shown)") }
       if found == nil { #expect(!opened.isError, "\(shown)") }
       if opened.is(.jsonMap) { _ = JSONParser.lookup(opened, key: Array("key".utf8).exact.bytes) }
@@ -418,7 +418,7 @@ import Testing
     }
   }
 
-  /// The page behind the text may not be read, so wide loads past the end would end the test at once.
+  /// The page after the text is not readable, so wide loads past the end would trap.
   @Test func readsNothingBehindTheText() throws {
     let page = sysconf(Int32(_SC_PAGESIZE))
     let mapped = try #require(
@@ -453,7 +453,7 @@ import Testing
   }
 
   @Test func ignoresWhatStandsBehindTheText() {
-    // A slab's padding holds what an earlier, longer document left there.
+    // A slab's padding contains the remains of an earlier, longer document.
     let memory = ExactText("{\"a\":1}}},\"b\":[\"")
     let text = UnsafeRawBufferPointer(rebasing: memory.bytes[..<7])
     #expect(parser.validate(text) == nil)

@@ -2,7 +2,7 @@ import CJSON
 import PipelineCore
 import PipelineTestSupport
 
-/// A document in memory that ends where the text ends, so that reading further shows under a sanitizer.
+/// A document in memory that ends where the text ends, so that a sanitizer detects reads past the end.
 ///
 /// Never freed: values of a test point into it without keeping it alive.
 struct ExactText {
@@ -17,7 +17,7 @@ struct ExactText {
   init(_ text: String) { self.init(Array(text.utf8)) }
 }
 
-/// What a value says, for comparing in tests: escapes resolved, doubles by their text.
+/// The content of a value, for comparisons in tests: escapes resolved, doubles as text.
 indirect enum Plain: Equatable, Sendable, CustomStringConvertible {
   case absent, null
   case bool(Bool)
@@ -81,7 +81,7 @@ func written(_ value: Value, _ layout: JSONWriter.Layout = .compact) -> String {
   return String(decoding: output.bytes, as: UTF8.self)
 }
 
-/// Text of JSON that nobody has checked stands as it came.
+/// The original text of unchecked JSON.
 func writtenAsItCame(_ value: Value) -> String {
   let output = OutputBuffer()
   if let failure = JSONWriter.appendAsItCame(value, to: output) { return "failure: \(failure)" }
@@ -123,6 +123,6 @@ func randomDocument(_ dice: inout SplitMix, depth: Int = 0) -> String {
         space(&dice) + string(&dice) + space(&dice) + ":" + randomDocument(&dice, depth: depth + 1)
       }.joined(separator: ",") + "}"
   }
-  // An empty list or map with white space inside is written by hand in the tests.
+  // Tests write an empty list or map with white space inside by hand.
   return before + core + after
 }

@@ -88,7 +88,7 @@ import Testing
       written(arena.string(text))
         == "\"a\\\"b\\\\c\\b\\f\\n\\r\\t\\u0001\\u001f\u{7f}é\u{2028}🎈 and a long plain tail behind all of that\"")
     #expect(written(arena.string("")) == "\"\"")
-    // Every byte that needs an escape, at every place of a block.
+    // Every byte that needs an escape, at every offset of a block.
     for place in 0..<40 {
       for byte in (0..<0x20).map(UInt8.init) + [0x22, 0x5C] {
         var bytes = [UInt8](repeating: 0x78, count: 40)
@@ -184,7 +184,7 @@ import Testing
     }
   }
 
-  /// Decimals as people write them, whole numbers and doubles of any bits: the shortest digits that read back.
+  /// Typical decimals, and whole numbers and doubles of any bits: the shortest digits that read back.
   @Test func numbersReadBackFromTheFewestDigits() {
     var random = SplitMix(12)
     let output = OutputBuffer()
@@ -201,7 +201,7 @@ import Testing
       JSONWriter.append(.double(number), to: output)
       let text = String(decoding: output.bytes, as: UTF8.self)
       #expect(Double(text)?.bitPattern == number.bitPattern, "\(text)")
-      // The standard library writes the fewest digits, too; only where exponents begin is another matter.
+      // The standard library also writes the fewest digits; only the range of exponents differs.
       if !"\(number)".contains("e"), !text.contains("e") { #expect(text == "\(number)") }
 
       let whole = Int64(bitPattern: random.next()) >> Int64(random.below(64))

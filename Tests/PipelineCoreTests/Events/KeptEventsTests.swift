@@ -6,14 +6,14 @@ import Testing
 @Suite struct KeptEventsTests {
   private func text(_ bytes: UnsafeRawBufferPointer) -> String { String(decoding: bytes, as: UTF8.self) }
 
-  /// Texts of any length, origins that nobody else holds, turns that end at any time: as a list of all says.
+  /// Texts of any length, origins with no other owner, turns that end at any time: compared with a list of all events.
   @Test(arguments: 0..<30) func everyEventIsWhatItWas(_ seed: UInt64) {
     var dice = SplitMix(seed &* 31 &+ 7)
     let arena = Arena()
     let kept = KeptEvents()
     let key = OwnedValue(Value.literal("k"))
     var model: [(payload: String, source: String, number: Int)] = []
-    /// What was removed in this turn.
+    /// The events removed in this turn.
     var removed: [(event: Event, seen: Value, payload: String)] = []
     var number = 0
     func expectSame(_ event: Event, _ seen: Value, _ payload: String) {
@@ -24,7 +24,7 @@ import Testing
     for _ in 0..<400 {
       switch dice.below(10) {
       case 0..<5:
-        // Some runs fill chunks of the largest size.
+        // Some runs fill chunks of the maximum size.
         let size = seed > 24 ? dice.below(200_000) : dice.below(8) == 0 ? dice.below(20_000) : dice.below(300)
         let payload = String(repeating: String(number % 10), count: Int(size))
         let json = Array("{\"k\":\"\(payload)\"}".utf8)
@@ -67,7 +67,7 @@ import Testing
     arena.reset()
   }
 
-  /// What is seen of an event, and is no part of its text, could be gone with the turn: then it is the event itself.
+  /// A seen value that is not a part of the event's text could be freed with the turn: then the event itself is used.
   @Test func onlyPartsOfTheTextAreSeen() {
     let arena = Arena()
     let kept = KeptEvents()

@@ -3,14 +3,14 @@ import Testing
 
 @testable import PipelineCore
 
-/// The table against a dictionary, over random texts of few and of many bytes.
+/// The table compared with a dictionary, over random short and long texts.
 @Suite struct KeyTableTests {
   @Test(arguments: [1, 2, 3]) func isADictionary(seed: UInt64) {
     var random = SplitMix(seed)
     let table = KeyTable()
     var expected: [[UInt8]: Int] = [:]
     for round in 0..<20_000 {
-      // Phases of growing and shrinking, so that holes are closed at every fill.
+      // Growing and shrinking phases, so that holes are closed at every fill level.
       let grows = round / 2500 % 2 == 0
       let length = random.below(8) == 0 ? random.below(80) : random.below(4)
       let text = (0..<length).map { _ in UInt8(truncatingIfNeeded: random.below(5)) }

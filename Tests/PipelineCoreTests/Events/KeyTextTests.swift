@@ -5,7 +5,7 @@ import Testing
 @testable import PipelineCore
 
 @Suite struct KeyTextTests {
-  /// Groups of values that are one key each.
+  /// Groups of values that are the same key.
   static let classes: [[String]] = [
     ["null"], ["true"], ["false"], ["0"], ["1"], ["-1"], ["1.0", "1.00", "10e-1"], ["0.0"], ["\"1\""], ["\"null\""],
     ["18446744073709551615"], ["9223372036854775807"], ["\"\""],
@@ -15,7 +15,7 @@ import Testing
     [#"["\u0005"]"#], [#"["a\u0006\u0001\u0000\u0000\u0000b"]"#], [#"[null]"#], [#"[true,false]"#],
   ]
 
-  /// The text of a value as a source would hand it on, or expanded.
+  /// The text of a value as a source would pass it on, or expanded.
   private func text(_ json: String, expanded: Bool) -> [UInt8] {
     let arena = Arena()
     let frame = EvaluationFrame(arena: arena, json: JSONParser())
@@ -53,7 +53,7 @@ import Testing
     #expect(text(.double(7)) != text(.int(7)))
   }
 
-  /// `distinct` without `by` takes each event as a key. A list that is still JSON text is read, which does allocate.
+  /// `distinct` without `by` uses each event as a key. A list that is still JSON text is parsed, which does allocate.
   @Test(arguments: classes.map { $0[0] }.filter { !$0.hasPrefix("[") }) func aKeyCostsNoAllocation(_ json: String) {
     let arena = Arena()
     let frame = EvaluationFrame(arena: arena, json: JSONParser())

@@ -3,9 +3,9 @@ import Testing
 
 @testable import PipelineCore
 
-/// A number that nobody changes is written as it was read.
+/// An unchanged number is written as it was read.
 @Suite struct NumberTextTests {
-  /// JSON numbers of every form, also such as nobody would write.
+  /// JSON numbers of every form, including unusual ones.
   static func randomNumber(_ dice: inout SplitMix) -> String {
     func digits(_ count: Int, _ dice: inout SplitMix) -> String {
       let alphabet = dice.below(3) == 0 ? ["0", "0", "0", "9"] : (0...9).map { "\($0)" }
@@ -40,7 +40,7 @@ import Testing
       for value in values {
         #expect(written(value) == text)
         #expect(written(.double(Double(text) ?? .nan)) == written(.double(value.asNumber)), "\(text)")
-        // What says nothing new costs nothing.
+        // A redundant text costs nothing.
         if value.is(.double), value.hasNumberText, text.utf8.count < 17, !text.contains("e"), !text.contains("E") {
           #expect(written(value.withoutNumberText) != text, "\(text)")
         }
@@ -72,7 +72,7 @@ import Testing
     #expect(written(number, .pretty(indent: 2)) == text)
   }
 
-  /// Its length has a byte.
+  /// Its length is stored in one byte.
   @Test func aTextOfMoreThan255BytesIsForgotten() throws {
     for count in [253, 254, 255, 256, 1000] {
       let text = "1." + String(repeating: "0", count: count - 2)
@@ -83,7 +83,7 @@ import Testing
 
   // MARK: Holding
 
-  /// A value with numbers of all forms, lists, maps, optionals and texts around them.
+  /// A value with numbers of all forms, and lists, maps, optionals and texts around them.
   private static func randomValue(_ dice: inout SplitMix, _ arena: Arena, _ parser: JSONParser, depth: Int = 0) -> Value
   {
     switch dice.below(depth > 3 ? 4 : 7) {
@@ -94,7 +94,7 @@ import Testing
     case 4: return arena.list((0..<dice.below(4)).map { _ in randomValue(&dice, arena, parser, depth: depth + 1) })
     case 5: return arena.optional(randomValue(&dice, arena, parser, depth: depth + 1))
     default:
-      // The same names again and again: members are put in the places of those before.
+      // Repeated names: members replace earlier ones.
       return arena.map(
         ["a", "b", "c"].prefix(1 + dice.below(3)).map {
           (key: arena.string($0), value: randomValue(&dice, arena, parser, depth: depth + 1))
@@ -102,7 +102,7 @@ import Testing
     }
   }
 
-  /// In debug builds memory that is given back is overwritten, so an address that was kept would show.
+  /// In debug builds freed memory is overwritten, so a dangling address would be detected.
   @Test(arguments: 0..<4) func whatIsHeldHasItsOwnTexts(_ seed: UInt64) {
     var dice = SplitMix(100 + seed)
     let parser = JSONParser()
@@ -128,7 +128,7 @@ import Testing
       turn.reset()
       #expect(written(held.value) == text)
       if dice.below(8) == 0 { copies.append((held, text)) }
-      // A part of itself.
+      // A part of the held value.
       if held.value.is(.list) || held.value.is(.map), held.value.length > 0, dice.below(2) == 0 {
         let part =
           held.value.is(.list)
@@ -161,7 +161,7 @@ import Testing
     """
 
   @Test(arguments: [
-    // What is handed on comes as it was.
+    // Values that are passed on stay unchanged.
     ("event.x", "1.50"),
     (
       "[event.x, event.y, event.z, event.big, event.long]",
@@ -176,11 +176,11 @@ import Testing
     ("event.l.min()", "1e0"), ("[event.x, 0.5].max()", "1.50"), ("math.greatest(event.x, 1.0)", "1.50"),
     ("[event.x, 1.5, 2.5].distinct()", "[1.50,2.5]"),
     ("toJson([event.x])", #""[1.50]""#), ("parseJson('[1.50]')[0]", "1.50"), ("[event.l].flatten()", "[1.50,2.0,1e0]"),
-    // What is computed is a number.
+    // Computed values are numbers.
     ("event.x + 0.0", "1.5"), ("event.x * 1.0", "1.5"), ("-event.x", "-1.5"), ("-event.z", "0.0"),
     ("math.abs(event.x)", "1.5"),
     ("event.y + event.x", "1001.5"), ("event.l.sum()", "4.5"), ("math.round(event.x)", "2.0"), ("int(event.y)", "1000"),
-    // Only the number counts.
+    // Only the number matters.
     ("event.x == 1.5", "true"), ("event.x == event.l[0] && event.y == 1000", "true"), ("event.x in [1.5]", "true"),
     ("event.y in [1, 1000]", "true"), ("event.x < 1.6 && event.x >= 1.5", "true"), ("string(event.x)", #""1.5""#),
     ("'%s %.3f'.format([event.x, event.x])", #""1.51.500""#), ("event.z == 0", "true"),
@@ -206,7 +206,7 @@ import Testing
     }
   }
 
-  /// Keys are numbers, in whatever form they came.
+  /// Keys are numbers, whatever their text.
   @Test func keysDoNotSeeTheText() throws {
     let arena = Arena()
     func map(_ text: String) throws -> Value {

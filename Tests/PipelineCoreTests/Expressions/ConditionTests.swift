@@ -3,7 +3,7 @@ import Testing
 
 @testable import PipelineCore
 
-/// Conditions over slots take a way of their own, which must give what the operations give.
+/// Conditions over slots have their own code path, which must give the results of the operations.
 @Suite struct ConditionTests {
   private static let values = [
     "null", "true", "false", "0", "1", "-1", "7", "8", "500", "9223372036854775807", "-9223372036854775808",
@@ -18,7 +18,7 @@ import Testing
   ]
   private static let relations = ["==", "!=", "<", "<=", ">", ">="]
 
-  /// Every relation of every value to every constant, in both orders.
+  /// Every comparison of every value with every constant, in both orders.
   @Test func comparisons() throws {
     for constant in Self.constants {
       for relation in Self.relations {
@@ -38,7 +38,7 @@ import Testing
     }
   }
 
-  /// What an earlier step computed may be no number.
+  /// An earlier step may have computed a NaN.
   @Test func notANumber() throws {
     for text in [
       "event.a < 1.0", "event.a > 1.0", "event.a >= 1.0", "event.a <= 1", "event.a > 1", "!(event.a < 1)",
@@ -61,7 +61,7 @@ import Testing
     }
   }
 
-  /// Terms that hold, do not hold, fail and need the operations, under `&&`, `||` and `!` in every order.
+  /// Terms that are true, are false, fail and need the operations, under `&&`, `||` and `!` in every order.
   @Test func logic() throws {
     var random = SplitMix(11)
     let terms = [
@@ -84,7 +84,7 @@ import Testing
     }
   }
 
-  /// `Evaluation` holds the outcome as a condition against the value.
+  /// `Evaluation` compares the outcome as a condition with the value.
   private func compare(_ text: String) throws {
     var diagnostics = Diagnostics()
     let scope = ExpressionScope([.init("event")])
@@ -103,7 +103,7 @@ import Testing
       #expect(program.evaluateBool(frame) == truth, "\(text) for \(event)")
       guard let (tests, count, last) = program.comparisons else { continue }
       let compared = SlotTest.compare(tests, count, last: last, UnsafePointer(frame.slots))
-      // Comparisons decide right, or not at all.
+      // Comparisons are decided correctly, or not at all.
       #expect(
         compared == Truth.failed || compared == (truth == .yes ? Truth.yes : truth == .no ? Truth.no : .max),
         "\(text) for \(event)")

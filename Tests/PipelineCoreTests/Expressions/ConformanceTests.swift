@@ -2,9 +2,9 @@ import Foundation
 import PipelineTestSupport
 import Testing
 
-/// The public suite of the expression language, in `shared/conformance/cel` beside the repository.
+/// The public test suite of the expression language, in `shared/conformance/cel` next to the repository.
 @Suite struct ConformanceTests {
-  /// How many of the applicable vectors must pass; raised whenever more do.
+  /// The minimum number of applicable vectors that must pass; raised whenever more do.
   static let floor = 1735
 
   private static let path = "../shared/conformance/cel/vectors.json"

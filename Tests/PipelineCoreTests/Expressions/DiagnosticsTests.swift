@@ -55,7 +55,7 @@ import Testing
     #expect(got.first?.hasPrefix(expected) == true, "\(expression): \(got)")
   }
 
-  /// YAML ends what is not quoted at a comma within braces.
+  /// In YAML flow style, a comma ends an unquoted text.
   @Test func cutByYAML() {
     let source = SourceText(name: "p.yaml", text: "{ a: f(event.a, 2), b: 1 }")
     var text = LocatedText(text: Array("f(event.a".utf8), source: source, offsets: (5...14).map { $0 })
@@ -91,7 +91,7 @@ import Testing
     #expect(diagnose("event.map(k, k + 'x')", event: shape).isEmpty)
   }
 
-  /// What is said of an expression that fails: without which fields it does.
+  /// The reports on a failing expression name the fields whose absence makes it fail.
   @Test(
     arguments: [
       ("event.a.?b.orValue(1)", ["event.a"]), ("event.a[?'b'].orValue(1)", ["event.a"]),

@@ -3,7 +3,7 @@ import Testing
 
 @testable import PipelineCore
 
-/// What the examples of the functions for events leave out: wrong input, odd input, and much input.
+/// Cases that the examples of the functions for events omit: invalid, odd and large input.
 @Suite struct EventFunctionTests {
   @Test(arguments: [
     // CSV
@@ -117,7 +117,7 @@ import Testing
     }
   }
 
-  /// The same with what is only known when it runs: no pattern and no form is compiled before.
+  /// The same with arguments known only at run time, so that no pattern or format is compiled in advance.
   @Test func computedArguments() {
     let event = #"{"p": "%{WORD:w}", "t": "a \"b\" x", "f": "%Y", "bad": "%{NO}", "h": "md5", "z": "Nowhere"}"#
     #expect(evaluate("grok(event.t, event.p)", event) == #"{"w":"a"}"#)
@@ -155,7 +155,7 @@ import Testing
     #expect(got.count == 1 && got.first?.hasPrefix(wanted) == true, "\(expression): \(got)")
   }
 
-  /// No text brings a function down; random, but the same in every run.
+  /// No text traps a function; random, but the same in every run.
   @Test func damagedTexts() throws {
     var state: UInt64 = 7
     func next(_ bound: Int) -> Int {
@@ -201,7 +201,7 @@ import Testing
         }
         if bytes.isEmpty { bytes = [0x20] }
       }
-      // What is no UTF-8 any more is repaired: functions get texts.
+      // Invalid UTF-8 is repaired: functions receive texts.
       let text = Array(String(decoding: bytes, as: UTF8.self).utf8)
       let (call, program) = programs[next(programs.count)]
       text.withUnsafeBytes { bytes in
@@ -217,8 +217,7 @@ import Testing
     }
   }
 
-  /// Time in proportion to the text, on texts made to be slow: each would take minutes if it were quadratic. The time of this thread
-  /// counts, not that of others that the machine is busy with.
+  /// Linear time, on texts made to be slow: with quadratic time each would take minutes. Only the CPU time of this thread counts.
   @Test func hostileTextsAreLinear() {
     let start = threadTime()
     defer { #expect(threadTime() - start < .seconds(30)) }
@@ -238,7 +237,7 @@ import Testing
     #expect(evaluate("redact(event.t, 'a').size()", "{\"t\":\"\(text)\"}") == "1000000")
   }
 
-  /// `Z` and `+00:00` mean the same, in every text that is nearly a timestamp.
+  /// `Z` and `+00:00` mean the same, in every text that resembles a timestamp.
   @Test func timestampsInTheUsualFormAreReadAsInAnyOther() {
     func read(_ text: String) -> String {
       Array(text.utf8).withUnsafeBytes { bytes in

@@ -2,14 +2,14 @@ import PipelineCore
 import PipelineTestSupport
 import Testing
 
-/// An expression compiled against a JSON event, and what it gives.
+/// An expression compiled against a JSON event, and its result.
 struct Evaluation {
   var frame: EvaluationFrame
   var program: Program
   var value: Value
   private let slab: Slab
 
-  /// `projects`: through the scanner; else over the event as a tree or raw, selected step by step.
+  /// `projects`: through the scanner; else over the event as a tree or raw, selected field by field.
   init?(
     _ expression: String, _ event: String = "{}", projects: Bool = true, tree: Bool = false,
     functions: UserFunctions = .none,
@@ -55,12 +55,12 @@ struct Evaluation {
   }
 }
 
-/// JSON text passes through as it was written, so its white space does not count; errors stay.
+/// JSON text passes through unchanged, so white space is ignored here; errors stay.
 func dense(_ text: String) -> String {
   text.hasPrefix("error") ? text : text.filter { $0 != " " }
 }
 
-/// Evaluates in all three ways, which must agree; JSON text or `error: ...`.
+/// Evaluates by all three paths, which must agree; returns JSON text or `error: ...`.
 func evaluate(
   _ expression: String, _ event: String = "{}", functions: UserFunctions = .none,
   sourceLocation: Testing.SourceLocation = #_sourceLocation
@@ -70,7 +70,7 @@ func evaluate(
     Evaluation(expression, event, tree: true, functions: functions, sourceLocation: sourceLocation)?.text,
     Evaluation(expression, event, projects: false, functions: functions, sourceLocation: sourceLocation)?.text,
   ]
-  // Without the scanner an error names another reason where a parent is a scalar.
+  // Without the scanner an error has another reason if a parent is a scalar.
   for other in ways.dropFirst() where other?.hasPrefix("error") != true || ways[0]?.hasPrefix("error") != true {
     #expect(ways[0] == other, "\(expression)", sourceLocation: sourceLocation)
   }

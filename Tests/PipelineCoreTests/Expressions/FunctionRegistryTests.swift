@@ -28,7 +28,7 @@ import Testing
     }
   }
 
-  /// Every function and macro stands in the reference, in one family.
+  /// Every function and macro is in the reference, in one family.
   @Test func familiesHoldEachOnce() {
     let names = FunctionRegistry.families.flatMap { $0.functions.map(\.name) }
     #expect(Set(names).count == names.count)
@@ -38,7 +38,7 @@ import Testing
   @Test func everyExampleHolds() {
     for spec in FunctionRegistry.callable {
       for example in spec.examples {
-        // Macros are shown as they are in pipelines.
+        // Macros are shown as used in pipelines.
         for mode in spec.isMacro ? [ExpressionScope.Mode.lenient] : [.lenient, .strict] {
           let text = "\(example.call) == dyn(\(example.result)) && type(\(example.call)) == type(\(example.result))"
           var diagnostics = Diagnostics()

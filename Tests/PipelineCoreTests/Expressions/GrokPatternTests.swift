@@ -3,9 +3,9 @@ import Testing
 
 @testable import PipelineCore
 
-/// Every shipped pattern against a text of its kind, kept in Tests/Golden/grok.tsv: the pattern, `common` or `ecs`, the
-/// text, and what is found of it, as JSON. `=`: Logstash's pattern of that name finds the same. `~`: it finds something
-/// else, or there is none; the page of `grok` lists the differences.
+/// Every shipped pattern with a text of its kind, kept in Tests/Golden/grok.tsv: the pattern, `common` or `ecs`, the
+/// text, and the match as JSON. `=`: Logstash's pattern of that name gives the same match. `~`: it gives another match,
+/// or does not exist; the page of `grok` lists the differences.
 @Suite struct GrokPatternTests {
   struct Line {
     var name: String
@@ -39,7 +39,7 @@ import Testing
     }
   }
 
-  /// Values of groups that took part and are empty, and of groups that took no part.
+  /// Values of empty groups, and of groups that did not participate.
   @Test(arguments: [
     ("grok('a=', 'a=%{DATA:x}$')", "{}"), ("grok('a=', 'a=%{DATA:x:int}$')", "{}"),
     ("grok('a', 'a(?:=%{DATA:x})?')", "{}"), ("grok('a', '(?<x>)a')", "{}"),
@@ -51,7 +51,7 @@ import Testing
     #expect(evaluate(expression) == expected, "\(expression)")
   }
 
-  /// Addresses are hidden whole, also those that begin with a digit or have a quote in them.
+  /// Addresses are masked as a whole, even if they begin with a digit or contain a quote.
   @Test func addressesAreRedactedWhole() {
     #expect(evaluate("redact('to 1ann@example.org', '%{EMAILADDRESS}')") == #""to[REDACTED]""#)
     #expect(evaluate(#"redact("to o'neil@example.org", '%{EMAILADDRESS}')"#) == #""to[REDACTED]""#)

@@ -2,14 +2,14 @@ import Testing
 
 @testable import PipelineCore
 
-/// Grok patterns as people bring them from elsewhere: the syntax, the names, and lines of many formats.
+/// Grok patterns from other tools: the syntax, the names, and lines of many formats.
 @Suite struct GrokTests {
-  /// What was wrong without a word: fields lost or taken for others, parts of texts taken for wholes.
+  /// Former silent errors: fields lost or confused, parts of texts taken for the whole.
   @Test(arguments: [
-    // A group of one's own may bear any name.
+    // A user's own group may have any name.
     ("grok('a 1', '%{WORD:w} (?<rx0>[0-9])')", #"{"w":"a","rx0":"1"}"#),
     ("grok('a 1', '(?<rx0>[a-z]) %{INT:n}')", #"{"rx0":"a","n":"1"}"#),
-    // A name used twice: nothing is lost.
+    // A repeated name: no match is lost.
     ("grok('a b', '%{WORD:w} %{WORD:w}')", #"{"w":["a","b"]}"#),
     (
       #"grok('[a@1 k="x]y"][b] z', '%{SYSLOG5424SD:sd} (?<rest>.*)')"#, #"{"sd":"[a@1 k=\"x]y\"][b]","rest":"z"}"#
@@ -39,7 +39,7 @@ import Testing
     ("grok('<urn:isbn:0451450523>', '%{URN:u}').u", #""urn:isbn:0451450523""#),
     ("grok('to <ann.b+c@example.org>', '%{EMAILADDRESS:m}').m", #""ann.b+c@example.org""#),
     ("optional.try(grok('.@x', '^%{EMAILADDRESS:m}')).hasValue()", "false"),
-    // Letters are letters.
+    // Letters of all languages match.
     ("grok('état größer 日本', '%{WORD:a} %{WORD:b} %{WORD:c}')", #"{"a":"état","b":"größer","c":"日本"}"#),
     ("grok('“hello”', '%{WORD:w}').w", #""hello""#), ("grok('ÄRGER', '(?i)^(?<w>ärger)$').w", #""ÄRGER""#),
   ])
@@ -51,7 +51,7 @@ import Testing
   @Test(arguments: [
     ("grok('order A-17', '%{ORDER:order}', {'ORDER': '[A-Z]-%{INT}'})", #"{"order":"A-17"}"#),
     ("grok('x', ['%{A:a}', '%{B:b}'], {'A': 'y', 'B': 'x'})", #"{"b":"x"}"#),
-    // One's own goes before what is known, in what is known, too.
+    // User-defined patterns take precedence over built-in ones, even within built-in ones.
     ("grok('host=[a]', 'host=%{IPORHOST:h}', {'HOSTNAME': r'\\[a\\]'})", #"{"h":"[a]"}"#),
     // Maps of fields.
     (
@@ -62,7 +62,7 @@ import Testing
       "grok('1 2.5 true 7', '%{INT:a:long} %{NUMBER:b:double} %{WORD:c:boolean} %{INT:d:string}')",
       #"{"a":1,"b":2.5,"c":true,"d":"7"}"#
     ), ("grok('2000', '(?<y>(?>[0-9][0-9]){1,2})')", #"{"y":"2000"}"#),
-    // What Oniguruma has and RE2 lacks.
+    // Features that Oniguruma has and RE2 lacks.
     ("grok('ff-', r'(?<x>\\h+)-')", #"{"x":"ff"}"#), ("grok('a1', '(?<![0-9])(?<n>[0-9])(?![0-9])')", #"{"n":"1"}"#),
     ("grok('\"a\\\\\"b\"', r'(?<q>(?>\"(?>\\\\.|[^\\\\\"]+)+\"))').q", #""\"a\\\"b\"""#),
     ("grok('aaab', '(?<a>a++)b')", #"{"a":"aaa"}"#), ("grok('aa', '(?<a>a{,2})').a", #""aa""#),
@@ -255,7 +255,7 @@ import Testing
     ),
   ]
 
-  /// `a.b="x"` is wanted of the fields, `!a` is not there.
+  /// `a.b="x"`: the field must have this value; `!a`: the field must not exist.
   @Test(arguments: lines.indices) func readsLinesOfManyFormats(_ index: Int) throws {
     let line = Self.lines[index]
     for (function, wanted) in [("grok", line.common), ("grok.ecs", line.ecs)] {
@@ -278,7 +278,7 @@ import Testing
     }
   }
 
-  /// Puts texts with spaces together again.
+  /// Joins texts with spaces again.
   private static func joining(_ all: inout [String], _ next: Substring) {
     if let last = all.last, last.replacing("\\\"", with: "").count(where: { $0 == "\"" }) % 2 == 1 {
       all[all.count - 1] += " " + next
@@ -287,7 +287,7 @@ import Testing
     }
   }
 
-  /// What differs from Logstash's patterns stands on the page, and is so.
+  /// The page lists the differences from Logstash's patterns, and they are as described.
   @Test(arguments: [
     ("`CATALINALOG`", "grok('31-Jan-2026 08:00:01.123 WARNING [main] a.B.c x', '%{CATALINALOG}').level", #""WARNING""#),
     (
@@ -304,7 +304,7 @@ import Testing
     #expect(evaluate(call) == expected)
   }
 
-  /// Every pattern compiles by both namings, within the limits, and what it keeps has one shape.
+  /// Every pattern compiles with both namings, within the limits, and its fields have one shape.
   @Test func allPatternsCompile() throws {
     #expect(GrokLibrary.names.count > 330)
     for name in GrokLibrary.names {

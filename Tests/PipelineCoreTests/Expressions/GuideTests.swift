@@ -65,7 +65,7 @@ import Testing
       let scope = ExpressionScope([.init("event"), .init("meta"), .init("now", .timestamp)])
       let checked = ExpressionSyntax.parse(LocatedText(row.expression), into: &diagnostics)?
         .check(in: scope, into: &diagnostics)
-      // Told by the checker, or when it runs.
+      // Reported by the checker, or at run time.
       let reported = checked == nil ? diagnostics.all.first?.message : evaluate(row.expression, row.event)
       #expect(reported?.contains(reason) == true, "\(row.expression): \(reported ?? "nothing")")
       return
@@ -74,7 +74,7 @@ import Testing
     func value(_ text: String) -> NSObject? {
       (try? JSONSerialization.jsonObject(with: Data(text.utf8), options: .fragmentsAllowed)) as? NSObject
     }
-    // Texts lose their spaces in `evaluate`, on both sides.
+    // `evaluate` removes the spaces of texts, on both sides.
     #expect(value(got) == value(dense(row.expected)), "\(row.expression): \(got)")
     #expect(value(got) != nil)
   }

@@ -1,7 +1,7 @@
 import PipelineCore
 import Testing
 
-/// What the profile for JSON events adds to the language.
+/// The additions of the profile for JSON events to the language.
 @Suite struct LenientProfileTests {
   static let event = #"""
     {"n": null, "s": "x", "i": 7, "d": 7.5, "big": 18446744073709551615, "m": {"a": 1, "s": "t\"u"},
@@ -70,7 +70,7 @@ import Testing
     ] as [(String, String)])
   func expression(_ expression: String, _ expected: String) {
     let got = evaluate(expression, Self.event)
-    // JSON text passes through as it was written.
+    // JSON text passes through unchanged.
     #expect(got == dense(expected), "\(expression)")
   }
 
@@ -120,7 +120,7 @@ import Testing
     ] {
       #expect(isRefused(event), "\(event)")
     }
-    // What nobody asks for is not looked at, but for strings and brackets.
+    // Parts that are not read are not checked, except for strings and brackets.
     for event in [#"{"c": tru, "a": 1, "b": 2}"#, #"{"c" 1}"#, #"{"c": }"#, #"{"b": 1, "a": 2, "c" 3}"#] {
       #expect(!isRefused(event), "\(event)")
     }
@@ -132,7 +132,7 @@ import Testing
     #expect(evaluate("optional.try(grok('x', '%{INT:n:int}')).orValue({})") == "{}")
     #expect(evaluate("optional.try(optional.try(1 / 0).value()).hasValue()") == "false")
     #expect(evaluate("[1, 0, 2].map(x, optional.try(4 / x)).unwrapOpt()") == "[4,2]")
-    // What takes too much is no answer.
+    // Exceeding a limit gives no answer.
     #expect(
       evaluate("optional.try(lists.range(200).map(x, lists.range(200).map(y, y))).hasValue()")?.hasPrefix("error")
         == true)
@@ -156,7 +156,8 @@ import Testing
       evaluation.program.failureKey(evaluation.value) == evaluation.program.failureKey(evaluation.frame.lastError))
   }
 
-  /// A long list that is still JSON text: one round an element is never too many, whatever the document holds.
+  /// A long list that is still JSON text: one iteration per element never exceeds the limit, whatever the document
+  /// contains.
   @Test func longListsOfJSON() throws {
     let numbers = "{\"l\": [" + (0..<100_000).map { "\($0)" }.joined(separator: ", ") + "]}"
     #expect(evaluate("event.l.map(x, x + 1).size()", numbers) == "100000")

@@ -4,7 +4,7 @@ import PipelineTestSupport
 import Synchronization
 import Testing
 
-/// No text and no event may bring the process down; random, but the same in every run.
+/// No text and no event may trap; random, but the same in every run.
 @Suite struct RobustnessTests {
   private static let words = [
     "event", ".a", ".b", ".?a", "[0]", "[?'k']", "['k']", "(", ")", "[", "]", "{", "}", ",", ":", "?", "!", "-",
@@ -98,7 +98,7 @@ import Testing
         }
       }
     }
-    // Without the optimiser four are enough.
+    // Without optimization four are enough.
     thread.stackSize = 6 << 20
     thread.start()
     while !thread.isFinished { sched_yield() }
@@ -116,7 +116,8 @@ import Testing
   }
 }
 
-/// Evaluates a text as an expression and as a condition, in all modes, which must agree. Returns how many of the modes accept it.
+/// Evaluates a text as an expression and as a condition, in all modes, which must agree. Returns the number of modes that accept
+/// it.
 private func run(_ text: String, _ event: String) -> Int {
   var evaluated = 0
   var diagnostics = Diagnostics()

@@ -2,8 +2,7 @@ import PipelineCore
 import PipelineTestSupport
 import Testing
 
-/// Sums of several terms, which are put together in one step where they look like texts, against one addition after the
-/// other.
+/// Sums of several terms, concatenated in one step if they look like texts, compared with successive additions.
 @Suite struct SumTests {
   @Test(
     arguments: [
@@ -43,7 +42,7 @@ import Testing
     var random = SplitMix(seed)
     for _ in 0..<300 {
       let count = 3 + random.below(17)
-      // Mostly texts, or nothing would come of most sums.
+      // Mostly texts, or most sums would fail.
       let terms = (0..<count).map { _ in
         random.below(12) > 0 ? kinds[random.below(4)] : kinds[random.below(kinds.count)]
       }
@@ -57,7 +56,7 @@ import Testing
       }
       let text = Evaluation(expression, event)?.text ?? ""
       if expected.hasPrefix("error") {
-        // What follows names the expression, if it is short.
+        // The rest names the expression, if it is short.
         let message = expected.split(separator: " (")[0].split(separator: ";")[0]
         #expect(text.hasPrefix(message), "\(expression) of \(event): \(text)")
       } else {
@@ -66,7 +65,7 @@ import Testing
     }
   }
 
-  /// What is at hand is added without a call; it must be what the call gives.
+  /// Values that are readily available are added without a call; the result must equal that of the call.
   @Test(arguments: ["+", "-", "*", "/", "%"]) func quickArithmeticIsArithmetic(_ op: String) {
     let numbers = [
       "0", "1", "-1", "2", "-2", "7", "9223372036854775807", "-9223372036854775808", "0.5", "-0.0", "1e308",
@@ -76,7 +75,7 @@ import Testing
       for b in numbers {
         let event = "{\"a\": \(a), \"b\": \(b)}"
         let quick = Evaluation("event.a \(op) event.b", event)?.text ?? ""
-        // A list's element is read by an operation that the short way does not know.
+        // The element of a list is read by an operation that the fast path does not support.
         let slow = Evaluation("[event.a][0] \(op) [event.b][0]", event)?.text ?? ""
         #expect(quick.prefix { $0 != "(" } == slow.prefix { $0 != "(" }, "\(a) \(op) \(b)")
       }

@@ -7,7 +7,7 @@ import Testing
 
 @testable import PipelineCore
 
-/// Functions that a pipeline file defines: what a call gives, what it reads, and what is said of mistakes.
+/// Functions that a pipeline file defines: results of calls, reads, and reports on mistakes.
 @Suite struct UserFunctionTests {
   private static let ends = """
 
@@ -15,7 +15,7 @@ import Testing
     sinks: { out: { from: s, chain: [ STEPS ], stdout: {} } }
     """
 
-  /// A file with these functions, one a line, and these steps.
+  /// A file with these functions, one per line, and these steps.
   private static func compile(_ functions: String, _ steps: String = "", files: [String: String] = [:])
     -> FrontEnd.Result
   {
@@ -34,7 +34,7 @@ import Testing
     return try #require(result.plan, "\(result.diagnostics.map(\.line))").functions
   }
 
-  /// `code: message` of each diagnostic, without warnings of what is unused.
+  /// `code: message` of each diagnostic, without warnings about unused definitions.
   private static func problems(_ functions: String, _ steps: String = "") -> [String] {
     compile(functions, steps).diagnostics.filter { $0.code != .unusedName }.map { "\($0.code.name): \($0.message)" }
   }
@@ -84,7 +84,7 @@ import Testing
     #expect(evaluate(expression, event, functions: functions) == expected)
   }
 
-  /// A call equals its body with the arguments bound once, for any body; an argument that fails makes it fail.
+  /// A call equals its body with the arguments bound once, for any body; a failing argument makes it fail.
   @Test(arguments: 0..<300) func aCallEqualsItsBodyWithBoundArguments(_ seed: UInt64) throws {
     var random = SplitMix(seed)
     let event = #"{"n":3,"x":1.5,"t":"abc","b":true,"u":{"a":1,"s":"q","deep":{"k":[1,2]}},"l":[1,2.5,"x"],"o":null}"#
@@ -139,8 +139,8 @@ import Testing
     }
   }
 
-  /// Typed parameters, in conditions that are compiled to tests of slots: the outcome is that for the values in those types, and an argument
-  /// of another kind fails the call whatever the condition says of it.
+  /// Typed parameters, in conditions that are compiled to slot comparisons: the outcome is that for the converted values, and an argument of
+  /// another kind fails the call whatever the condition.
   @Test(arguments: 0..<300) func typedArgumentsAreCheckedInConditions(_ seed: UInt64) throws {
     var random = SplitMix(seed)
     let event = #"{"n":3,"x":1.5,"t":"abc","e":"a\u0062c","b":true,"w":3.0,"big":503,"o":null,"l":[1]}"#
@@ -208,7 +208,7 @@ import Testing
     let greeting = try reads("greeting(event.user)")
     #expect(greeting.reads == ["event.user.first", "event.user.last"])
     #expect(greeting.paths.sorted() == ["event.user.first", "event.user.last", "event.user?"])
-    // A parameter of any type that is needed leaves no trace.
+    // A required parameter of any type leaves no trace.
     let error = try reads("error(event.status)")
     #expect(try error.paths == ["event.status"] && error.operations == reads("event.status >= 500").operations)
     #expect(try reads("error(503)").operations == 1)
@@ -303,7 +303,7 @@ import Testing
     #expect(literal.notes.first?.location?.line == 2)
   }
 
-  /// Both places are named, and fifty uses of one mistake are one diagnostic.
+  /// Both locations are named, and fifty uses of one mistake give one diagnostic.
   @Test func aMistakeOfManyCallsIsReportedOnce() throws {
     let steps = (0..<50).map { "{ set: { f\($0): \"plus('a')\" } }" }.joined(separator: ", ")
     let found = Self.compile("plus: { parameters: { x: dyn }, value: x + 1 }", steps).diagnostics
@@ -311,7 +311,7 @@ import Testing
     #expect(found.count == 1 && diagnostic.location?.line == 2)
     #expect(diagnostic.notes.first?.message == "by this call of 'plus'" && diagnostic.notes.first?.location?.line == 4)
     #expect(diagnostic.notes.last?.message == "the same for 49 more")
-    // A mistake of the definition itself needs no call, and is no further mistake of the calls.
+    // A mistake in the definition itself is reported without a call, and not again for calls.
     let broken = Self.compile("plus: { parameters: { x: int }, value: x + 'a' }", steps).diagnostics
     #expect(broken.map(\.code.name) == ["RX413"] && broken.first?.notes.isEmpty == true)
   }
@@ -334,7 +334,7 @@ import Testing
       warnings("f: { parameters: { x: int, y: int }, value: x }", "{ map: \"f(1, 2)\" }") == [
         "the value of 'f' does not use the parameter 'y'"
       ])
-    // An included file may have more than is needed.
+    // An included file may define unused functions.
     #expect(warnings("", "", files: ["lib.yaml": "functions: { \(Self.celsius) }"]) == [])
   }
 
@@ -346,7 +346,7 @@ import Testing
     #expect(result.diagnostics.first?.line.contains("(included here, test.yaml:1:11)") == true)
   }
 
-  /// Functions that call one another cannot make a small expression large or deep.
+  /// Functions that call each other cannot make a small expression large or deep.
   @Test func expansionIsBounded() {
     var wide = "f0: { parameters: { x: int }, value: x + x }"
     for level in 1...20 {
@@ -356,7 +356,7 @@ import Testing
     var deep = "f0: { parameters: { x: int }, value: x + 1 }"
     for level in 1...200 { deep += "\nf\(level): { parameters: { x: int }, value: f\(level - 1)(x) }" }
     #expect(Self.problems(deep, "{ map: f200(1) }").first?.hasPrefix("RX403") == true)
-    // As deep as is allowed, it is evaluated.
+    // At the maximum depth it is evaluated.
     var allowed = "f0: { parameters: { x: int }, value: x + 1 }"
     for level in 1...60 { allowed += "\nf\(level): { parameters: { x: int }, value: f\(level - 1)(x) + 1 }" }
     #expect(Self.problems(allowed, "{ map: f60(event.n) }") == [])
@@ -392,7 +392,7 @@ import Testing
     #expect(text.contains("reads event.user.first (may be missing), event.user.last (may be missing)"))
   }
 
-  /// A secret in the value of a function is in nothing that is printed, whatever calls it.
+  /// A secret in the value of a function is never printed, whatever calls the function.
   @Test(arguments: [
     "token: { value: \"'${secret:TOK}'\", examples: [ token() == 'x' ] }",
     "token: { value: \"'${secret:TOK}' + 1\" }",

@@ -3,9 +3,9 @@ import Testing
 
 @testable import PipelineCore
 
-/// A parameter with a condition is an error where the condition does not hold, and only there.
+/// A parameter with a condition is an error exactly if the condition does not hold.
 @Suite struct ApplicabilityTests {
-  /// Parameters of components in which conditions hold or not; `@NAME` is where a field of the record NAME goes.
+  /// Components in which conditions hold or do not hold; `@NAME` is replaced by a field of the record NAME.
   static let bases: [String: [String]] = [
     "source file": [
       "path: a", "path: a, follow: true", "path: a, decode: whole", "path: a, follow: true, join: { start: x, @join }",
@@ -154,7 +154,7 @@ import Testing
         guard let text = Self.text(base, path, Self.sample(entry, path, info.shape)) else { continue }
         var diagnostics = Diagnostics()
         guard let node = YAMLReader.read(SourceText(name: "test", text: text), into: &diagnostics) else {
-          // The base gives the parameter already.
+          // The base already sets the parameter.
           continue
         }
         let parent = path.split(separator: ".").dropLast().reduce(Optional(node)) { $0?[String($1)] }
@@ -171,7 +171,7 @@ import Testing
         let complaint = context.diagnostics.all.first {
           $0.message.contains("has no effect") && $0.code.name == "RX225"
         }
-        // What it stands in has no effect in this base.
+        // The enclosing record has no effect in this base.
         let parents = path.split(separator: ".").dropLast()
         if let complaint, parents.contains(where: { complaint.message.hasPrefix("'\($0)' of") }) { continue }
         #expect(
@@ -186,7 +186,7 @@ import Testing
     }
   }
 
-  /// A condition stands in the spec, where it is checked, and not in the help alone.
+  /// A condition is in the spec, where it is checked, and not only in the help.
   @Test(arguments: Catalogue.builtIn.components) func noConditionIsWordsAlone(_ entry: CatalogueEntry) {
     func check(_ infos: [ParameterInfo]) {
       for info in infos {
@@ -198,7 +198,7 @@ import Testing
     check(entry.parameters)
   }
 
-  /// The names of a condition are parameters.
+  /// The names in a condition are parameters.
   @Test(arguments: entries) func conditionsNameParameters(_ entry: CatalogueEntry) {
     for (path, info, infos) in Self.conditional(entry.parameters) {
       for name in info.applies?.names ?? [] {
@@ -221,7 +221,7 @@ import Testing
     #expect(diagnostic.location?.column == 19)
   }
 
-  /// The sentences of references and of `rxd describe`.
+  /// The sentences of the reference and of `rxd describe`.
   @Test(
     arguments: [
       (.on("follow"), "Only with `follow: true`.", "with 'follow: true'"),
@@ -258,7 +258,7 @@ import Testing
 
   // MARK: Codecs and presets
 
-  /// Options of decoders and encoders that have no effect beside other parameters.
+  /// Options of decoders and encoders that have no effect together with other parameters.
   @Test(arguments: [
     (
       "sources: { a: { file: { path: a, charset: latin1, decode: { text: { invalidUTF8: replace } } } } }\nsinks: { o: { from: a, discard: {} } }",
@@ -282,7 +282,8 @@ import Testing
     #expect(found.filter { $0.severity == .error }.map(\.message) == [message])
   }
 
-  /// No use of a preset meets a setting of its text that has no effect, whatever its parameters are; what the use itself gives is located there.
+  /// No use of a preset gives an ineffective setting in its text, whatever its parameters; an ineffective argument of the use is located at the
+  /// use.
   @Test(arguments: Preset.all.map(\.name)) func presets(_ name: String) throws {
     let parameters = SecretTests.parameters(of: try #require(Preset.named(name)))
     var checked = 0
@@ -316,7 +317,7 @@ import Testing
     #expect(text.contains("t.yaml:3:"), "\(text)")
   }
 
-  /// What is not known before the file runs may be anything.
+  /// A value that is unknown before the file runs may be anything.
   @Test func aPlaceholderIsNoError() throws {
     let plan = try PipelineRun.compile(
       """

@@ -11,7 +11,7 @@ extension CatalogueEntry: CustomTestStringConvertible {
   public var testDescription: String { "\(kind.rawValue) \(name)" }
 }
 
-/// What the reference, `rxd describe` and the schema rely on, for every component.
+/// The properties of every component on which the reference, `rxd describe` and the schema rely.
 @Suite struct CatalogueTests {
   static let entries = Catalogue.builtIn.components
 
@@ -68,7 +68,7 @@ extension CatalogueEntry: CustomTestStringConvertible {
     }
   }
 
-  /// The default of a parameter, as the reference shows it, is what the decoder accepts.
+  /// The default of a parameter, as the reference shows it, is accepted by the decoder.
   @Test(arguments: entries.filter { $0.kind == .operator }) func defaultsPassTheirOwnCheck(
     _ entry: CatalogueEntry
   ) throws {
@@ -94,7 +94,7 @@ extension CatalogueEntry: CustomTestStringConvertible {
     }
   }
 
-  /// Examples that are a component alone stand in a whole pipeline without complaint.
+  /// Examples that consist of a component alone compile without a report in a whole pipeline.
   @Test(arguments: entries) func snippetsCompile(_ entry: CatalogueEntry) throws {
     for example in entry.examples {
       guard case .snippet(var text) = example.body else { continue }
@@ -152,7 +152,7 @@ extension CatalogueEntry: CustomTestStringConvertible {
     #expect(process.terminationStatus == 0, "\(text)")
   }
 
-  /// No file outside of its own names an operator's type; the compiler has two that it must know.
+  /// Outside of its own files, no file names an operator's type, except that the compiler must know two.
   @Test func layersHold() throws {
     let sources = URL(fileURLWithPath: #filePath).deletingLastPathComponent()
       .deletingLastPathComponent().deletingLastPathComponent().deletingLastPathComponent()

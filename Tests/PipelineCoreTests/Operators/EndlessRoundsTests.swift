@@ -4,10 +4,10 @@ import Testing
 @testable import PipelineCore
 @testable import PipelineTesting
 
-/// `repeat` and `retry` above what is over at once: they cost next to nothing, stop nothing else, and end when they are
-/// told to.
+/// `repeat` and `retry` of signals that complete immediately: they cost next to nothing, stop nothing else, and end
+/// when stopped.
 @Suite struct EndlessRoundsTests {
-  /// How often the source `counted` was begun within `until`.
+  /// How often the source `counted` was started within `until`.
   private func rounds(
     _ script: String, _ chain: String, until: TimeSpan, drainAt: TimeSpan? = nil, turnLimit: Int = 10_000
   ) throws -> (counts: CountedSource.Counts, run: PipelineRun) {
@@ -40,7 +40,7 @@ import Testing
     #expect(run.texts["beside"] == ["1", "2", "3", "4"])
   }
 
-  /// Rounds that last for some milliseconds, but send nothing, come to the same.
+  /// Rounds that last some milliseconds but send nothing behave the same.
   @Test func aShortRoundIsFollowedByAPause() throws {
     let (counts, _) = try rounds("-|", "repeat", until: .seconds(12))
     #expect(counts.begun == Pace.limit + 1000, "\(counts.begun)")
@@ -58,7 +58,7 @@ import Testing
     #expect(counts.begun >= Pace.limit && counts.begun <= Pace.limit + 101, "\(counts.begun)")
   }
 
-  /// What is finite is not slowed down within the limit, and pauses behind it.
+  /// A finite count is not slowed down within the limit, and pauses after it.
   @Test func finiteCountsEnd() throws {
     let (few, run) = try rounds("|", "{ repeat: 1000 }", until: .seconds(1))
     #expect(few.begun == 1000)
@@ -68,17 +68,17 @@ import Testing
     #expect(later.out.entries.last?.at == .milliseconds(20))
   }
 
-  /// Told to stop in the midst of rounds, whatever they send.
+  /// Stopped in the middle of rounds, whatever they send.
   @Test(arguments: ["|", "(1|)", "#"]) func aStopIsNoticed(_ script: String) throws {
     let (_, run) = try rounds(
       script, script == "#" ? "retry" : "repeat, { filter: event == 0 }", until: .milliseconds(50), drainAt: .zero,
       turnLimit: 20)
-    // A `retry` whose source has been ended hears its completion.
+    // A `retry` whose source was ended receives its completion.
     #expect(run.outcome == .completed)
     #expect(run.turns < 50)
   }
 
-  /// A stop does not wait for a pause behind which nothing comes.
+  /// A stop does not wait for a pause that is followed by nothing.
   @Test(
     arguments: [("1|", "{ repeat: { delay: 1h } }"), ("1#", "{ retry: { delay: 1h, maxDelay: 2h } }")], [false, true])
   func aStopEndsAPause(_ round: (String, String), _ restarts: Bool) throws {
@@ -110,7 +110,7 @@ import Testing
     #expect(run.refusals.isEmpty)
   }
 
-  /// While a sink cannot take more, no round begins, and the input that waits for room neither.
+  /// While a sink accepts no more events, no round starts, nor does the input that waits for room.
   @Test func roundsWaitForRoom() throws {
     let plan = try PipelineRun.compile(
       """

@@ -5,7 +5,7 @@ import Testing
 
 /// `join` by event time: pairs within bounds, and versions of a table.
 @Suite struct EventTimeJoinTests {
-  /// An event of one of two signals: `at` is when it comes, `time` when it happened, in seconds.
+  /// An event of one of two signals: `at` is its arrival, `time` its event time, in seconds.
   private struct Item {
     var at: Int64
     var number: Int
@@ -29,7 +29,7 @@ import Testing
       return ScriptedSource(SignalHistory(entries).script)
     }
 
-    /// The first moment at which the watermark is later than `time`.
+    /// The first instant at which the watermark is later than `time`.
     func certain(after time: Int) -> Int64 {
       items.first { $0.time - lateness > time }?.at ?? end
     }
@@ -91,7 +91,7 @@ import Testing
   ) throws -> PipelineRun {
     var options = PipelineRun.Options()
     if let cutAfter { options.cutAfter = cutAfter }
-    // A cut goes on from what was kept after each turn.
+    // A cut continues from the state saved after each turn.
     options.keepsPages = cutAfter != nil
     options.until = until
     return try PipelineRun(yaml, sources: ["a": one.source, "b": other.source], options: options)
@@ -111,7 +111,7 @@ import Testing
     static func < (a: Row, b: Row) -> Bool { a.text < b.text }
   }
 
-  /// Flink's interval join over the whole input: each event of the one with each event of the other between the bounds, and those without any.
+  /// Flink's interval join over the whole input: each event of one with each event of the other within the bounds, and unmatched events.
   private static func interval(
     _ one: Input, _ other: Input, _ before: Int, _ after: Int, _ unmatched: String
   ) -> [Row] {
@@ -148,10 +148,10 @@ import Testing
     let wanted = Self.interval(one, other, before, after, unmatched)
     let run = try Self.run(yaml, one, other)
     let place: Comment = "\(unmatched), seed \(seed)"
-    // Each row comes as soon as it is certain.
+    // Each row is sent as soon as it is certain.
     #expect(Self.said(run).dropLast().sorted() == wanted.map(\.text).sorted(), place)
     #expect(run.out.entries.last.map { "\($0.moment)" } == "the completion", place)
-    // What has waited and has no partner comes in the order of its time.
+    // Unmatched events are sent in the order of their times.
     for side in [one, other] {
       let items = Dictionary(uniqueKeysWithValues: side.items.map { ($0.number, $0) })
       let alone = run.out.entries.compactMap { entry -> Int? in
@@ -163,7 +163,7 @@ import Testing
       }
       #expect(alone == alone.sorted(), place)
     }
-    // The rows have the later of their times, and none of them is late for a window.
+    // A row has the later of its two times, and none is late for a window.
     var windows: [Int: [String]] = [:]
     for row in wanted { windows[row.time, default: []].append("[\(row.one),\(row.other)]") }
     let got = (run.texts["windows"] ?? []).map { text in
@@ -184,7 +184,7 @@ import Testing
     }
   }
 
-  /// However far one signal is read before the other.
+  /// However far one signal is read ahead of the other.
   @Test func theRowsDoNotDependOnTheSpeedOfReading() throws {
     let join = "within: { before: 2s, after: 6s }, key: event.k, otherKey: other.k, unmatched: full, \(Self.numbers)"
     for seed in 0..<10 {
@@ -211,7 +211,7 @@ import Testing
     #expect(run.texts["out"] == ["[1,2]", "[1,3]"])
   }
 
-  /// The moment at which "no partner" is certain: when the watermark of the other signal has passed the bound.
+  /// The instant at which "no partner" is certain: when the watermark of the other signal has passed the bound.
   @Test(arguments: [false, true]) func unmatchedEventsComeWhenThatIsCertain(_ isCut: Bool) throws {
     let one = Input(items: Self.items([(1, 100), (2, 103), (9, 200)]), end: 50, lateness: 0)
     let other = Input(items: Self.items([(3, 110), (4, 111), (5, 113), (6, 114)], from: 10), end: 60, lateness: 0)
@@ -222,9 +222,9 @@ import Testing
       one, other, cutAfter: { _ in isCut })
     #expect(
       Self.said(run) == [
-        // 110 s could still come after 110 s; the next watermark is 111 s.
+        // 110 s could still follow 110 s; the next watermark is 111 s.
         "4ms [1,0]", "6ms [2,0]",
-        // The first signal reaches 200 s: nothing 20 s after 110 to 114 s comes any more.
+        // The first signal reaches 200 s: nothing within 20 s of 110 to 114 s can follow.
         "9ms [0,10]", "9ms [0,11]", "9ms [0,12]", "9ms [0,13]", "60ms [3,0]", "60ms the completion",
       ])
   }
@@ -242,7 +242,7 @@ import Testing
     #expect(run.deadLetters.last?.contains("the watermark of the other signal") == true)
   }
 
-  /// The state is freed by the watermarks, matched or not.
+  /// Watermarks free the state, whether it was matched or not.
   @Test(arguments: ["drop", "full"], [false, true])
   func theWatermarkFreesTheState(_ unmatched: String, _ isCut: Bool) throws {
     var (one, other) = Self.random(5, lateness: (4, 4))
@@ -257,7 +257,7 @@ import Testing
     #expect((full.keptBytes ?? 0) > 64 * (one.items.count + other.items.count - 2))
     let after = try Self.run(yaml, one, other, cutAfter: { _ in isCut }, until: .milliseconds(300))
     let empty = try #require(after.step("join"))
-    // The event of 5000 s has no partner up to 8600 s, and that of 9000 s may still have one.
+    // The event of 5000 s has no partner up to 8600 s; that of 9000 s may still find one.
     #expect(empty.keptEvents == 1)
     #expect(empty.keys == 1)
     #expect((empty.keptBytes ?? 0) < 400)
@@ -267,7 +267,7 @@ import Testing
     let one = Input(items: Self.items([(1, 100), (2, 90), (3, 110)]), end: 9, lateness: 60)
     let other = Input(items: Self.items([(5, 100), (6, 90), (7, 110)], from: 10), end: 9, lateness: 60)
     let run = try Self.run(Self.yaml("within: 1s, limit: 2, unmatched: left, \(Self.numbers)", one, other), one, other)
-    // At the limit the event with the earliest event time is dropped, whenever it came.
+    // At the limit the event with the earliest event time is dropped, whenever it arrived.
     #expect(run.texts["out"] == ["[1,10]", "[3,12]"])
     #expect(run.counters.rejected == 2)
     #expect(run.log.first?.contains("join keeps 2 events of the first signal") == true, "\(run.log)")
@@ -275,7 +275,7 @@ import Testing
 
   // MARK: Idle signals, ends and stops
 
-  /// While one signal is idle, the other one decides; while both are, what is unmatched is sent.
+  /// While one signal is idle, the other one's watermark decides; while both are idle, unmatched events are sent.
   @Test(arguments: [false, true]) func idleSignalsHoldNothingUp(_ isCut: Bool) throws {
     let one = Input(items: Self.items([(1, 100), (50, 104), (60, 106), (400, 108)]), end: 900, lateness: 0)
     let other = Input(items: Self.items([(2, 100), (500, 108), (501, 107)], from: 10), end: 950, lateness: 2)
@@ -285,19 +285,19 @@ import Testing
         ", idle: 150ms", ", lateness: 2s, idle: 20ms"), one, other, cutAfter: { _ in isCut })
     #expect(
       Self.said(run) == [
-        // The other signal is idle from 22 ms on, and the first one comes to 104 s: 100 + 3 s is over.
+        // The other signal is idle from 22 ms on, and the first one reaches 104 s: 100 + 3 s has passed.
         "50ms [1,0]",
         // Both are idle: the first one 150 ms after 60 ms.
         "210ms [2,0]", "210ms [3,0]",
-        // An event comes while the other signal is idle, and its partner when that goes on.
+        // An event arrives while the other signal is idle, and its partner when that signal resumes.
         "500ms [4,11]", "950ms the completion",
       ])
-    // The idle signal has followed the other one to 108 s.
+    // The idle signal's watermark has followed the other one to 108 s.
     #expect(run.deadLetters.count == 1)
     #expect(run.deadLetters.first?.contains("RX521") == true)
   }
 
-  /// A stop makes nothing certain.
+  /// A stop does not settle whether an event is unmatched.
   @Test func aStopMakesNoUnmatchedPairs() throws {
     let one = Input(items: Self.items([(1, 100), (2, 110), (3, 150)]), end: 900, lateness: 0)
     let other = Input(items: Self.items([(1, 110)], from: 10), end: 900, lateness: 0)
@@ -311,7 +311,7 @@ import Testing
     #expect(run.outcome == .completed)
   }
 
-  /// It ends as soon as nothing can be sent any more.
+  /// The join ends as soon as no further pair is possible.
   @Test func itEndsWhenNoPairIsPossible() throws {
     let one = Input(items: Self.items([(1, 100), (2, 120)]), end: 5, lateness: 0)
     let other = Input(items: Self.items([(7, 101), (8, 125), (9, 130)], from: 10), end: 900, lateness: 0)
@@ -323,7 +323,7 @@ import Testing
 
   // MARK: Three signals
 
-  /// A join behind a join: the third signal is paired by the later of the two times.
+  /// Two joins in a row: the third signal is paired by the later of the two times.
   @Test(arguments: 0..<12) func aThirdSignalIsJoinedBehind(_ seed: Int) throws {
     let (one, other) = Self.random(seed)
     let (third, _) = Self.random(seed + 100)
@@ -393,7 +393,7 @@ import Testing
     let place: Comment = "\(unmatched), seed \(seed)"
     #expect(Self.said(run).dropLast().sorted() == wanted.map(\.text).sorted(), place)
     #expect(run.deadLetters.isEmpty, place)
-    // What has waited comes in the order of its time.
+    // Waiting events are sent in the order of their times.
     let times = Dictionary(uniqueKeysWithValues: one.items.map { ($0.number, ($0.at, $0.time)) })
     var waited: [Int64: [Int]] = [:]
     for entry in run.out.entries {
@@ -421,7 +421,7 @@ import Testing
     #expect(Self.said(run) == ["4ms [1,10]", "5ms [2,11]", "7ms [3,12]", "50ms the completion"])
   }
 
-  /// Of each key the newest version stays, and those that events can still need.
+  /// For each key the newest version is kept, and those that events may still need.
   @Test(arguments: [false, true]) func theWatermarkFreesVersions(_ isCut: Bool) throws {
     let one = Input(items: Self.items([(30, 105), (40, 1000)]), end: 900, lateness: 0)
     let table = Input(
@@ -435,18 +435,18 @@ import Testing
       let step = try #require(run.step("join"))
       return [step.keptEvents, step.keys]
     }
-    // All 20 versions, as nothing of the first signal has come.
+    // All 20 versions, because the first signal has sent nothing.
     #expect(try kept(25) == [20, 1])
-    // Those before that of 105 s are not needed any more.
+    // Versions before that of 105 s are no longer needed.
     #expect(try kept(35) == [6, 1])
-    // The event of 1000 s waits for it, and needs the last version that is not later.
+    // The event of 1000 s waits for the watermark, and needs the last version that is not later.
     #expect(try kept(45) == [2, 1])
     #expect(try kept(55) == [3, 2])
-    // The event is sent: of each key the last one that is not later than 1000 s, and the later ones.
+    // The event is sent: for each key the last version not later than 1000 s stays, and later ones.
     #expect(try kept(65) == [3, 2])
   }
 
-  /// An idle table holds nothing up.
+  /// An idle table delays nothing.
   @Test(arguments: [false, true]) func anIdleTableHoldsNothingUp(_ isCut: Bool) throws {
     let one = Input(items: Self.items([(1, 100), (2, 90), (50, 101), (60, 130)]), end: 900, lateness: 10)
     let table = Input(items: Self.items([(0, 80), (55, 120)], from: 10), end: 900, lateness: 0)
@@ -457,7 +457,7 @@ import Testing
       Self.said(run) == ["20ms [2,10]", "20ms [1,10]", "50ms [3,10]", "75ms [4,11]", "900ms the completion"])
   }
 
-  /// A version of the same time replaces the former one.
+  /// A version of the same time replaces the earlier one.
   @Test func aCorrectedVersionCounts() throws {
     let one = Input(items: Self.items([(1, 100)]), end: 9, lateness: 0)
     let table = Input(items: Self.items([(2, 90), (3, 90), (4, 100), (5, 101)], from: 10), end: 9, lateness: 0)
@@ -498,7 +498,7 @@ import Testing
       problems(time, time, "within: 1m", around: "{ groupBy: { key: event.k, chain: [ @ ] } }") == [
         "RX645 this 'join' goes by the clock, because it is in a chain of 'groupBy'"
       ])
-    // A window behind it goes by its time.
+    // A window after the join uses the join's event time.
     #expect(problems(time, time, "within: 1m", around: "@, { window: 1m }") == [])
     #expect(problems(time, time, "asOf: true", around: "@, { window: 1m }") == [])
     #expect(

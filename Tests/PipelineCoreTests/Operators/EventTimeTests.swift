@@ -3,7 +3,7 @@ import PipelineTestSupport
 import PipelineTesting
 import Testing
 
-/// Event time of streams: `time` beside a source or signal.
+/// Event time of streams: the parameter `time` of a source or signal.
 @Suite struct EventTimeTests {
   private struct Item {
     var at: Int64
@@ -43,7 +43,7 @@ import Testing
 
   // MARK: One source
 
-  /// A window that goes by the time of its source sends what a window with that time of its own sends, when it sends it.
+  /// A window that uses its source's time sends the same as a window with its own `time`, at the same instants.
   @Test(
     arguments: [
       "every: 10s", "every: 4s, length: 10s", "gap: 6s", "gap: 6s, inclusive: true",
@@ -81,7 +81,7 @@ import Testing
     }
   }
 
-  /// The results of a window have event time: a second window needs none of its own, and takes none of them for late.
+  /// The results of a window have event time: a second window needs no `time`, and treats none of them as late.
   @Test func windowsFollowEachOther() throws {
     let yaml = """
       name: t
@@ -178,7 +178,7 @@ import Testing
     """
   }
 
-  /// Two files that are read one after the other lose nothing: the watermark of the merge is the smaller one.
+  /// Two files read one after the other lose nothing: the watermark of the merge is the smaller one.
   @Test func aMergeWaitsForTheSlowest() throws {
     let first = (0..<50).map { Item(at: Int64($0), key: 0, time: $0 * 2) }
     let second = (0..<50).map { Item(at: Int64(60 + $0), key: 1, time: $0 * 2) }
@@ -189,9 +189,9 @@ import Testing
         options: options)
       #expect(run.deadLetters.isEmpty)
       #expect(Self.texts(run) == wanted)
-      // The window of 0 to 10 s closes with the event of the second source at 10 s.
+      // The window of 0 to 10 s closes with the second source's event at 10 s.
       #expect(run.out.entries.first?.at == .milliseconds(65))
-      // A source that has ended holds nothing up.
+      // A source that has ended delays nothing.
       let ended = try PipelineRun(
         Self.merged(), sources: ["a": Self.source(first, end: 55), "b": Self.source(second, end: 200)], options: options
       )
@@ -213,12 +213,12 @@ import Testing
     #expect(run.deadLetters.isEmpty)
     #expect(
       run.out.entries.map { "\($0.at) \($0.moment)" } == [
-        // Nothing came over `b`: it is idle when `a` reaches 10 s.
+        // `b` has sent nothing: it is idle when `a` reaches 10 s.
         "100ms {\"at\":0,\"n\":10}",
         // `b` is at 10 s and then at 12 s, and idle again from 205 ms on, when `a` is at 20 s.
         "205ms {\"at\":10,\"n\":12}", "900ms {\"at\":20,\"n\":10}", "900ms the completion",
       ])
-    // If all are idle, everything that is open closes.
+    // If all are idle, every open window closes.
     let both = try PipelineRun(
       Self.merged(", idle: 50ms", ", idle: 20ms"),
       sources: ["a": Self.source(first, end: 900), "b": Self.source(second, end: 900)],
@@ -226,7 +226,7 @@ import Testing
     #expect(both.out.entries.dropFirst(2).first.map { "\($0.at) \($0.moment)" } == "340ms {\"at\":20,\"n\":10}")
   }
 
-  /// The watermark passes a shared signal, and reaches who comes later.
+  /// The watermark passes through a shared signal, and reaches late subscribers.
   @Test func inputsOfOtherKindsWaitToo() throws {
     let first = (0..<20).map { Item(at: Int64($0), key: 0, time: $0) }
     let second = (0..<20).map { Item(at: Int64(30 + $0), key: 1, time: $0) }
@@ -246,7 +246,7 @@ import Testing
 
   // MARK: Inner signals
 
-  /// Answers that come late in the clock's time are not late in the events' time: an open inner signal holds the watermark back.
+  /// Answers that arrive late by the clock are not late in event time: an open inner signal holds the watermark back.
   @Test(
     arguments: ["flattenMap: { ", "flattenMap: { maxConcurrent: 2, ", "flattenMap: { policy: concat, "], [false, true])
   func answersAreNotLate(_ step: String, _ isCut: Bool) throws {
@@ -272,7 +272,7 @@ import Testing
     if step == "flattenMap: { " { #expect(run.out.entries.first?.at == .milliseconds(11)) }
   }
 
-  /// Steps that pass events on later, or only watch them, keep their time.
+  /// Steps that delay events, or only observe them, keep their event time.
   @Test(
     arguments: ["delay: 7ms", "timeoutBetween: 1h", "timeout: 1h", "retry: forever", "finally: { values: [1] }"],
     [false, true])
@@ -294,7 +294,7 @@ import Testing
     #expect(run.out.entries.first?.at == first)
   }
 
-  /// One signal after the other: the watermark goes on with the next one.
+  /// One signal after another: the watermark continues with the next one.
   @Test(arguments: [false, true]) func oneSignalFollowsTheOther(_ isCut: Bool) throws {
     let first = (0..<20).map { Item(at: Int64($0), key: 0, time: $0) }
     let second = (0..<20).map { Item(at: Int64(30 + $0), key: 1, time: 20 + $0) }
@@ -305,13 +305,13 @@ import Testing
     #expect(run.deadLetters.isEmpty)
     #expect(
       run.out.entries.map { "\($0.at) \($0.moment)" } == [
-        // `b` begins when `a` has ended, and its script with it.
+        // `b` starts when `a` has ended, and its script with it.
         "10ms {\"at\":0,\"n\":10}", "55ms {\"at\":10,\"n\":10}", "65ms {\"at\":20,\"n\":10}",
         "124ms {\"at\":30,\"n\":10}", "124ms the completion",
       ])
   }
 
-  /// A step that waits until its other input has settled holds the watermark back, too.
+  /// A step that waits until its other input has settled also holds the watermark back.
   @Test func enrichedEventsAreNotLate() throws {
     let yaml = """
       name: t
@@ -363,7 +363,7 @@ import Testing
     #expect(problems(time, "{ window: { every: 1m, empty: true, clock: true } }") == [])
   }
 
-  /// A window by the clock stays one, whatever time its events have.
+  /// A window by the clock stays one, whatever the event time.
   @Test func aWindowCanGoByTheClock() throws {
     let run = try PipelineRun(
       """

@@ -8,7 +8,7 @@ struct CatalogueExample: Sendable, CustomTestStringConvertible {
   var example: Example
   var testDescription: String { "\(component): \(example.title)" }
 
-  /// Where the example is written.
+  /// The source location of the example.
   var location: Testing.SourceLocation {
     let path = "\(example.file)"
     let name = path.split(separator: "/").last.map(String.init) ?? path

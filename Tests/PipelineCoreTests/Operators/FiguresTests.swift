@@ -3,7 +3,7 @@ import PipelineTestSupport
 import PipelineTesting
 import Testing
 
-/// Several aggregates at once: of a signal, of groups, of windows.
+/// Several aggregates at once: over a signal, groups, windows.
 @Suite struct FiguresTests {
   private static func source(_ events: [(at: Int64, yaml: String)]) throws -> ScriptedSource {
     var entries = try events.map {
@@ -62,7 +62,8 @@ import Testing
     #expect(got == wanted || got == "\"\(wanted)\"" || got == wanted + ".0", "\(figures): \(got)")
   }
 
-  /// Values are one as `distinct` has it: kinds differ, forms of one number do not, and text is not the number.
+  /// Values are distinct as for `distinct`: different kinds are, forms of one number are not, and a text is not the
+  /// number.
   @Test func distinctIsExact() throws {
     let events = [
       "{x: 1}", "{x: '1'}", "{x: 1.5}", "{x: 1.50}", "{x: true}", "{x: [1, 2]}", "{x: [1, 2]}", "{x: null}",
@@ -77,7 +78,7 @@ import Testing
 
   // MARK: What does not count
 
-  /// An event counts in all figures or in none.
+  /// An event counts in all aggregates or in none.
   @Test func aFailingEventCountsInNone() throws {
     let chain = "{ aggregate: { n: count(), sum: sum(event.x), top: max(event.y) } }"
     let run = try Self.run(
@@ -126,7 +127,7 @@ import Testing
     }
   }
 
-  /// The fold is what it was; a mapping without `next` is figures, whatever their names are like.
+  /// A fold is unchanged; a mapping without `next` defines aggregates, whatever their names.
   @Test func namesOfFiguresAreFree() throws {
     #expect(
       try Self.result("{ start: min(event), text: count(), max: max(event), index: last(event) }", ["2", "1"])
@@ -139,7 +140,7 @@ import Testing
   private static let figures =
     "{ n: count(), kinds: countDistinct(event.x), even: 'countDistinct(event.x, event.x % 2 == 0)', sum: sum(event.x), mean: avg(event.x), least: min(event.x), top: 'max(event.x, event.x < 6)', first: first(event.x), last: last(event.x) }"
 
-  /// The same by lists: what the figures of a window must be.
+  /// The expected aggregates of a window, computed from lists.
   private static let lists =
     "{ n: size(events), kinds: 'events.map(e, e.x).distinct().size()', even: 'events.map(e, e.x).filter(x, x % 2 == 0).distinct().size()', sum: 'events.map(e, e.x).sum()', mean: 'events.map(e, e.x).avg()', least: 'events.map(e, e.x).min()', top: 'size(events.filter(e, e.x < 6)) == 0 ? null : dyn(events.filter(e, e.x < 6).map(e, e.x).max())', first: 'events[0].x', last: 'events[size(events) - 1].x' }"
 
@@ -153,7 +154,7 @@ import Testing
     "gap: 3s, inclusive: true, time: timestamp(event.t)", "every: 5s, time: timestamp(event.t), idle: 3ms",
   ]
 
-  /// A window with figures says what a window with a list and functions of lists says.
+  /// A window with aggregates sends the same as a window with a list and list functions.
   @Test(arguments: windows) func figuresOfWindowsAreThoseOfTheirLists(_ form: String) throws {
     for seed in 0..<3 {
       var random = GraphGenerator(seed: UInt64(seed))

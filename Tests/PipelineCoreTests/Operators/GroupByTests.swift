@@ -3,7 +3,7 @@ import PipelineTestSupport
 import PipelineTesting
 import Testing
 
-/// Groups of row-wise chains share one run, others are subscribed one by one: nobody can tell the difference.
+/// Groups of row-wise chains share one run, others are subscribed to one by one, with the same result.
 @Suite struct GroupByTests {
   private static let steps = [
     "{ scan: { start: 0, next: running + event } }", "{ map: event + 1 }", "{ filter: event != 2 }",
@@ -21,7 +21,7 @@ import Testing
     "{ window: { every: 2s, time: timestamp(event), idle: 3ms, to: size(events) } }",
     "{ window: { gap: 2s, time: timestamp(event), lateness: 2s, to: size(events) } }",
   ]
-  /// A step that is none of its own kind, and passes everything on.
+  /// A step that is not row-wise, and passes everything.
   private static let neutral = "{ timeout: 1000h }"
 
   private static func pipeline(_ chain: [String], _ idle: String) -> String {
@@ -45,10 +45,10 @@ import Testing
     return SignalHistory(entries)
   }
 
-  /// Groups that are forgotten complete in another order than those that stay because a step keeps more.
+  /// Groups that are removed early complete in another order than those kept by a step with more state.
   private static func inOrderOfKeys(_ lines: [String]) -> [String] { lines.sorted() }
 
-  /// What a run said, without what differs between two files: places and names of steps.
+  /// The outcome of a run, without the differences between two files: locations and names of steps.
   private static func said(_ run: PipelineRun) -> [String] {
     var lines = run.out.entries.map { "\($0.at) \($0.moment)" }
     lines += run.deadLetters.map { $0.replacing(#/"(step|at)":"[^"]*",?/#, with: "") }
@@ -78,7 +78,7 @@ import Testing
     }
   }
 
-  /// A group whose chain has completed gets nothing more, whatever comes; one that was idle begins anew.
+  /// A group whose chain has completed receives no further events; one that was idle starts again.
   @Test func aGroupEndsForItself() throws {
     let source = ScriptedSource(SignalHistory(try Marbles("3-3-3-4-----4-3|")).script)
     let run = try PipelineRun(

@@ -3,9 +3,9 @@ import PipelineTestSupport
 import PipelineTesting
 import Testing
 
-/// In a group every event has the key of the group, whichever step sent it.
+/// In a group every event has the group's key, whichever step sent it.
 @Suite struct GroupKeyTests {
-  /// An operator of the catalogue by an example, in the chain of a group: as a step, or as an inner signal.
+  /// An operator of the catalogue by an example, in the chain of a group: as a step, or in an inner signal.
   private static func text(_ example: MarbleCase, _ before: String, _ after: String) -> String {
     var text = "name: t\nsources:\n"
     for input in example.inputs { text += "  \(input.name): { scripted: {} }\n" }

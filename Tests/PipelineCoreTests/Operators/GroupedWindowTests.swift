@@ -3,9 +3,9 @@ import PipelineTestSupport
 import PipelineTesting
 import Testing
 
-/// Windows in groups: the groups are parts of one stream, which has one event time.
+/// Windows in groups: the groups belong to one stream, which has one event time.
 @Suite struct GroupedWindowTests {
-  /// An event of a key with a time in seconds.
+  /// An event with a key and a time in seconds.
   private struct Item {
     var at: Int64
     var key: Int
@@ -45,7 +45,8 @@ import Testing
     return options
   }
 
-  /// Windows that are shorter than their distance: what lies between two of them is dropped, and is not late. It moves the watermark.
+  /// Windows that are shorter than their interval: events between two windows are dropped, and are not late. They advance the
+  /// watermark.
   @Test(arguments: ["", ", emit: { update: 1ms }"], [false, true])
   func betweenWindowsNothingIsLate(_ emit: String, _ isCut: Bool) throws {
     let items = [1, 5, 7, 11, 15, 18, 2, 21].enumerated().map {
@@ -60,14 +61,14 @@ import Testing
       run.texts["out"] == [#"[1,{"n":1,"at":0}]"#, #"[1,{"n":1,"at":10}]"#, #"[1,{"n":1,"at":20}]"#], "\(run.texts)")
     // Only the event of a window that has closed.
     #expect(run.deadLetters.count == 1 && run.deadLetters[0].contains("RX521"), "\(run.deadLetters)")
-    // Counts are those of one execution.
+    // Counts are per execution.
     if !isCut {
       #expect(run.counters.rejected == 1)
       #expect(run.statistics.steps.contains { $0.dropped == 4 }, "\(run.statistics.steps.map(\.dropped))")
     }
   }
 
-  /// One group falls silent: the events of another close its window, not the end of the signal.
+  /// One group falls silent: its window is closed by the events of another, not by the end of the signal.
   @Test func theWatermarkIsTheStreams() throws {
     let items = [(1, 1), (2, 5), (2, 65), (2, 125), (2, 185)].enumerated().map {
       Item(at: Int64($0.offset * 10), key: $0.element.0, time: $0.element.1)
@@ -83,7 +84,7 @@ import Testing
     }
   }
 
-  /// Late is what is late for the stream, also in a group that has never been there.
+  /// Lateness is determined for the stream, also for a group that has not existed before.
   @Test(arguments: [1, 3]) func lateIsLateForTheStream(_ key: Int) throws {
     let items = [Item(at: 0, key: 1, time: 1), Item(at: 1, key: 2, time: 185), Item(at: 2, key: key, time: 2)]
     for options in [PipelineRun.Options(), Self.cutting { _ in true }] {
@@ -95,7 +96,7 @@ import Testing
     }
   }
 
-  /// The event time is part of the saved state even when no group is left that knows it.
+  /// The event time is part of the saved state even if no group is left that has it.
   @Test func theWatermarkOutlivesTheGroups() throws {
     let items = [Item(at: 0, key: 1, time: 1), Item(at: 1, key: 2, time: 50), Item(at: 9, key: 3, time: 2)]
     let run = try PipelineRun(
@@ -105,7 +106,7 @@ import Testing
     #expect(run.refusals.isEmpty)
   }
 
-  /// A group whose windows are over is forgotten: many keys, one after the other, are never many groups.
+  /// A group without open windows is removed: many keys, one after another, never make many groups.
   @Test(arguments: ["every: 10s", "every: 5s, length: 10s", "gap: 4s"])
   func groupsThatAreOverAreForgotten(_ form: String) throws {
     let items = (0..<200).map { Item(at: Int64($0), key: $0, time: $0 * 10) }
@@ -122,7 +123,7 @@ import Testing
     #expect(timed.deadLetters.isEmpty && timed.out.entries.count == 201)
   }
 
-  /// What keeps more than windows do is not forgotten.
+  /// Groups with state other than windows are not removed.
   @Test func whatKeepsMoreStays() throws {
     let items = (0..<4).map { Item(at: Int64($0), key: $0 % 2, time: $0 * 100) }
     let run = try PipelineRun(
@@ -131,7 +132,7 @@ import Testing
     #expect(run.out.entries.dropLast().map { "\($0.moment)" } == ["[0,1]", "[1,1]", "[0,2]", "[1,2]"])
   }
 
-  /// Windows by the pipeline's time begin together, whenever their groups do.
+  /// Windows by processing time start together, whenever their groups start.
   @Test func windowsOfAllGroupsBeginTogether() throws {
     let items = [(1, 1), (3, 2), (6, 1), (8, 3)].map { Item(at: $0.0, key: $0.1, time: 0) }
     let run = try PipelineRun(
@@ -182,12 +183,12 @@ import Testing
       }
     }
 
-    /// What is sent, as lines without order, and how many events are late: by the definition, event by event.
+    /// The output as unordered lines, and the number of late events: by the definition, event by event.
     func model(_ items: [Item]) -> (lines: [String], late: Int) {
       var lines: [String] = []
       var late = 0
       var watermark = Int.min
-      // Events by key, with the ends of the windows that they still belong to, or the session's number.
+      // Events by key, with the ends of the windows that they still belong to, or the number of the session.
       var open: [(key: Int, end: Int, times: [Int])] = []
       func line(_ at: Int64, _ window: (key: Int, end: Int, times: [Int])) -> String {
         let from = gap > 0 ? window.times[0] : window.end - length
@@ -206,13 +207,13 @@ import Testing
             continue
           }
           open.removeAll { window in near.contains { $0.key == window.key && $0.end == window.end } }
-          // Of equal times the one that came first is first; they look the same here.
+          // Of equal times the first to arrive is first; they look the same here.
           for window in near { times += window.times }
           times.sort()
           open.append((item.key, times[times.count - 1] + gap, times))
         } else {
           var ends: [Int] = []
-          // Windows begin at multiples of `every`.
+          // Windows start at multiples of `every`.
           var start = Int((Double(item.time) / Double(every)).rounded(.down)) * every
           while start + length > item.time {
             if start + length > watermark { ends.append(start + length) }
@@ -247,7 +248,7 @@ import Testing
     var items: [Item] = []
     for index in 0..<(1 + random.below(40)) {
       now += random.below(4)
-      // Beginning above 0 leaves room for times before it.
+      // Starting above 0 leaves room for earlier times.
       items.append(Item(at: Int64(index / 2), key: random.below(4), time: 100 + max(0, now - random.below(9))))
     }
     let yaml = Self.pipeline(Self.window(form.text))
@@ -258,7 +259,7 @@ import Testing
     func shown(_ lines: [String]) -> [String] { lines.sorted() }
     #expect(shown(got) == shown(lines.map { $0.hasPrefix("0ms") ? "0s" + $0.dropFirst(3) : $0 }), "\(form.text)")
     #expect(run.deadLetters.count == late, "\(form.text)")
-    // Of one instant the earliest window is first, also at the end.
+    // At one instant the earliest window is first, also at the end.
     for (one, next) in zip(got, got.dropFirst())
     where one.prefix(while: { $0 != " " }) == next.prefix(while: { $0 != " " }) {
       func end(_ line: String) -> Int { Int(line.split(separator: "\"to\":")[1].prefix { $0 != "}" }) ?? 0 }
@@ -272,7 +273,7 @@ import Testing
     #expect(Self.said(together) == Self.said(run))
   }
 
-  /// A window of which only the number of events is asked keeps none of them, and says the same as one that keeps them.
+  /// A window of which only the count is needed stores no events, and sends the same as one that does.
   @Test(
     arguments: [
       "every: 10s, time: timestamp(event.t)", "every: 10s, length: 30s, time: timestamp(event.t)",

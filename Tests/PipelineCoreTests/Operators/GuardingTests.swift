@@ -3,7 +3,7 @@ import PipelineTestSupport
 import PipelineTesting
 import Testing
 
-/// Bounds, order and sharing: what examples cannot draw.
+/// Limits, order and sharing, which examples cannot show.
 @Suite struct GuardingTests {
   private func run(
     _ yaml: String, _ sources: KeyValuePairs<String, String> = [:], options: PipelineRun.Options = .init()
@@ -36,7 +36,7 @@ import Testing
 
   // MARK: Messages
 
-  /// `message` is the reason in place of the expression's own, whatever becomes of the event.
+  /// `message` replaces the expression's own reason, whatever happens to the event.
   @Test(arguments: [
     ("{ tryMap: 6 / event, message: 'no {{ event }}' }", "-2-0-3-|", "-3---2-|"),
     (
@@ -84,7 +84,7 @@ import Testing
   @Test func windowsByEventTimeCloseWhenIdle() throws {
     let run = try step("{ window: { every: 10s, time: timestamp(event), idle: 3ms } }", "-1--------2|")
     try expect(run, "----p------|", ["p": "[1]"])
-    // The second one came after its window was closed.
+    // The second event arrived after its window had closed.
     #expect(run.deadLetters.count == 1)
   }
 
@@ -160,7 +160,7 @@ import Testing
     #expect(run.outcome == .completed)
   }
 
-  /// At the end of the process as at that of the signal: an inner signal for what was held still runs.
+  /// When the process ends, as when the signal ends: an inner signal for held events still runs.
   @Test func whatIsHeldIsDealtWithWhenThePipelineIsToStop() throws {
     var options = PipelineRun.Options()
     options.drainAt = .milliseconds(4)

@@ -22,7 +22,7 @@ import Testing
 
   // MARK: The end by a stop
 
-  /// A partner could still have come: nothing is sent as unmatched, and the log tells how many are lost.
+  /// A partner could still have arrived: no event is sent as unmatched, and the log reports how many are lost.
   @Test func aStopMakesNoUnmatchedPairs() throws {
     var options = PipelineRun.Options()
     options.drainAt = .milliseconds(4)
@@ -34,7 +34,7 @@ import Testing
     #expect(run.outcome == .completed)
   }
 
-  /// The other signal was over: no partner can come, stopped or not.
+  /// The other signal had ended, so no partner can arrive, whether stopped or not.
   @Test func aStopBehindTheEndOfTheOtherSignal() throws {
     var options = PipelineRun.Options()
     options.drainAt = .milliseconds(4)
@@ -44,7 +44,7 @@ import Testing
     #expect(run.log.isEmpty)
   }
 
-  /// The natural end sends them, and so does time.
+  /// A natural end sends the unmatched events, and so does the passing of time.
   @Test func theNaturalEndSendsWhatIsUnmatched() throws {
     #expect(
       try run("12|", "1|", "within: 1s, key: event, otherKey: other, unmatched: left").texts["out"] == [
@@ -57,7 +57,7 @@ import Testing
 
   // MARK: The limit
 
-  /// One warning and a number, not a line for each event.
+  /// One warning with a number, not a line for each event.
   @Test func theLimitIsReportedOnce() throws {
     let run = try run("12345|", "-----4|", "within: 1s, limit: 2, key: event, otherKey: other")
     #expect(run.texts["out"] == ["[4,4]"])
@@ -68,7 +68,7 @@ import Testing
     #expect(run.log.last?.contains("dropped 3 events of the first signal") == true)
   }
 
-  /// Whoever reads the errors output gets each of them.
+  /// A reader of the errors output receives each of them.
   @Test func aReaderOfErrorsGetsEach() throws {
     let run = try run(
       "12345|", "-----4|", "within: 1s, limit: 2, key: event, otherKey: other",
@@ -100,7 +100,7 @@ import Testing
 
   // MARK: Keyed state
 
-  /// Any order, any number of partners, any age: as a list of all pairs says.
+  /// Any order, any number of partners, any age: compared with a list of all pairs.
   @Test(arguments: 0..<40) func everyPairComesOnce(_ seed: UInt64) throws {
     var dice = SplitMix(seed &* 77 &+ 5)
     typealias Arrival = (at: Int64, isOther: Bool, value: Int64)
@@ -163,7 +163,7 @@ import Testing
     #expect(run.refusals.isEmpty)
   }
 
-  /// An event that waits for nothing is sent at once, and is none that a stop leaves undecided.
+  /// An event that waits for nothing is sent immediately, and does not count as undecided at a stop.
   @Test func anEventThatWaitsForNothingIsSentAtOnce() throws {
     var options = PipelineRun.Options()
     options.drainAt = .milliseconds(4)
@@ -173,7 +173,7 @@ import Testing
     #expect(run.log.isEmpty)
   }
 
-  /// A state that rxd saved in version 2 of the form, with 1 of the first signal and 2 of the other.
+  /// A state in version 2 of the format, with 1 event of the first signal and 2 of the other.
   @Test func theFormerStateIsTakenOver() throws {
     var options = PipelineRun.Options()
     options.cutAfter = { $0 == 2 }
@@ -218,7 +218,7 @@ import Testing
       } + [(at: .milliseconds(20), moment: .complete)])
   }
 
-  /// `reduce` sees of an event what a step behind the join would see of it, whichever of the two was kept.
+  /// `reduce` sees the same fields of an event as a step after the join, whichever of the two was held.
   @Test(arguments: [false, true], [false, true])
   func reduceSeesTheFieldsOfKeptEvents(_ isOtherFirst: Bool, _ restarts: Bool) throws {
     let first = [
@@ -258,7 +258,7 @@ import Testing
     #expect(reduced?.contains { $0.contains("1.50") && $0.contains("\"f\"") } == true, "\(reduced ?? [])")
   }
 
-  /// A pair that cannot be made gives up the whole event, not only what `reduce` reads of it.
+  /// A pair that fails gives up the whole event, not only the part that `reduce` reads.
   @Test(arguments: [false, true]) func aFailingPairGivesUpTheWholeEvent(_ isOtherFirst: Bool) throws {
     let plan = try PipelineRun.compile(
       """
@@ -281,7 +281,7 @@ import Testing
       run.deadLetters.first?.contains(#""event":{"id":1,"n":1,"more":"all of it"}"#) == true, "\(run.deadLetters)")
   }
 
-  /// What a pair causes may come back to the join, and displace what is being matched.
+  /// The effects of a pair may come back to the join, and displace the events being matched.
   @Test func pairsMayComeBack() throws {
     let run = try PipelineRun(
       """

@@ -3,11 +3,11 @@ import PipelineTestSupport
 import PipelineTesting
 import Testing
 
-/// What holds for every operator, shown on its examples.
+/// The laws of every operator, checked on its examples.
 @Suite struct LawTests {
-  /// Operators that answer an error instead of passing it on.
+  /// Operators that handle an error instead of passing it on.
   static let answersErrors: Set<String> = ["catch", "retry", "any", "all", "materialize", "finally"]
-  /// Operators that do not listen to all of their inputs all the time; the latter not even to the first.
+  /// Operators that are not subscribed to all of their inputs all the time; the latter not even to the first.
   static let listensLate: Set<String> = ["concat", "if", "skipUntil", "switch", "takeUntil"]
   static let listensToOne: Set<String> = ["initially", "race", "takeUntilReplacement"]
 
@@ -34,7 +34,7 @@ import Testing
     if run.outcome != nil, run.isInputPaused { fail(example, "the input is still held back") }
   }
 
-  /// An error of any input reaches the output in the same instant, whatever is held back.
+  /// An error of any input reaches the output at the same instant, whatever is held back.
   @Test(arguments: CatalogueExample.marbles.filter { !answersErrors.union(listensToOne).contains($0.component) })
   func failurePassesAtOnce(_ example: CatalogueExample) throws {
     let whole = try cases(example)
@@ -57,7 +57,7 @@ import Testing
   ) throws {
     let run = try cut.run()
     switch run.out.entries.last.map({ ($0.moment, $0.at) }) {
-    // It had ended before by its own rule.
+    // The signal had already ended by its own rule.
     case (.complete, let end)? where end <= instant: break
     case (.error, let end)? where end < instant && end == whole.expected.entries.last?.at: break
     case (.error, let end)?:
@@ -88,12 +88,12 @@ import Testing
     let whole = try cases(example)
     var text = whole.yaml.replacing(
       "sinks:\n", with: "sinks:\n  other: { from: result, probe: {} }\n")
-    // A whole signal stands in flow notation, a step in block notation.
+    // A whole signal is in flow style, a step in block style.
     text =
       whole.isSignal
       ? text.replacing("result: {", with: "result: { cold: true,")
       : text.replacing("  result:\n", with: "  result:\n    cold: true\n")
-    // Rounds of two subscriptions would otherwise share the source.
+    // Otherwise the rounds of two subscriptions would share the source.
     if !whole.isSignal { text = text.replacing("{ scripted: {} }", with: "{ scripted: {}, cold: true }") }
     var options = PipelineRun.Options()
     if whole.isSignal { options.hot = whole.inputs.map(\.name) }
@@ -104,7 +104,7 @@ import Testing
         uniqueKeysWithValues: whole.inputs.map {
           ($0.name, ScriptedSource($0.history.script) as any SourceComponent)
         }), options: options)
-    // The pipeline ends with the first error, before the second sink hears of it.
+    // The pipeline ends with the first error, before the second sink receives it.
     func shown(_ history: SignalHistory) -> [SignalHistory.Entry] {
       history.entries.filter { if case .error = $0.moment { false } else { true } }
     }
@@ -122,7 +122,7 @@ import Testing
     if first.turns != second.turns { fail(example, "\(first.turns) turns and then \(second.turns)") }
   }
 
-  /// However the events of an instant are cut into turns. Squeezing makes many events share an instant.
+  /// Independent of how the events of an instant are divided into turns. Squeezing makes many events share an instant.
   @Test(arguments: CatalogueExample.marbles)
   func cuttingMakesNoDifference(_ example: CatalogueExample) throws {
     for squeeze in [1, 2, 4, 100] as [Int64] {
@@ -144,7 +144,7 @@ import Testing
     }
   }
 
-  /// Saving the state, dropping everything and going on with what was saved: after each turn, and after any one.
+  /// Saves the state, drops everything and continues from the saved state: after each turn, and after any one turn.
   @Test(arguments: CatalogueExample.marbles)
   func cuttingOffMakesNoDifference(_ example: CatalogueExample) throws {
     let whole = try cases(example)
@@ -166,8 +166,8 @@ import Testing
     for turn in 1...max(1, Int(expected.turns)) { try compare("turn \(turn)") { $0 == turn } }
   }
 
-  /// Whatever an operator subscribes it lets go of, when it ends and when it is cancelled, and nothing keeps
-  /// the nodes alive.
+  /// An operator releases all its subscriptions when it ends and when it is cancelled, and nothing keeps the nodes
+  /// alive.
   @Test(arguments: [
     "{ from: a, chain: [ { flattenMap: { signal: { from: b } } } ] }",
     "{ from: a, chain: [ { flattenMap: { policy: concat, signal: { from: b } } } ] }",

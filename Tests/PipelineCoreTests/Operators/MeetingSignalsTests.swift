@@ -3,7 +3,7 @@ import PipelineTestSupport
 import PipelineTesting
 import Testing
 
-/// A step that reads the newest of another signal reads that of the same event, whoever else reads its inputs.
+/// A step that reads the newest value of another signal reads that of the same event, whatever else reads its inputs.
 @Suite struct MeetingSignalsTests {
   private static let steps = [
     ("withLatestFrom: a", ["[10,1]", "[20,2]", "[30,3]"]),
@@ -40,7 +40,8 @@ import Testing
             if cut > 0 { options.cutAfter = { $0 % cut == 0 } }
             let source = ScriptedSource(SignalHistory(try Marbles("-1-2-3|")).script)
             let run = try PipelineRun(text, sources: ["a": source], options: options)
-            // A group subscribes the other signal with its first event, which it so does not get from there.
+            // A group subscribes to the other signal at its first event, and therefore does not receive that event's
+            // value.
             let wanted = grouped && !step.hasPrefix("gate") ? Array(expected.dropFirst()) : expected
             #expect(run.texts["o"] == wanted, "\(text)\ncut \(cut)")
             #expect(run.outcome == .completed)
@@ -50,7 +51,7 @@ import Testing
     }
   }
 
-  /// Signals of different sources do not wait for each other.
+  /// Signals from different sources do not wait for each other.
   @Test func othersComeAtOnce() throws {
     let plan = try PipelineRun.compile(
       """

@@ -3,7 +3,7 @@ import PipelineTestSupport
 import PipelineTesting
 import Testing
 
-/// What waits for its time when a stream ends is sent in the order of that time, whichever group holds it.
+/// Events that wait for their time when a stream ends are sent in the order of that time, whichever group holds them.
 @Suite struct OrderAtTheEndTests {
   private struct Item {
     var at: Int64
@@ -29,7 +29,7 @@ import Testing
     """
   }
 
-  /// Steps that send by time, each with whether it goes by the times of events.
+  /// Steps that send by time, each with whether it uses event time.
   private static let steps: [(text: String, isByEvents: Bool)] = [
     ("{ window: { every: 10s, time: timestamp(event.t), to: int(start) } }", true),
     ("{ window: { every: 10s, time: timestamp(event.t), lateness: 25s, to: int(start) } }", true),
@@ -49,8 +49,8 @@ import Testing
     ("{ filter: event.t >= 0 }, { window: { every: 10s, time: timestamp(event.t), to: int(start) } }", true),
   ]
 
-  /// The order of what each step sends at the end, all groups together, is the order in which it sends the same if time goes on. The chain is one
-  /// of fused steps or, with `timeout`, one with a node of its own.
+  /// At the end each step sends, over all groups, in the order in which it would send if time went on. The chain is either one of fused steps or,
+  /// with `timeout`, one with its own node.
   @Test(arguments: steps.indices, ["", ", { timeout: 9h }"])
   func theEndIsTimeGoingOn(_ step: Int, _ more: String) throws {
     let (text, isByEvents) = Self.steps[step]
@@ -85,7 +85,7 @@ import Testing
     }
   }
 
-  /// The most frequent key of each window, by a second window behind the first: it rejects nothing and is right, also at the end.
+  /// The most frequent key of each window, by a second window after the first: it rejects nothing and is correct, also at the end.
   @Test(arguments: ["", ", { timeout: 9h }"]) func aSecondWindowSeesTimesInOrder(_ more: String) throws {
     let yaml = """
       name: t

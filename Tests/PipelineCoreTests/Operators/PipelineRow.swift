@@ -3,19 +3,19 @@ import PipelineTestSupport
 import PipelineTesting
 import Sources_
 
-/// A sentence about whole pipelines, and one that shows it: marbles in, marbles out.
+/// A statement about whole pipelines, and a pipeline that shows it as marbles.
 struct PipelineRow: Sendable {
   var says: String
-  /// Named sources beside the inputs, `name: { ... }`; a `counted` one sends what `inputs` says under its name.
+  /// Named sources in addition to the inputs, `name: { ... }`; a `counted` one sends the input of its name.
   var sources: [String]
   var signals: [String]
   var commands: [String]
   var inputs: [(name: String, marbles: String)]
-  /// What comes at a name, in the order in which they are subscribed.
+  /// The events that arrive at a name, in the order of subscription.
   var expected: [(name: String, marbles: String)]
-  /// The letters of marbles, as YAML.
+  /// The values of the letters in marbles, as YAML.
   var values: [(String, String)]
-  /// `+` and `-` in the order in which subscriptions of `counted` sources begin and end.
+  /// `+` and `-` in the order in which subscriptions to `counted` sources start and end.
   var subscriptions: String?
 
   init(
@@ -50,8 +50,8 @@ struct PipelineRow: Sendable {
 
   private static func sink(_ name: String) -> String { name.split(separator: ".").joined(separator: "-") }
 
-  /// What is wrong; empty if nothing is: as it is and, unless that is all that is asked for, cancelled at every other millisecond, and with the state saved,
-  /// everything dropped and the state restored after each turn.
+  /// The differences from the expectation, or none: in a plain run and, unless `atOnce`, when cancelled at every other millisecond, and with the
+  /// state saved, everything dropped and the state restored after each turn.
   func differences(atOnce: Bool = false) throws -> [String] {
     let letters = try values.map { ($0.0, try MarbleCase.value($0.1)) }
     let table = Dictionary(letters) { first, _ in first }

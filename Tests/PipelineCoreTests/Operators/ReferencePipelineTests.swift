@@ -8,7 +8,7 @@ extension PipelineRow: CustomTestStringConvertible {
   var testDescription: String { says }
 }
 
-/// ReactiveCocoa 2.5 beyond single steps, sentence by sentence: making signals, sharing, commands, values.
+/// ReactiveCocoa 2.5 beyond single steps, statement by statement: making signals, sharing, commands, values.
 @Suite struct ReferencePipelineTests {
   private static let truths: KeyValuePairs<String, String> = ["T": "true", "F": "false"]
 
@@ -472,7 +472,7 @@ extension PipelineRow: CustomTestStringConvertible {
     for difference in try row.differences() { Issue.record("\(difference)\n\(row.yaml)") }
   }
 
-  /// None of them would hold whatever came.
+  /// Every row fails with a wrong expectation.
   @Test func everyRowCanFail() throws {
     for row in Self.rows {
       for index in row.expected.indices {
@@ -487,7 +487,7 @@ extension PipelineRow: CustomTestStringConvertible {
     }
   }
 
-  /// What an expression that fails does, step by step as `onError` says.
+  /// The effect of a failing expression, step by step, for each `onError`.
   @Test(arguments: [("fail", "-1#", ""), ("drop", "-1-1|", ""), ("route", "-1-1|", "--x"), ("keep", "-1x1|", "")])
   func onError(_ policy: String, _ output: String, _ errors: String) throws {
     let row = PipelineRow(
@@ -500,7 +500,7 @@ extension PipelineRow: CustomTestStringConvertible {
     for difference in try row.differences() { Issue.record("\(difference)") }
   }
 
-  /// An error that nobody handles is no silence: it ends the pipeline, and is told.
+  /// An unhandled error is not silent: it ends the pipeline, and is reported.
   @Test func nobodyHandlesAnError() throws {
     let run = try PipelineRun(
       """
@@ -514,7 +514,7 @@ extension PipelineRow: CustomTestStringConvertible {
     #expect(failure.message == "error")
   }
 
-  /// A stop is a completion of the sources: what is held is sent, commands end their work.
+  /// A stop completes the sources: held events are sent, commands finish their executions.
   @Test func stoppingFlushes() throws {
     var options = PipelineRun.Options()
     options.drainAt = .milliseconds(2)

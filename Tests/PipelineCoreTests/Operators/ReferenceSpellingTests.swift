@@ -3,9 +3,9 @@ import PipelineTestSupport
 import Sources_
 import Testing
 
-/// How steps may be written: short and long forms that mean the same, and spellings that are refused.
+/// The syntax of steps: short and long forms with the same meaning, and refused spellings.
 @Suite struct ReferenceSpellingTests {
-  /// The short form, the long one, and what both do of `a`.
+  /// The short form, the long form, and the output of both for `a`.
   static let spellings: [(short: String, long: String, input: String, output: String)] = [
     ("filter: event > 1", "filter: { where: event > 1 }", "-1-2|", "---2|"),
     ("ignoreValues", "ignoreValues: {}", "-1-|", "---|"),
@@ -57,7 +57,7 @@ import Testing
     }
   }
 
-  /// What is refused, and what the message or its help says.
+  /// Refused spellings, and the text of the message or its help.
   @Test(arguments: [
     ("flat_map: event.items", "flattenMap"),
     ("distinct_until_changed", "distinctUntilChanged"), ("take_until: b", "takeUntil"), ("Map: event", "map"),

@@ -2,8 +2,8 @@ import PipelineCore
 import PipelineTestSupport
 import Testing
 
-/// ReactiveCocoa 2.5's operators, row by row: values, error, completion, and what no subscription may keep. What has
-/// a trap of its own stands in ``TrapTests``, what takes several subscribers in `SharingTests` and pipelines/.
+/// ReactiveCocoa 2.5's operators, row by row: values, error, completion, and release of subscriptions. Operators with
+/// their own trap are in ``TrapTests``, those that need several subscribers in `SharingTests` and pipelines/.
 struct ReferenceRow: Sendable, CustomTestStringConvertible {
   /// ReactiveCocoa's name.
   var name: String
@@ -36,14 +36,14 @@ struct ReferenceRow: Sendable, CustomTestStringConvertible {
 }
 
 @Suite struct ReferenceTableTests {
-  /// A step behind `a`.
+  /// A step after `a`.
   private static func step(
     _ name: String, _ text: String, _ input: String, _ output: String, _ values: KeyValuePairs<String, String> = [:]
   ) -> ReferenceRow {
     ReferenceRow(name, text, ["a": input], output, values)
   }
 
-  /// A step behind `a` that listens to `b`, too.
+  /// A step after `a` that also subscribes to `b`.
   private static func two(
     _ name: String, _ text: String, _ a: String, _ b: String, _ output: String,
     _ values: KeyValuePairs<String, String> = [:], hot: Bool = true
@@ -67,7 +67,7 @@ struct ReferenceRow: Sendable, CustomTestStringConvertible {
     step("flattenMap:", "flattenMap: { signal: { marbles: '-p-q|' } }", "-x--x-#", "--p-qp#"),
     step("flattenMap:", "flattenMap: { signal: { marbles: '--p|' } }", "-x|", "---p|"),
     step("flattenMap:", "flattenMap: { signal: { marbles: '--p|' } }", "|", "|"),
-    // An answered nil is the empty signal.
+    // A nil result is the empty signal.
     step("flattenMap:", "flattenMap: event", "-x-y-|", "---(12)-|", ["x": "[]", "y": "[1, 2]"]),
     step("bind:, stop", "takeWhile: { where: event < 3, inclusive: true }", "-1-3-1-|", "-1-(3|)"),
     step("not", "not", "-t-f-0-1-|", "-f-t-t-f-|", ["t": "true", "f": "false"]),
@@ -116,7 +116,7 @@ struct ReferenceRow: Sendable, CustomTestStringConvertible {
     two("takeUntilReplacement:", "takeUntilReplacement: b", "-1-#", "----x", "-1-#"),
     two("takeUntilReplacement:", "takeUntilReplacement: b", "-1--2-", "---#", "-1-#"),
     two("takeUntilReplacement:", "takeUntilReplacement: b", "-1--2-", "---|", "-1-|"),
-    // What the receiver does afterwards is not seen.
+    // Later events of the receiver are not seen.
     two("takeUntilReplacement:", "takeUntilReplacement: b", "-1----#", "---x----|", "-1-x----|"),
     step("takeUntilBlock:", "takeUntil: { where: event > 1 }", "-1-#", "-1-#"),
     step("takeWhileBlock:", "takeWhile: event < 2", "-1-2-1-#", "-1-|"),
@@ -170,7 +170,7 @@ struct ReferenceRow: Sendable, CustomTestStringConvertible {
     all("combineLatest:", "combineLatest: [a, b]", "-1-#", "--------|", "---#"),
     all("combineLatest:", "combineLatest: [a, b]", "-1--|", "|", "----|"),
     step("combineLatest: one", "{ combineLatest: [a] }", "-1-2-|", "-A-B-|", ["A": "[1]", "B": "[2]"]),
-    // The first input has sent all before the second is subscribed, so its last value counts.
+    // The first input has sent everything before the second is subscribed to, so its last value counts.
     all("combineLatest:", "combineLatest: [a, b]", "(12|)", "(xy|)", "(AB|)", ["A": "[2, x]", "B": "[2, y]"]),
     all(
       "combineLatest:reduce:", "{ combineLatest: { x: a, y: b }, chain: [ { reduce: x + y } ] }", "-1-2|", "-3-4|",
@@ -183,7 +183,7 @@ struct ReferenceRow: Sendable, CustomTestStringConvertible {
     step("concat (signals)", "flattenMap: { policy: concat, signal: { marbles: '-p-q|' } }", "-xy|", "--p-q-p-q|"),
     step("switchToLatest", "switchToLatest: { marbles: '--p-|' }", "-x-#", "---#"),
     step("switchToLatest", "switchToLatest: { marbles: '--#' }", "-x-y---", "-----#"),
-    // The error of a signal that has been left is not seen.
+    // The error of a signal that was left is not seen.
     step(
       "switchToLatest", "switchToLatest: { from: { marbles: '{{ event }}' } }", "-x-y------|", "----p-----|",
       ["x": "'----#'", "y": "'-p-----|'"]),
@@ -248,7 +248,7 @@ struct ReferenceRow: Sendable, CustomTestStringConvertible {
     if let difference = try row.marbles.verdict(hot: row.isHot) { Issue.record("\(row.name): \(difference)") }
   }
 
-  /// Disposal stops everything at once and leaves no timer behind; so does saving, dropping and restoring.
+  /// Disposal stops everything immediately and leaves no timer; so does saving, dropping and restoring.
   @Test(arguments: rows) func rowCutShort(_ row: ReferenceRow) throws {
     let whole = try row.marbles
     let complete = try whole.run(hot: row.isHot)

@@ -4,7 +4,7 @@ import Testing
 
 @testable import PipelineCore
 
-/// What the pages of the reference promise of every component.
+/// The promises of the reference pages for every component.
 @Suite struct ReferenceTests {
   static let entries = CatalogueTests.entries
   static let operators = entries.filter { $0.kind == .operator }
@@ -35,7 +35,7 @@ import Testing
     #expect(Set(Self.entries.flatMap(\.useCases).map(\.topic)).count >= 10)
   }
 
-  /// What is written beside a question compiles.
+  /// The answer to a question compiles.
   @Test(arguments: entries) func answersCompile(_ entry: CatalogueEntry) throws {
     let names = ["a", "b", "other"]
     let sources = names.map { "  \($0): { file: { path: x, decode: json } }\n" }.joined()
@@ -65,7 +65,7 @@ import Testing
 
   private func flow(_ yaml: String) -> String { yaml.hasPrefix("{") ? yaml : "{ \(yaml) }" }
 
-  /// Steps of which the page says no more than the usual things at the edges do these.
+  /// Steps whose page describes only the usual behaviour at the edges have that behaviour.
   @Test(arguments: operators) func usualEdgesAreTrue(_ entry: CatalogueEntry) throws {
     func check(_ step: String, _ input: String, _ output: String) throws {
       let verdict = try MarbleCase(step, isSignal: false, inputs: [("a", input)], output: output).verdict()

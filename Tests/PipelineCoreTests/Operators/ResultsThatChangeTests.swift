@@ -4,7 +4,7 @@ import PipelineTestSupport
 import PipelineTesting
 import Testing
 
-/// Results that are sent before they are final, and corrected: `emit`, `allowedLateness`, `latest`, `topN`.
+/// Results that are sent before they are final, and later corrected: `emit`, `allowedLateness`, `latest`, `topN`.
 @Suite struct ResultsThatChangeTests {
   private struct Item {
     var at: Int64
@@ -55,7 +55,7 @@ import Testing
     run.out.entries.map { "\($0.at) \($0.moment)" } + run.deadLetters.map { String($0.prefix { $0 != "," }) }
   }
 
-  /// A row with what it says of itself.
+  /// A row with its metadata.
   private struct Row {
     var pane: String
     var sign: String
@@ -74,7 +74,7 @@ import Testing
     }
   }
 
-  /// What a table with this key has after all rows. Fails where a row takes back, or takes the place of, one that is not there.
+  /// The content of a table with this key after all rows. Fails if a row retracts or replaces one that does not exist.
   private static func table(
     _ rows: [Row], by key: [String], _ note: String, sourceLocation: Testing.SourceLocation = #_sourceLocation
   ) -> Set<String> {
@@ -98,7 +98,7 @@ import Testing
 
   // MARK: Windows
 
-  /// Where nothing is sent early or late, windows with `emit` are those without.
+  /// If nothing is sent early or late, windows with `emit` equal those without.
   @Test(
     arguments: [
       "every: 10s", "every: 4s, length: 10s", "gap: 6s", "gap: 6s, inclusive: true",
@@ -119,7 +119,7 @@ import Testing
       let source = Self.source(Self.random(seed))
       let wanted = try PipelineRun(yaml(""), sources: ["a": source])
       let got = try PipelineRun(yaml(", emit: close"), sources: ["a": source])
-      // Sessions of several groups that end in one instant by the clock have no order among them.
+      // Sessions of several groups that end at the same clock instant have no defined order.
       if form.contains("gap"), form.contains("clock") {
         #expect(Self.said(got).sorted() == Self.said(wanted).sorted(), "seed \(seed)")
       } else {
@@ -131,7 +131,7 @@ import Testing
     }
   }
 
-  /// However results are sent: a table that follows them has in the end what all events in time give.
+  /// However results are sent, a table that follows them finally has the result of all events in time.
   @Test(
     arguments: [
       "close", "update", "{ update: 2ms }", "{ early: 3ms }", "{ update: 0s, pairs: true }",
@@ -161,7 +161,7 @@ import Testing
     }
   }
 
-  /// The windows of all events that are not too late, by a walk over the events.
+  /// The windows of all events that are not too late, computed by a walk over the events.
   private static func model(_ items: [Item], _ form: String, late: Int, rejected: Int, _ note: String) -> Set<String> {
     var watermark = Int.min
     var lost = 0
@@ -227,15 +227,15 @@ import Testing
     #expect(
       try run("emit: { update: 5ms, pairs: true }") == [
         #"0s ["early","+",1]"#, #"5ms ["early","-",1]"#, #"5ms ["early","+",2]"#,
-        // The third event came 3 ms after what was sent last, so that its window closes before it is sent.
+        // The third event arrived 3 ms after the last sent result, so its window closes before it is sent.
         #"9ms ["early","+",1]"#, #"9ms ["on-time","-",2]"#, #"9ms ["on-time","+",3]"#,
         #"13ms ["early","+",1]"#,
-        // The last chance of the first window: the watermark is a minute past its end.
+        // The last correction of the first window: the watermark is a minute past its end.
         #"13ms ["late","-",3]"#, #"13ms ["late","+",5]"#, "20ms the completion",
       ])
   }
 
-  /// Without a `to` or figures, a row is the list of the events, in the order of their times.
+  /// Without `to` or aggregates, a row is the list of the events, in the order of their times.
   @Test(arguments: [false, true]) func listsAreCorrected(_ isCut: Bool) throws {
     let items = [(0, 3), (1, 1), (2, 15), (3, 2)].map { Item(at: Int64($0.0), key: 0, time: $0.1, n: 1) }
     let run = try PipelineRun(
@@ -287,7 +287,7 @@ import Testing
     }
   }
 
-  /// Sums of figures that change: what is taken back is subtracted, and a group without rows has none.
+  /// Sums of changing aggregates: retracted rows are subtracted, and a group without rows has no sum.
   @Test func sumsTakeRowsBack() throws {
     let yaml = Self.pipeline(
       """
@@ -313,7 +313,7 @@ import Testing
     }
   }
 
-  /// Minutes that are corrected, in hours that take back what they counted.
+  /// Minutes that are corrected, in hours that retract the old counts.
   @Test func windowsTakeRowsBack() throws {
     let yaml = Self.pipeline(
       """
@@ -370,7 +370,7 @@ import Testing
       }
       let rows = try Self.rows(run)
       #expect(Self.table(rows, by: ["k", "t"], "seed \(seed)") == wanted)
-      // The table never has more rows than it may.
+      // The table never exceeds its maximum number of rows.
       var count = 0
       for row in rows where row.fields["k"] == 0 {
         count += row.sign == "-" ? -1 : 1
@@ -382,7 +382,7 @@ import Testing
     }
   }
 
-  /// The first of sums that change: one that falls back gives its place to the next.
+  /// The top of changing sums: one that falls is replaced by the next.
   @Test func theFirstOfSumsThatChange() throws {
     let yaml = Self.pipeline(
       """
@@ -406,7 +406,7 @@ import Testing
     }
   }
 
-  /// A key that is idle is forgotten, and one beyond `maxKeys` has no place.
+  /// An idle key is removed, and a key beyond `maxKeys` is rejected.
   @Test(arguments: ["latest: { by: event.k, ", "topN: { by: event.n, count: 1, per: event.k, "], [false, true])
   func keysAreBounded(_ step: String, _ isCut: Bool) throws {
     let items = [(0, 1), (1, 2), (2, 3), (20, 3)].map { Item(at: Int64($0.0), key: $0.1, time: 0, n: 1) }

@@ -2,7 +2,7 @@ import PipelineCore
 import PipelineTestSupport
 import Testing
 
-/// What `set` does with an event that is no object.
+/// `set` on an event that is not an object.
 @Suite struct SetTests {
   private func run(_ policy: String) throws -> PipelineRun {
     try PipelineRun(

@@ -3,13 +3,14 @@ import PipelineTestSupport
 import PipelineTesting
 import Testing
 
-/// The condition of a step is true, false or failed, whichever step it is; what is no boolean has failed, and `onError` decides.
+/// The condition of a step is true, false or failed, for every step; a value that is not a boolean has failed, and `onError`
+/// decides.
 @Suite struct StepConditionTests {
-  /// A step whose condition is the event itself, and what it sends of 7, false, true and the end.
+  /// A step whose condition is the event itself, and its output for 7, false, true and the end.
   struct Case: CustomTestStringConvertible, Sendable {
     var step: String
     var kept: String
-    /// Without the event whose condition failed.
+    /// The output without the event whose condition failed.
     var other: String
     var testDescription: String { step }
   }
@@ -65,11 +66,11 @@ import Testing
       .filter { $0.kind == .operator && $0.parameters.contains { $0.name == "where" || $0.name == "when" } }
       .map(\.name)
     let tried = Set(Self.cases.map { String($0.step.prefix { $0 != ":" }) })
-    // `try` refuses events as well, and has tests of its own; `log` and `do` take names of moments.
+    // `try` also refuses events, and has its own tests; `log` and `do` take names of instants.
     #expect(Set(names).subtracting(tried).subtracting(["try", "log", "do"]).isEmpty, "\(names)")
   }
 
-  /// An event whose condition failed leaves the held one alone, unless it is sent.
+  /// An event whose condition failed does not replace the held one, unless it is sent.
   @Test func aHeldEventOutlivesAFailedCondition() throws {
     #expect(text(try run("throttle: { quiet: 50ms, when: event }", "route", "t-7-|")) == "true")
     #expect(text(try run("throttle: { quiet: 50ms, when: event }", "keep", "t-7-|")) == "7")

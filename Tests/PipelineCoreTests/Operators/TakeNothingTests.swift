@@ -3,9 +3,9 @@ import Testing
 
 @testable import PipelineCore
 
-/// `take: 0` is an empty signal for what stands behind it.
+/// `take: 0` is an empty signal for the steps after it.
 @Suite struct TakeNothingTests {
-  /// What steps make of an empty signal, in the chain of a signal, of a group, of an inner signal.
+  /// The output of steps for an empty signal, in the chain of a signal, of a group, of an inner signal.
   @Test(arguments: [
     ("{ aggregate: { start: 5, next: running + 1 } }", ["5"]), ("count", ["0"]), ("collect", ["[]"]),
     ("{ map: event }, { aggregate: { start: 1, next: running } }, { map: event + 1 }", ["2"]),

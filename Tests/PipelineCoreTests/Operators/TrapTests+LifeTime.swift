@@ -4,9 +4,9 @@ import PipelineTestSupport
 import PipelineTesting
 import Testing
 
-/// Traps about who is subscribed when, and about order.
+/// Traps about the times of subscription, and about order.
 extension TrapTests {
-  /// What a signal says to somebody who listens to `a`, shared as `share` says, once `b` has completed.
+  /// What a subscriber of `a`, shared as `share` says, receives once `b` has completed.
   private func late(_ share: String, a: String, b: String, first: String? = nil) throws -> SignalHistory {
     var text = """
       name: t
@@ -27,8 +27,8 @@ extension TrapTests {
     return try PipelineRun(text, sources: sources, options: options).out
   }
 
-  /// 43: ReactiveCocoa's subject leaves who comes after the end waiting for ever. Here a shared signal runs again,
-  /// or says again that it has ended; nobody waits.
+  /// 43: A late subscriber of a completed ReactiveCocoa subject waits forever. Here a shared signal runs again, or
+  /// repeats its end, so nothing waits.
   @Test func aLateCallerDoesNotWait() throws {
     #expect(try late("", a: "-1-|", b: "-----|", first: "{ skip: 0 }") == SignalHistory(try Marbles("------1-|")))
     #expect(
@@ -39,7 +39,7 @@ extension TrapTests {
         == SignalHistory(try Marbles("-----(1|)")))
   }
 
-  /// 44: `replay` starts at once, `replayLazily` with the first listener, and neither is stopped by listeners.
+  /// 44: `replay` starts immediately, `replayLazily` with the first subscriber, and neither is stopped by subscribers.
   @Test func replayStartsWhenItSaysSo() throws {
     let replay = "{ replay: 9, start: eager, stop: never, again: false }"
     #expect(try late(replay, a: "-1-2-3|", b: "--|") == SignalHistory(try Marbles("--12-3|")))
@@ -47,8 +47,8 @@ extension TrapTests {
     #expect(try late(lazily, a: "-1-2-3|", b: "--|") == SignalHistory(try Marbles("---1-2-3|")))
   }
 
-  /// 44: autoconnect stops with the last listener and never starts again; here it does start again. `stop: never`
-  /// goes on.
+  /// 44: autoconnect stops with the last subscriber and never starts again; here it does start again. `stop: never`
+  /// continues.
   @Test func sharingStartsAgain() throws {
     #expect(try late("", a: "-1-2-3|", b: "--|", first: "{ take: 1 }") == SignalHistory(try Marbles("---1-2-3|")))
     #expect(
@@ -76,8 +76,8 @@ extension TrapTests {
       try both("{ deliverOn: later }, { delay: 1ms }", "-(12#)").firstDifference(from: overtaken) == nil)
   }
 
-  /// 49: `subscribeOn` moves the subscription, so what a shared source sends before is lost; what comes later is
-  /// delivered where the source sends it.
+  /// 49: `subscribeOn` moves only the subscription, so events that a shared source sends earlier are lost; later ones
+  /// are delivered where the source sends them.
   @Test func subscribeOnMovesTheSubscriptionOnly() throws {
     let run = try PipelineRun(
       """
@@ -96,7 +96,7 @@ extension TrapTests {
     #expect(run.out == SignalHistory(try Marbles("--2-3|")))
   }
 
-  /// 51: an error that nobody handles ends the pipeline, and says so.
+  /// 51: an unhandled error ends the pipeline, and is reported.
   @Test func unhandledErrorsAreReported() throws {
     let run = try PipelineRun(
       """
@@ -111,7 +111,7 @@ extension TrapTests {
     #expect(failure.message == "error")
   }
 
-  /// 53: retry above a replayed error does not spin: what has failed for good fails once more for each attempt.
+  /// 53: retry of a replayed error does not spin: a permanent failure fails once more for each attempt.
   @Test func retryAboveReplayEnds() throws {
     let run = try PipelineRun(
       """
@@ -139,7 +139,7 @@ extension TrapTests {
 
   // MARK: All of them
 
-  /// The traps that are no marbles in the list above, with the tests that show them.
+  /// The traps that are not marbles in the list above, with the tests that show them.
   static let shownElsewhere: [Int: String] = [
     37: "intervalTicksAfterOnePeriod", 43: "aLateCallerDoesNotWait", 44: "replayStartsWhenItSaysSo",
     45: "takeEndsAnEndlessSource", 46: "teardownComesFirst", 47: "deliveryIsDepthFirst",

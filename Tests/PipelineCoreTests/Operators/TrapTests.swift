@@ -4,7 +4,7 @@ import PipelineTestSupport
 import PipelineTesting
 import Testing
 
-/// One of the known misunderstandings about operators, as marbles of 10 ms a character.
+/// A known misunderstanding about operators, as marbles of 10 ms a character.
 struct Trap: Sendable, CustomTestStringConvertible {
   var number: Int
   var title: String
@@ -199,7 +199,7 @@ struct Trap: Sendable, CustomTestStringConvertible {
 
   // MARK: Traps without a drawing
 
-  /// What ends a signal tells the steps behind it, though they run in one pass with it.
+  /// The end of a signal reaches the later steps, although they run in the same pass.
   @Test(arguments: [
     ("{ take: 2 }", "1-2-3|"), ("{ takeWhile: event < 3 }", "1-2-3|"),
     ("{ takeWhile: { where: event < 2, inclusive: true } }", "1-2-3|"),
@@ -230,7 +230,7 @@ struct Trap: Sendable, CustomTestStringConvertible {
     #expect(run.outcome == .completed)
   }
 
-  /// 31: a source that completes at once, repeated for ever, leaves room for others and no deep stack.
+  /// 31: a source that completes immediately, repeated forever, lets other work run and does not deepen the stack.
   @Test func repeatOfNothingYields() throws {
     var options = PipelineRun.Options()
     options.turnLimit = 50
@@ -244,7 +244,7 @@ struct Trap: Sendable, CustomTestStringConvertible {
     #expect(run.outcome == nil)
   }
 
-  /// 45: `take` ends what sends without a pause.
+  /// 45: `take` ends a source that sends without a pause.
   @Test func takeEndsAnEndlessSource() throws {
     let run = try PipelineRun(
       """
@@ -256,7 +256,7 @@ struct Trap: Sendable, CustomTestStringConvertible {
     #expect(run.outcome == .completed)
   }
 
-  /// 46: what ends has let go before what comes next begins.
+  /// 46: a signal that ends releases its resources before the next one starts.
   @Test(arguments: [
     ("{ concat: [a, b] }", "-1|"), ("{ from: a, chain: [ { repeat: 2 } ] }", "-1|"),
     ("{ from: a, chain: [ { retry: 1 } ] }", "-1#"), ("{ from: a, chain: [ { catch: { with: b } } ] }", "-1#"),
@@ -274,7 +274,7 @@ struct Trap: Sendable, CustomTestStringConvertible {
     #expect(counts.log == "+-+-")
   }
 
-  /// 28 (ours): `latest` drops the old inner signal before it subscribes the new one.
+  /// 28 (ours): `latest` cancels the old inner signal before it subscribes to the new one.
   @Test func latestDropsTheOldFirst() throws {
     let counts = CountedSource.Counts()
     let source = CountedSource(counts, SignalHistory(try Marbles("----1|")).script)
@@ -306,7 +306,7 @@ struct Trap: Sendable, CustomTestStringConvertible {
     }
   }
 
-  /// 50: an event for which a function fails is given up, and the signal goes on; `onError: fail` is
+  /// 50: an event for which a function fails is given up, and the signal continues; `onError: fail` is
   /// ReactiveCocoa's rule.
   @Test func oneBadEventEndsNothing() throws {
     let text = """
@@ -349,7 +349,7 @@ struct Trap: Sendable, CustomTestStringConvertible {
     #expect(run.out == SignalHistory(try Marbles("(1313|)")))
   }
 
-  /// 55: what waits in a queue holds back the input, and lets go again.
+  /// 55: events that wait in a queue pause the input, which is resumed later.
   @Test func fullQueuesHoldBackTheInput() throws {
     let run = try PipelineRun(
       """
@@ -361,7 +361,7 @@ struct Trap: Sendable, CustomTestStringConvertible {
     #expect(!run.isInputPaused)
   }
 
-  /// 55: collect does not keep more than its bound.
+  /// 55: collect holds at most its limit.
   @Test func collectHasABound() throws {
     let run = try PipelineRun(
       """
@@ -376,7 +376,7 @@ struct Trap: Sendable, CustomTestStringConvertible {
     #expect(failure.kind == .limit)
   }
 
-  /// 37: a clock ticks first after one period, never at once, and each subscription has its own.
+  /// 37: a clock ticks first after one period, never immediately, and each subscription has its own clock.
   @Test func intervalTicksAfterOnePeriod() throws {
     var options = PipelineRun.Options()
     options.until = .milliseconds(95)
@@ -390,7 +390,7 @@ struct Trap: Sendable, CustomTestStringConvertible {
     #expect(run.out == SignalHistory(try Marbles("---1--2--3", tick: .milliseconds(10))))
   }
 
-  /// 47: what an event causes comes before the same event reaches the next subscriber, depth first, as in
+  /// 47: the effects of an event come before the same event reaches the next subscriber, depth first, as in
   /// ReactiveCocoa.
   @Test func deliveryIsDepthFirst() throws {
     let run = try PipelineRun(
@@ -405,7 +405,7 @@ struct Trap: Sendable, CustomTestStringConvertible {
     #expect(run.out == SignalHistory(try Marbles("-(231)-(462)|")))
   }
 
-  /// 55: while an input is held back nothing of it is lost, whichever operator holds it back.
+  /// 55: no event of a paused input is lost, whichever operator pauses it.
   @Test func zipRefusesToPairWrongly() throws {
     let run = try PipelineRun(
       """
@@ -421,7 +421,7 @@ struct Trap: Sendable, CustomTestStringConvertible {
     #expect(failure.kind == .limit)
   }
 
-  /// Batches make no difference, also where an inner signal repeats at once.
+  /// Batches make no difference, even if an inner signal repeats immediately.
   @Test(arguments: ["exhaust", "merge", "concat", "latest"])
   func roundsSettleBetweenEventsOfABatch(_ policy: String) throws {
     let text = """
@@ -440,7 +440,7 @@ struct Trap: Sendable, CustomTestStringConvertible {
 }
 
 extension TrapTests {
-  /// 11: `take` completes together with its last event even where a later step gives that event up.
+  /// 11: `take` completes together with its last event even if a later step drops that event.
   @Test func takeCompletesThoughItsLastEventIsGivenUp() throws {
     for chain in ["{ take: 1 }, { filter: event > 1 }", "{ take: 1 }, { map: 1 / event }"] {
       let run = try PipelineRun(

@@ -4,7 +4,7 @@ import Testing
 @testable import PipelineCore
 @testable import PipelineTesting
 
-/// Windows that are days of a time zone.
+/// Windows of one day in a time zone.
 @Suite struct ZonedWindowTests {
   private static func instant(_ text: String) throws -> Int64 { try #require(TimeText.nanoseconds(rfc3339: text)) }
 
@@ -27,7 +27,7 @@ import Testing
       try spans("Europe/Berlin", "2026-10-24T21:59:59Z", 3) == [
         "2026-10-23T22:00:00Z 24", "2026-10-24T22:00:00Z 25", "2026-10-25T23:00:00Z 24",
       ])
-    // Clocks were set at midnight: the day began at one o'clock, and the last hour of another came twice.
+    // Clocks changed at midnight: one day began at one o'clock, and the last hour of another occurred twice.
     #expect(
       try spans("America/Sao_Paulo", "2018-11-03T12:00:00Z", 2) == [
         "2018-11-03T03:00:00Z 24", "2018-11-04T03:00:00Z 23",
@@ -45,7 +45,8 @@ import Testing
     #expect(try spans("+05:30", "2026-01-01T00:00:00Z", 1) == ["2025-12-31T18:30:00Z 24"])
   }
 
-  /// Spans follow each other without a gap, in whatever order times come, and the times of one have one date but for a repeated hour.
+  /// Days follow each other without a gap, whatever the order of times, and all times of a day have one date, except for a repeated
+  /// hour.
   @Test(
     arguments: ["Europe/Berlin", "America/Sao_Paulo", "Pacific/Apia", "Asia/Kathmandu", "Africa/Casablanca", "UTC"],
     [1, 7] as [Int64])
@@ -59,7 +60,7 @@ import Testing
       #expect(span.start <= time && time < span.end)
       for edge in [span.start, span.end - 1] { #expect(ZonedDays(count: days, in: zone).span(of: edge) == span) }
       #expect(ZonedDays(count: days, in: zone).span(of: span.end).start == span.end)
-      // Samoa left out a day.
+      // Samoa skipped a day.
       let change: Int64 = zone == "Pacific/Apia" ? 86_400_000_000_000 : 3_600_000_000_000
       #expect(abs(span.end - span.start - days * 86_400_000_000_000) <= change, "\(time)")
       func date(_ time: Int64) -> Int64 {

@@ -2,7 +2,7 @@ import Testing
 
 @testable import PipelineCore
 
-/// The matcher finds what RE2 finds, to the byte; RE2 is asked for each pattern and text.
+/// The matcher's result equals RE2's, to the byte; RE2 runs for each pattern and text.
 @Suite struct RegexMatcherTests {
   /// Random patterns and texts, the same in every run.
   private struct Generator {
@@ -42,7 +42,7 @@ import Testing
     }
   }
 
-  /// `limit`: bytes of an automaton; with few it forgets its states again and again.
+  /// `limit`: bytes of an automaton; a low limit makes it discard its states repeatedly.
   @Test(arguments: [(1, 2 << 20), (2, 2 << 20), (3, 400)])
   func findsWhatRE2Finds(seed: Int, limit: Int) throws {
     var generator = Generator(state: UInt64(seed))
@@ -57,14 +57,14 @@ import Testing
       let automaton = TaggedAutomaton(program, limit: limit)
       for (index, text) in texts.enumerated() {
         let bytes = Array(text.utf8)
-        // Only places between code points.
+        // Only offsets between code points.
         let starts = (0...bytes.count).filter { $0 == bytes.count || bytes[$0] & 0xC0 != 0x80 }
         let start = starts[(places + index) % starts.count]
         let isAnchored = index % 4 == 0
         var expected = [Int](repeating: -1, count: program.slotCount)
         var got = expected
         let found = bytes.withUnsafeBytes { text in
-          // RE2 takes no null pointer for an empty text.
+          // RE2 does not accept a null pointer for an empty text.
           var one: UInt8 = 0
           let text =
             text.baseAddress == nil ? withUnsafeBytes(of: &one) { UnsafeRawBufferPointer(rebasing: $0[..<0]) } : text
@@ -87,7 +87,7 @@ import Testing
     #expect(compared > 2500 && matched > 1000, "\(compared) compared, \(matched) matched")
   }
 
-  /// A pattern for which a deterministic automaton needs 4,096 states: in bounded memory, and still right.
+  /// A pattern for which a deterministic automaton needs 4,096 states: memory stays bounded, and the result is correct.
   @Test func statesAreBounded() throws {
     let source = Array("(a|b)*a(?P<x>[ab]{12})$".utf8)
     let pattern = source.withUnsafeBytes { Pattern($0) }
@@ -107,7 +107,7 @@ import Testing
       if isThere { #expect(groups[4] == text.count - 12 && groups[5] == text.count) }
     }
     #expect(automaton.clearings > 0)
-    // RE2 takes over where the automaton is of no use; whoever asks does not see it.
+    // RE2 takes over if the automaton does not help, which the caller does not notice.
     let text = Array(String(repeating: "ab", count: 2000).utf8) + Array("abbbbbbbbbbbbb".utf8.prefix(13))
     var groups = [Int](repeating: -1, count: program.slotCount)
     let found = text.withUnsafeBytes { text in

@@ -2,7 +2,7 @@ import Testing
 
 @testable import PipelineCore
 
-/// Which names a server answers to, and the pages of which sites may send it requests.
+/// The host names that a server answers to, and the sites whose pages may send it requests.
 @Suite struct PageAccessTests {
   private func status(
     _ host: String?, _ origin: String? = nil, _ change: (inout PageAccess) -> Void = { _ in }
@@ -26,7 +26,7 @@ import Testing
     "127.0.0.1\u{0}.example", "user@localhost",
   ]) func otherNamesAreNot(_ host: String) {
     #expect(status(host) == 421)
-    // Elsewhere than on a loopback address all names are.
+    // On an address other than loopback all names are accepted.
     #expect(status(host) { $0.isLocal = false } == 200)
     #expect(status(host) { $0.hosts = ["*"] } == 200)
   }
@@ -37,7 +37,7 @@ import Testing
       #expect(status(host, nil, allow) == 200)
     }
     for host in ["x.rxd.example.org", "rxd.example.org.evil", "[fe80::2]"] { #expect(status(host, nil, allow) == 421) }
-    // On another address they are the only ones.
+    // On another address only these are accepted.
     #expect(
       status("10.0.0.1") {
         $0.isLocal = false
@@ -69,7 +69,7 @@ import Testing
     #expect(status(host, "https://a.example") { $0.origins = ["https://a.example"] } == 200)
     #expect(status(host, "http://a.example") { $0.origins = ["https://a.example"] } == 403)
     #expect(status(host, "http://127.0.0.1:8080") { $0.origins = ["https://a.example"] } == 200)
-    // On another address they count if there are any.
+    // On another address they apply if there are any.
     #expect(
       status("rxd.example", "https://evil.example") {
         $0.isLocal = false
@@ -77,7 +77,7 @@ import Testing
       } == 403)
   }
 
-  /// Requests for images and scripts name no origin; browsers say that they come from another site.
+  /// Requests for images and scripts have no Origin header; browsers report another site in a different header.
   @Test func whatAPageFetchesIsRefused() {
     var access = PageAccess(isLocal: true)
     let headers = PageAccess.Headers(isOfOtherPage: true)

@@ -4,9 +4,9 @@ import PipelineTesting
 import Synchronization
 import Testing
 
-/// A checkpoint is safe to go on from once all that came of the turns before it has been written.
+/// A run may continue from a checkpoint once all results of the earlier turns have been written.
 @Suite struct CheckpointTests {
-  /// One execution on virtual time whose sinks write late, and lose what they have not written when it is broken off.
+  /// One execution on virtual time whose sinks write late, and lose unwritten events when it is aborted.
   private final class Run {
     let time = VirtualTime()
     let executor: Executor
@@ -48,7 +48,7 @@ import Testing
       }
     }
 
-    /// What each sink has written of what it took in turns that `isWanted`.
+    /// The events that each sink took in turns that satisfy `isWanted` and has written.
     func written(_ isWanted: (UInt64) -> Bool = { _ in true }) -> [String: [String]] {
       recordings.mapValues { recording, turns in
         let values = recording.moments.compactMap { entry -> String? in
@@ -62,14 +62,15 @@ import Testing
     }
   }
 
-  /// What has become of checkpoints.
+  /// The outcomes of checkpoints.
   private final class Seen: Sendable {
     let acknowledged = Mutex<[(turn: UInt64, state: [UInt8])]>([])
     let failures = Mutex<[String]>([])
   }
 
-  /// The process is lost at a random instant, with all that no sink has written. What was written of the turns up to the last
-  /// acknowledged checkpoint, and what an execution that goes on from it writes, is what one writes that nothing happens to.
+  /// The process is lost at a random instant, with all unwritten events. The events written in turns up to the last
+  /// acknowledged checkpoint, followed by those of an execution that continues from it, equal the output of an undisturbed
+  /// execution.
   @Test(arguments: 0..<300 as Range<UInt64>)
   func nothingIsLostAndNothingComesTwice(_ seed: UInt64) throws {
     var generator = GraphGenerator(seed: seed)
@@ -78,7 +79,7 @@ import Testing
     let plan = try PipelineRun.compile(graph.yaml)
     let whole = Run(plan, graph.scripts)
     whole.advance(turns: 5000)
-    // What a failure leaves unwritten is lost, whatever was saved.
+    // Events that a failure leaves unwritten are lost, whatever was saved.
     guard whole.execution.outcome == .completed else { return }
 
     let first = Run(plan, graph.scripts)
@@ -115,7 +116,7 @@ import Testing
     }
   }
 
-  /// A checkpoint waits for those before it, and fails with the first that was not written.
+  /// A checkpoint waits for earlier ones, and fails with the first that was not written.
   @Test func whatIsLostFailsAllThatFollow() throws {
     let plan = try PipelineRun.compile(
       "sources: { a: { scripted: {} } }\nsinks: { out: { from: a, probe: {} } }")

@@ -5,9 +5,9 @@ import Testing
 @testable import PipelineCore
 @testable import PipelineTesting
 
-/// What is committed is enough to go on from after a crash, in light and in durable delivery.
+/// A commit is enough to continue from after a crash, in light and in durable delivery.
 @Suite struct CommitTests {
-  /// One execution on virtual time that keeps its state in a store, and whose sinks write late.
+  /// One execution on virtual time that saves its state in a store, and whose sinks write late.
   final class Run {
     let time = VirtualTime()
     let executor: Executor
@@ -21,7 +21,7 @@ import Testing
     }
     let recordings: [String: (recording: ProbeSink.Recording, turns: LateSink.Turns)]
 
-    /// - Parameter isDurable: Nil: nothing is kept.
+    /// - Parameter isDurable: Nil: nothing is saved.
     init(
       _ plan: Plan, _ scripts: [String: SignalHistory], isDurable: Bool?, on disk: MemoryStore.Disk = .init(),
       keys: MemorySpill? = nil, memory: MemoryBudget = MemoryBudget(), sink: (any SinkComponent)? = nil,
@@ -60,7 +60,7 @@ import Testing
       _ = executor.runOne()
     }
 
-    /// Runs turns until the pipeline has ended and its last commit is on the disk. `takes`: whether the disk takes a commit now.
+    /// Runs turns until the pipeline has ended and its last commit is on disk. `takes`: whether the disk accepts a commit now.
     func advance(turns: Int, _ takes: () -> Bool = { true }) {
       for _ in 0..<turns {
         if takes() { store.takeOne() }
@@ -74,7 +74,7 @@ import Testing
       }
     }
 
-    /// Runs everything that happens while the sink `out` takes nothing.
+    /// Runs everything that can happen while the sink `out` accepts nothing.
     func advanceWithoutSink() {
       turn { $0.execution.outbox(of: "out")?.hold() }
       for _ in 0..<2000 {
@@ -97,8 +97,8 @@ import Testing
     }
   }
 
-  /// Runs a random graph, loses the process at random turns, three times at most, and goes on from the disk. What was written before each
-  /// crash begins as an undisturbed run does, what is written after the last ends as that ends, and nothing between is missing.
+  /// Runs a random graph, loses the process at up to three random turns, and continues from the disk. The output before each crash is a
+  /// prefix of an undisturbed run's, the output after the last is a suffix of it, and nothing in between is missing.
   private func crash(_ seed: UInt64, isDurable: Bool) throws {
     var generator = GraphGenerator(seed: seed)
     generator.hasCommands = seed % 2 == 0
@@ -114,19 +114,19 @@ import Testing
     for _ in 0...Int(generator.below(3)) {
       let run = Run(plan, graph.scripts, isDurable: isDurable, on: disk) {
         $0.interval = .milliseconds(1)
-        // Pages are written in as many turns as they need.
+        // Pages are written in as many turns as needed.
         if seed % 3 == 0 { $0.pagesOfTurn = 1 + Int(seed % 2) }
       }
       #expect(run.execution.refusals.map(\.message) == [])
       run.advance(turns: 1 + Int(generator.below(60))) { generator.below(3) == 0 }
-      // The disk may have taken commits that the process has not heard of.
+      // The disk may have accepted commits of which the process has not been notified.
       for _ in 0..<Int(generator.below(3)) { run.store.takeOne(isHeard: false) }
       parts.append(run.written)
       disk = run.store.disk
       if run.execution.outcome != nil { break }
       run.turn { $0.execution.cancel() }
     }
-    // After the end of the pipeline the state is gone, and a new run would begin anew.
+    // After the end of the pipeline the state is gone, and a new run would start from the beginning.
     if disk.commits > 0, disk.state == nil, disk.rows.isEmpty { return }
     let last = Run(plan, graph.scripts, isDurable: isDurable, on: disk)
     last.advance(turns: 20_000)
@@ -140,9 +140,10 @@ import Testing
     }
   }
 
-  /// Whether the parts, each a run of `whole` that begins where the one before ended or earlier, are all of it.
+  /// Whether the parts, each a section of `whole` that begins at or before the end of the previous one, cover all of
+  /// it.
   static func covers(_ whole: [String], _ parts: [[String]]) -> Bool {
-    // The lengths of the beginnings of `whole` that the parts up to now may have.
+    // The possible lengths of the prefix of `whole` that the parts so far cover.
     var reached: Set<Int> = [0]
     for part in parts {
       var next: Set<Int> = part.isEmpty ? reached : []
@@ -150,7 +151,7 @@ import Testing
         guard Array(whole[start..<start + part.count]) == part else { continue }
         if reached.contains(where: { $0 >= start }) {
           next.insert(start + part.count)
-          // A repeat that ends before what had been reached loses nothing of it.
+          // A repeat that ends earlier than the covered prefix loses nothing of it.
           if let most = reached.max(), most > start + part.count { next.insert(most) }
         }
       }
@@ -169,7 +170,7 @@ import Testing
   private static let nine = SignalHistory(
     (0..<9).map { .init(at: .milliseconds(10 * $0), .next(.int($0))) } + [.init(at: .milliseconds(90), .complete)])
 
-  /// A sink gets an event only when it is on the disk.
+  /// A sink receives an event only when it is on disk.
   @Test func nothingIsDeliveredBeforeItsCommit() throws {
     let run = Run(try PipelineRun.compile(Self.plain), ["a": Self.nine], isDurable: true)
     for _ in 0..<200 {
@@ -185,7 +186,7 @@ import Testing
     #expect(run.execution.outcome == .completed && run.store.disk.state == nil && run.store.disk.rows.isEmpty)
   }
 
-  /// Rows that do not fit in memory come from the disk, in their order.
+  /// Rows that do not fit in memory are read from disk, in order.
   @Test func longOutboxesStayOnTheDisk() throws {
     let script = SignalHistory(
       (0..<500).map { .init(at: .milliseconds(1 + $0), .next(.int($0))) } + [.init(at: .seconds(1), .complete)])
@@ -199,7 +200,7 @@ import Testing
     #expect(run.execution.outcome == .completed && run.store.disk.rows.isEmpty)
   }
 
-  /// Rows that the disk has lost leave the count of those that are on their way to it, and of those that arrive during the read, as it is.
+  /// Rows that the disk has lost do not change the count of rows that are being written, and of those that arrive during the read.
   @Test(arguments: [false, true]) func lostRowsHoldNoOthers(_ arrives: Bool) throws {
     let script = SignalHistory(
       (0..<6).map { .init(at: .milliseconds(10 * (1 + $0)), .next(.int($0))) } + [.init(at: .seconds(1), .complete)])
@@ -209,7 +210,7 @@ import Testing
     run.store.loseRows()
     run.store.holdsReads = true
     run.turn { $0.execution.outbox(of: "out")?.resume() }
-    // One more event comes during the read; its row is on the disk, or waits for a commit.
+    // One more event arrives during the read; its row is on disk, or waits for a commit.
     run.advance(turns: 10) { false }
     #expect(run.store.waiting == 1)
     if arrives {
@@ -223,7 +224,7 @@ import Testing
     #expect(run.execution.outcome == .completed && run.store.disk.rows.isEmpty && run.store.faults.isEmpty)
   }
 
-  /// A file was changed while its sink had lines to deliver: the sink of that name gets the events that the lines say.
+  /// A file was changed while its sink had lines to deliver: the sink of that name gets the events in the lines.
   @Test func linesForAnotherSink() throws {
     let script = SignalHistory([.init(at: .seconds(1), .complete)])
     func written(_ rows: [(kind: UInt8, events: Int, lines: String)]) throws -> (events: [String], lost: UInt64) {

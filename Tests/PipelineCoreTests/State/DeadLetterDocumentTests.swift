@@ -3,7 +3,7 @@ import Testing
 
 @testable import PipelineCore
 
-/// What can be had from a stored dead letter.
+/// The parts of a stored dead letter that can be read.
 @Suite struct DeadLetterDocumentTests {
   private func document(_ text: String) -> DeadLetterDocument? { DeadLetterDocument(Array(text.utf8)) }
 
@@ -43,7 +43,7 @@ import Testing
       try #require(document(#"{"error":"e","code":"RX504","step":"o file","event":"\#(long)"}"#)).isCutBecause == nil)
   }
 
-  /// The row is what a pipeline reads when it starts.
+  /// A pipeline reads the row when it starts.
   @Test(arguments: [#"{"a":[1.50,"\u0041",null]}"#, "7", #""x\ny""#, "null", "[1]", "18446744073709551615", "1e400"])
   func makesARow(_ event: String) throws {
     let letter = try #require(

@@ -4,7 +4,7 @@ import PipelineTestSupport
 import PipelineTesting
 import Testing
 
-/// A pipeline that fails and is started again unchanged, several times in one process or from a store: no step loses what it kept (RX507).
+/// A pipeline that fails and is restarted unchanged, several times in one process or from a store: no step loses its state (RX507).
 @Suite struct FailureRestartTests {
   /// One execution on virtual time.
   private final class Run {
@@ -13,7 +13,7 @@ import Testing
     let execution: Execution
     let store: MemoryStore?
 
-    /// - Parameter disk: With a store, which commits at once.
+    /// - Parameter disk: A store, which commits immediately.
     init(
       _ plan: Plan, _ scripts: [String: SignalHistory], from state: [UInt8]?, disk: MemoryStore.Disk?, isDurable: Bool
     ) {
@@ -34,7 +34,7 @@ import Testing
       executor.post { running.launch(restoring: state) { _ in running.finishCommits {} } }
     }
 
-    /// Runs to the end, or at most so many turns.
+    /// Runs to the end, but at most so many turns.
     func advance(_ turns: Int = 2000) {
       for _ in 0..<turns {
         if executor.runOne() { continue }
@@ -43,7 +43,7 @@ import Testing
       }
     }
 
-    /// As a crash does.
+    /// Drops everything, as a crash does.
     func drop() {
       nonisolated(unsafe) let running = execution
       executor.post { running.cancel() }
@@ -60,7 +60,7 @@ import Testing
     case crashes
   }
 
-  /// One way for each shape, so that the shapes of an example go through all of them; RXD_RANDOM_GRAPHS asks for all.
+  /// One restart mode for each shape, so that the shapes of an example cover all modes; RXD_RANDOM_GRAPHS selects all.
   private static func ways(_ number: Int) -> [Way] {
     let all = Keeping.allCases.map(Way.fails) + [.crashes]
     return isThorough ? all : [all[number % all.count]]
@@ -68,7 +68,7 @@ import Testing
 
   private static let isThorough = ProcessInfo.processInfo.environment["RXD_RANDOM_GRAPHS"] != nil
 
-  /// Fails, and starts again twice; returns how many restarts had a state to go on from. `compiled`: the plan of the first start.
+  /// Fails and restarts twice; returns how many restarts continued from a state. `compiled`: the plan of the first start.
   private func restart(
     _ yaml: String, _ scripts: [String: SignalHistory], _ keeping: Keeping, crashAfter: Int? = nil,
     compiled: Plan? = nil,
@@ -79,7 +79,7 @@ import Testing
     var restarts = 0
     var compiled = compiled
     for round in 0..<3 {
-      // A new process compiles the file anew.
+      // A new process compiles the file again.
       let plan = try compiled ?? PipelineRun.compile(yaml)
       compiled = nil
       let run = Run(plan, scripts, from: state ?? disk?.state, disk: disk, isDurable: keeping == .durable)
@@ -111,7 +111,7 @@ import Testing
     "{ name: nth, scan: { start: 0, next: running + 1 } }, { map: '6 / (event - \(count))', onError: fail }"
   }
 
-  /// The shapes in which a step can stand.
+  /// The contexts in which a step can be used.
   private func shapes(_ example: MarbleCase) -> [String] {
     let read = "  out: { from: result, probe: {} }\n"
     var shapes = [example.yaml]
@@ -144,7 +144,7 @@ import Testing
     let whole = try MarbleCase(example.example)
     let scripts = Dictionary(uniqueKeysWithValues: whole.inputs.map { ($0.name, $0.history) })
     for (number, yaml) in shapes(whole).enumerated() {
-      // A step may not stand in every place.
+      // A step is not allowed in every context.
       guard let plan = try? PipelineRun.compile(yaml) else { continue }
       for way in Self.ways(number &+ Int(example.location.line)) {
         switch way {
@@ -168,7 +168,7 @@ import Testing
     }
   }
 
-  /// The restarts that the laws look at do happen.
+  /// The restarts that the laws check do occur.
   @Test(arguments: [0, 1, 2]) func restartsHappen(_ number: Int) throws {
     let yaml = """
       name: t

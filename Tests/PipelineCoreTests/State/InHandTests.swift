@@ -2,7 +2,7 @@ import Testing
 
 @testable import PipelineCore
 
-/// A note of the event in hand over the ends of processes; `PoisonTests` has real ones.
+/// A record of the current event that survives the end of a process; `PoisonTests` use real processes.
 @Suite struct InHandTests {
   private final class Memory {
     let bytes = UnsafeMutableRawPointer.allocate(byteCount: InHand.byteCount, alignment: 8)
@@ -14,7 +14,8 @@ import Testing
     InHand.Position(source: InHand.hash("in"), input: InHand.hash("in.log"), offset: offset)
   }
 
-  /// Starts a run for each event that it ends with; nil: with none. Returns the events that a further run refuses.
+  /// Starts a run for each event at which a run ended; nil: ended without one. Returns the events that a further run
+  /// refuses.
   private func refused(after ends: [Int64?], _ memory: Memory = Memory()) -> [Int64] {
     for event in ends {
       let run = InHand(memory.bytes, heldBy: memory)
@@ -26,12 +27,12 @@ import Testing
   }
 
   @Test func threeCarefulRunsWithOneEventRefuseIt() {
-    // The first run after an orderly end notes nothing.
+    // The first run after a normal end records nothing.
     #expect(refused(after: [7, 7, 7]) == [])
     #expect(refused(after: [7, 7, 7, 7]) == [7])
   }
 
-  /// Kills from outside hit an event twice now and then.
+  /// Kills from outside occasionally hit the same event twice.
   @Test func whatHitsAnotherEventBetweenRefusesNone() {
     #expect(refused(after: [nil, 7, 7, 8, 7, 7, 8, 8]) == [])
     #expect(refused(after: [nil, 7, 7, nil, 7, 7]) == [])
@@ -44,7 +45,7 @@ import Testing
     #expect(refused(after: [8, 8, 8, 7], memory) == [7, 8])
   }
 
-  /// A turn that ends, and an orderly end, take the note back.
+  /// The end of a turn and a normal end remove the record.
   @Test func notesAreTakenBack() {
     let memory = Memory()
     for _ in 0..<5 {

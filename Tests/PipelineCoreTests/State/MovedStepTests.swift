@@ -3,7 +3,7 @@ import PipelineTestSupport
 import PipelineTesting
 import Testing
 
-/// `movedFrom` beside a step, and beside a named part of the file.
+/// `movedFrom` of a step, and of a named part of the file.
 @Suite struct MovedStepTests {
   private func yaml(_ chain: String, signal: String = "a", more: String = "") -> String {
     """
@@ -32,7 +32,7 @@ import Testing
     }
   }
 
-  /// It may have been in another signal. A second change finds the state under the new name.
+  /// The step may have been in another signal. A second change finds the state under the new name.
   @Test func findsTheStateInAnotherSignal() throws {
     var options = PipelineRun.Options()
     options.cutAfter = { $0 >= 3 }
@@ -76,7 +76,7 @@ import Testing
     #expect(run.refusals.isEmpty, "\(run.refusals)")
   }
 
-  /// The former name is one that no state has, or the new part is of another kind.
+  /// No state has the former name, or the new part is of another kind.
   @Test(arguments: [
     (
       "movedFrom: c, chain: [ { scan: { start: 0, next: running + 1 } } ]",

@@ -4,8 +4,8 @@ import Testing
 @testable import PipelineCore
 @testable import PipelineTesting
 
-/// What steps keep for many keys is committed in pages, of which a commit writes those that have changed. Debug builds, such as this one, fail at a
-/// commit if a page has changed that was not marked.
+/// The state of many keys is committed in pages, of which a commit writes the changed ones. In debug builds, such as this one, a commit fails if a
+/// page has changed without being marked.
 @Suite struct PagedStateTests {
   private typealias Run = CommitTests.Run
 
@@ -22,7 +22,7 @@ import Testing
     return SignalHistory(entries)
   }
 
-  /// Commits whenever it may.
+  /// Commits whenever possible.
   private static func run(
     _ plan: Plan, _ history: SignalHistory, on disk: MemoryStore.Disk = .init(),
     _ change: (inout DeliveryOptions) -> Void = { _ in }
@@ -33,7 +33,7 @@ import Testing
     }
   }
 
-  /// Everything happens up to that time, and is committed.
+  /// Everything up to that time happens and is committed.
   private static func advance(_ run: Run, to end: TimeSpan) {
     let end = Instant(nanoseconds: end.nanoseconds)
     while true {
@@ -49,11 +49,11 @@ import Testing
   private static let counting =
     "{ groupBy: { key: event, maxGroups: 5000, chain: [ { scan: { start: 0, next: running + 1 } } ] } }"
 
-  /// The cost of a commit is that of what has changed, however much is kept.
+  /// The cost of a commit is proportional to the changes, however large the state.
   @Test(arguments: [counting, "{ distinct: { memory: 5000 } }"]) func whatHasChangedIsWritten(_ chain: String) throws {
     let count: Int64 = 3000
     var entries = (0..<count).map { SignalHistory.Entry(at: .milliseconds(1), .next(.int($0))) }
-    // Keys that differ in page, one after the other.
+    // Keys in different pages, one after another.
     let later: [Int64] = chain == Self.counting ? [7, 1500, 2999, 7] : [3000, 3001, 3002, 3003]
     for (index, value) in later.enumerated() {
       entries.append(.init(at: .milliseconds(10 + 10 * Int64(index)), .next(.int(value))))
@@ -68,15 +68,15 @@ import Testing
       Self.advance(run, to: .milliseconds(10 * Int64(number) + 5))
       #expect(run.store.disk.changedPages == first + number)
     }
-    // Everything goes on from there.
+    // The next run continues from there.
     let next = Self.run(try Self.pipeline(chain), SignalHistory(entries), on: run.store.disk)
     Self.advance(next, to: .seconds(1))
     #expect(next.execution.refusals.isEmpty)
-    // What the first run had not delivered comes before.
+    // Events that the first run had not delivered come first.
     #expect((next.written["out"] ?? []).suffix(4) == (chain == Self.counting ? ["4", "3", "1", "2"] : []))
   }
 
-  /// A start goes on from the pages that the store has, and so does the start after it: each commit writes what has changed since.
+  /// A start continues from the pages in the store, and so does the start after it: each commit writes the changes since the last.
   @Test(arguments: [
     (
       "{ groupBy: { key: event, idle: 1h, chain: [ { scan: { start: 0, next: running + 1 } } ] } }",
@@ -112,7 +112,7 @@ import Testing
     #expect(written == sent)
   }
 
-  /// A stop writes what has changed since the last commit, too, and the next start finds all of it.
+  /// A stop also writes the changes since the last commit, and the next start finds all of them.
   @Test func aStopWritesWhatHasChanged() throws {
     var entries = (0..<200).map { SignalHistory.Entry(at: .milliseconds(1), .next(.int($0))) }
     for value in 0..<4 as Range<Int64> { entries.append(.init(at: .milliseconds(10 + value), .next(.int(value)))) }
@@ -133,8 +133,8 @@ import Testing
     #expect(run.execution.refusals.isEmpty && run.written["out"]?.suffix(1) == ["3"])
   }
 
-  /// A step that goes on from where its clock stood reads times in another way than those beside it: after a pause all pages are written anew. What comes
-  /// out is the same as from states that are written whole.
+  /// A step that resumes its clock reads times differently from its neighbours: after a pause all pages are written again. The output is the same
+  /// as from states that are written whole.
   @Test(arguments: ["fire", "skip", "resume"], [TimeSpan.zero, .milliseconds(7), .seconds(10)])
   func timesInPagesStandStill(_ rule: String, _ pause: TimeSpan) throws {
     let chain =
@@ -156,18 +156,18 @@ import Testing
     #expect(paged == result(keepsPages: false) && !paged.isEmpty)
   }
 
-  /// A large state is written in turns: events pass between them, and the commit has what was true at its end.
+  /// A large state is written in several turns: events pass between them, and the commit contains the state at its end.
   @Test func manyPagesTakeTurns() throws {
     let plan = try Self.pipeline(Self.counting)
     let first = (0..<640).map { SignalHistory.Entry(at: .milliseconds(1), .next(.int(Int64($0)))) }
     let rest = (0..<640).map { SignalHistory.Entry(at: .milliseconds(2), .next(.int(Int64($0 * 33 % 640)))) }
     let whole = SignalHistory(first + rest + [.init(at: .milliseconds(900), .next(.int(5)))])
     let before = Self.run(plan, whole) { $0.pagedKeys = 1000 }
-    // The second half comes a millisecond later.
+    // The second half arrives a millisecond later.
     Self.advance(before, to: TimeSpan(nanoseconds: 1_500_000))
     #expect(before.store.disk.changedPages == 0)
     let all = Self.pages(of: 640)
-    // The first commit that has pages writes all of them, a tenth of them a turn, while each event changes one.
+    // The first commit with pages writes all of them, a tenth per turn, while each event changes one.
     let run = Run(plan, ["a": whole], isDurable: true, on: before.store.disk) {
       $0.interval = .milliseconds(1)
       $0.pagesOfTurn = all / 10
@@ -188,7 +188,7 @@ import Testing
     #expect(CommitTests.covers(wanted, parts))
   }
 
-  /// While a step has something that cannot be saved, its state is left out of each commit, also of those after which only other pages have changed.
+  /// While a step has state that cannot be saved, its state is left out of each commit, also of those after which only other pages have changed.
   @Test func whatCannotBeSavedIsNeverTakenForUnchanged() throws {
     let plan = try Self.pipeline("{ latest: { by: event.k, maxKeys: 5000 } }")
     func event(_ key: Int64, _ value: TestValue) -> TestValue {
@@ -199,7 +199,7 @@ import Testing
       SignalHistory.Entry(at: .milliseconds(1), .next(event(key, key == 5 ? deep : .int(0))))
     }
     entries.append(.init(at: .milliseconds(10), .next(event(39, .int(1)))))
-    // The value that it has, which a step that goes on would drop.
+    // The step's current value, which would be dropped if the step had continued.
     entries.append(.init(at: .milliseconds(20), .next(event(39, .int(1)))))
     entries.append(.init(at: .milliseconds(30), .next(event(5, .int(2)))))
     entries.append(.init(at: .milliseconds(40), .next(event(39, .int(1)))))
@@ -214,15 +214,15 @@ import Testing
       #expect(next.execution.refusals.isEmpty)
       return next.written["out"] ?? []
     }
-    // The next event is as far from the start of the run that goes on as it was from the last commit: 10 ms.
+    // The next event is as far from the start of the continued run as it was from the last commit: 10 ms.
     #expect(written(after: .milliseconds(15), through: .milliseconds(15)) == [#"{"k":39,"v":1}"#])
     #expect(run.execution.saved.faults.count == 1)
-    // Without it, all that is kept is there again.
+    // Without that value, the whole state is saved again.
     #expect(written(after: .milliseconds(35), through: .milliseconds(15)) == [])
     #expect(run.execution.saved.faults.isEmpty)
   }
 
-  /// Pages of groups that are gone are removed, and all of them with the state.
+  /// Pages of removed groups are removed, and all pages with the state.
   @Test func groupsThatGoTakeTheirPages() throws {
     let plan = try Self.pipeline(
       "{ groupBy: { key: event, idle: 20ms, chain: [ { scan: { start: 0, next: running + 1 } } ] } }")
@@ -239,7 +239,7 @@ import Testing
     #expect(run.execution.outcome == .completed && run.store.disk.state == nil && pages() == 0)
   }
 
-  /// A state below the limit is one piece, as before; one above it is in pages from then on.
+  /// A state below the limit is written whole, as before; above it, it is written in pages from then on.
   @Test func fewKeysNeedNoPages() throws {
     let run = Self.run(try Self.pipeline(Self.counting), Self.script(0..<12)) { $0.pagedKeys = 10 }
     Self.advance(run, to: .milliseconds(9))
@@ -248,7 +248,7 @@ import Testing
     #expect(run.store.disk.pages.values.map(\.count) == [Self.pages(of: 11)])
   }
 
-  /// Bytes that have changed on the way are found, in the pages as in the rest.
+  /// Corrupted bytes are detected, in the pages and elsewhere.
   @Test func damageIsRefused() throws {
     let plan = try Self.pipeline(Self.counting)
     var history = Self.script(0..<100, every: .zero)
@@ -263,7 +263,7 @@ import Testing
       disk.rows = [:]
       let next = Self.run(plan, history, on: disk)
       Self.advance(next, to: .seconds(1))
-      // The groups start empty, and the source from the start, or where it was if that can be read.
+      // The groups start empty, and the source from the start, or from its position if that can be read.
       let written = next.written["out"] ?? []
       #expect(
         written == ["1"] || written.count == 101 && written.last == "2",
@@ -277,7 +277,7 @@ import Testing
     }
     for count in stride(from: 0, to: state.count, by: 11) { expectRefusal(Array(state[..<count]), "\(count) bytes") }
     for at in stride(from: 4, to: state.count, by: 12) where state[at] != 0 {
-      // A state that has nothing of the pages, not even where they begin.
+      // A state without any part of the pages, not even their start.
       expectRefusal(Array(state[..<at] + state[(at + 1)...]), "all but byte \(at)")
     }
   }
@@ -309,7 +309,8 @@ import Testing
   }
 
   @Test func examplesFitIntoGroups() {
-    // Enough of them to be a law, not a remainder. Others fail in a group, or wait for what only their signal would give.
+    // Most examples, so that the law means something. The others fail in a group, or wait for events that only their own
+    // signal would send.
     let completing = Self.grouped.filter { example in
       guard let marbles = try? MarbleCase(example.example), let plan = try? Self.plan(marbles) else { return false }
       let run = Run(plan, ["a": marbles.inputs[0].history], isDurable: nil)
@@ -319,8 +320,8 @@ import Testing
     #expect(completing.count >= 120 && Set(completing.map(\.component)).count >= 45)
   }
 
-  /// A step in a group whose process is lost goes on from the last commit, whatever it keeps and however it changes: at events, at timers, as event time
-  /// advances, at the end.
+  /// A step in a group whose process is lost continues from the last commit, whatever its state and however it changes: at events, at timers, as
+  /// event time advances, at the end.
   @Test(arguments: grouped) func stepsInGroupsAreMarked(_ example: CatalogueExample) throws {
     let marbles = try MarbleCase(example.example)
     let plan = try Self.plan(marbles)
@@ -330,7 +331,7 @@ import Testing
     let whole = Run(plan, ["a": history], isDurable: nil)
     whole.advance(turns: 5000)
     guard whole.execution.outcome == .completed, let wanted = whole.written["out"] else {
-      // `examplesFitIntoGroups` bounds how many these are.
+      // `examplesFitIntoGroups` limits the number of these.
       return
     }
     for turns in 1...25 {

@@ -3,7 +3,7 @@ import Testing
 
 @testable import PipelineCore
 
-/// Positions of parts that come and go: what may be committed of them, whoever acknowledges whenever.
+/// Positions of parts that are assigned and revoked: what may be committed, in any order of acknowledgements.
 @Suite struct PartLedgersTests {
   typealias Epoch = PartLedgers<Int>.Epoch
 
@@ -29,7 +29,7 @@ import Testing
     #expect(parts.acknowledged == ["a": 40])
   }
 
-  /// What is under way when a part is revoked still counts, until it is settled; nothing more is taken.
+  /// Outstanding input of a revoked part still counts until it is settled; no more input is taken.
   @Test func aRevokedPartIsSettled() throws {
     let parts = PartLedgers<Int>()
     let epoch = parts.assign("a", at: 0)
@@ -53,7 +53,7 @@ import Testing
     #expect(parts.acknowledged == [:] && parts.ledger(epoch) == nil && parts.settled(epoch))
   }
 
-  /// An acknowledgement that comes after the part was assigned anew belongs to the earlier assignment.
+  /// An acknowledgement that arrives after the part was assigned again belongs to the earlier assignment.
   @Test(arguments: ["revoke", "lose", "neither"])
   func aLateAcknowledgementMovesNoNewAssignment(_ end: String) throws {
     let parts = PartLedgers<Int>()
@@ -68,8 +68,8 @@ import Testing
     #expect(parts.acknowledged == ["a": 60] && parts.names == ["a"])
   }
 
-  /// Random assignments, ends and acknowledgements against a model: what may be committed is the end of the unbroken sequence of acknowledged
-  /// pieces of the assignment that counts.
+  /// Random assignments, ends and acknowledgements compared with a model: the end of the unbroken sequence of acknowledged pieces of the
+  /// current assignment may be committed.
   @Test(arguments: 0..<40)
   func followsItsModel(_ seed: UInt64) throws {
     var random = SplitMix(seed)

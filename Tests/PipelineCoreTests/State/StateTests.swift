@@ -6,7 +6,7 @@ import Testing
 @testable import PipelineCore
 @testable import PipelineTesting
 
-/// What a saved state promises beside the laws.
+/// The guarantees of a saved state beyond the laws.
 @Suite struct StateTests {
   private func run(
     _ yaml: String, later: String? = nil, _ marbles: [String: String], cutAfter turn: Int,
@@ -37,20 +37,20 @@ import Testing
 
   // MARK: The catalogue
 
-  /// What keeps nothing but an inner signal, which the graph carries, or clients that wait for an answer of this process.
+  /// Operators that keep only an inner signal, which the graph saves, or clients that wait for an answer of this process.
   static let keptByTheGraph: Set<String> = ["initially", "httpServer", "tcp", "unix", "syslog", "statsd", "webSocket"]
 
-  /// What keeps something says what becomes of it.
+  /// Every component that keeps something documents what happens to it.
   @Test(arguments: CatalogueTests.entries.filter { $0.kind != .sink })
   func whatIsKeptIsCarried(_ entry: CatalogueEntry) {
     guard !entry.memory.isEmpty, !Self.keptByTheGraph.contains(entry.name) else { return }
     #expect(entry.persistence != .nothing, "'\(entry.name)' keeps: \(entry.memory)")
   }
 
-  /// What an example alone cannot show; it has tests of its own.
+  /// Components that an example alone cannot show, which have their own tests.
   static let shownElsewhere: Set<String> = ["execute", "exec"]
 
-  /// What says that it carries state writes some in one of its examples, and what does not writes none.
+  /// A component that declares a state writes some in one of its examples, and others write none.
   @Test(arguments: Catalogue.operators.components.filter { !shownElsewhere.contains($0.name) })
   func whatIsCarriedIsWritten(_ entry: CatalogueEntry) throws {
     var written: Set<String> = []
@@ -104,7 +104,7 @@ import Testing
     #expect(events(run).dropFirst(2) == ["4ms 7", "5ms the completion"])
   }
 
-  /// Neither order nor quotes nor comments are a change.
+  /// Changes of order, quotes and comments do not matter.
   @Test func anotherSpellingIsNoChange() throws {
     let before = pipeline("{ scan: { start: 0, next: running + event } }")
     let after = pipeline("{ scan: { next: 'running + event', start: 0 } }")
@@ -115,10 +115,10 @@ import Testing
 
   // MARK: Time
 
-  /// Timers go on while the process is down.
+  /// Timers continue while the process is down.
   @Test func timeGoesByWhileNothingRuns() throws {
     let run = try run(pipeline("{ delay: 10ms }"), ["a": "12|"], cutAfter: 3) { $0.pause = .milliseconds(30) }
-    // Both are due, and come in their order.
+    // Both are due, and fire in order.
     #expect(events(run) == ["32ms 1", "32ms 2", "32ms the completion"])
   }
 
@@ -155,8 +155,8 @@ import Testing
     return (plan, run.savedStates, sources)
   }
 
-  /// With a checksum that fits, so that the readers themselves are tried. Whatever the bytes say, nothing
-  /// traps; what is unsound starts empty.
+  /// With a valid checksum, so that the readers themselves are tested. Whatever the bytes, nothing traps; invalid
+  /// state starts empty.
   @Test func damagedBytesAreHarmless() throws {
     let (plan, states, sources) = try states()
     var generator = GraphGenerator(seed: 7)
@@ -212,7 +212,7 @@ import Testing
     #expect(run.outcome == .completed)
   }
 
-  /// A state as it was written before its checksum was XXH3.
+  /// A state written before its checksum was XXH3.
   @Test func anOlderFormIsRead() throws {
     var old: [UInt8] = []
     let run = try run(pipeline(sum), ["a": "1-2-3|"], cutAfter: 2) {
@@ -228,7 +228,7 @@ import Testing
     #expect(events(run) == ["0s 1", "2ms 3", "4ms 6", "5ms the completion"])
   }
 
-  /// Puts the checksum right.
+  /// Corrects the checksum.
   static func checked(_ bytes: [UInt8]) -> [UInt8] {
     let content = bytes.dropLast(8)
     let sum = StateTable.Format(bytes[4])?.checksum(content) ?? 0
@@ -237,7 +237,7 @@ import Testing
 
   // MARK: Size
 
-  /// The figures of docs/decisions/0008-operator-state.md; here only that they stay near.
+  /// The sizes in docs/decisions/0008-operator-state.md; this only checks that they stay close.
   @Test func statesAreSmall() throws {
     func size(_ chain: String) throws -> Int {
       try run(pipeline(chain), ["a": "1-2-3|"], cutAfter: 2).savedStates.first?.count ?? 0

@@ -5,7 +5,7 @@ import Testing
 
 /// A pipeline that is suspended, or fails and keeps its state.
 @Suite struct SuspensionTests {
-  /// One execution on virtual time, its sinks recorded.
+  /// One execution on virtual time that records its sinks.
   private final class Run {
     let time = VirtualTime()
     let executor: Executor
@@ -45,7 +45,7 @@ import Testing
       }
     }
 
-    /// What each sink got, as JSON.
+    /// The events of each sink, as JSON.
     var events: [String: [String]] {
       recordings.mapValues { recording in
         recording.moments.compactMap { entry in
@@ -58,7 +58,7 @@ import Testing
     }
   }
 
-  /// A suspension saves what saving between two turns does, and nothing is flushed by it.
+  /// A suspension saves the same as saving between two turns, and flushes nothing.
   @Test(arguments: 0..<200 as Range<UInt64>)
   func nothingIsFlushed(_ seed: UInt64) throws {
     var generator = GraphGenerator(seed: seed)
@@ -77,8 +77,8 @@ import Testing
     #expect(run.executor.nextDeadline == nil)
   }
 
-  /// `n` waits for the end of what it would execute itself, so the command ends when `m` can execute it no more: not because the graph is
-  /// taken down, where the list would be sent although the state has it.
+  /// `n` waits for the end of the command that it would itself execute, so the command ends when `m` can no longer execute it. It must
+  /// not end because the graph is torn down: then the list would be sent although it is in the state.
   @Test func aSuspensionEndsNoCommand() throws {
     let execute = "{ do: { signal: { marbles: '-1|', chain: [ { execute: work } ] } } }"
     let plan = try PipelineRun.compile(
@@ -105,7 +105,7 @@ import Testing
     }
   }
 
-  /// What a failure leaves fits the pipeline that it comes from.
+  /// The state left by a failure fits the pipeline that it comes from.
   @Test(arguments: 0..<300 as Range<UInt64>)
   func aFailureLeavesASoundState(_ seed: UInt64) throws {
     var generator = GraphGenerator(seed: seed)
@@ -120,7 +120,7 @@ import Testing
     second.advance(turns: 2000)
   }
 
-  /// Values of a source that had completed and has been rewritten are sent; those beside it are not sent again.
+  /// Values of a completed source whose text has changed are sent; those of other sources are not sent again.
   @Test func whatHadEndedAndHasChangedStartsAgain() throws {
     func plan(_ a: Int) throws -> Plan {
       try PipelineRun.compile(

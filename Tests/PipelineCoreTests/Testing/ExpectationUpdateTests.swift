@@ -2,7 +2,7 @@ import PipelineCore
 import PipelineTesting
 import Testing
 
-/// `rxd test --update`: what becomes of a file.
+/// `rxd test --update`: the changes of a file.
 @Suite struct ExpectationUpdateTests {
   private static let head = """
     # What stands here stays.
@@ -18,7 +18,7 @@ import Testing
     var text: String?
     var refusals: [String]
     var difference: String
-    /// What still fails in the new text.
+    /// The failures that remain in the new text.
     var failures: [String]
   }
 
@@ -183,7 +183,7 @@ import Testing
 
               - { next: 4 }
       """, input: "\"\"", becomes: "\n        []")
-    // In a mapping with more to say.
+    // In a mapping with further entries.
     try check(
       """
 
@@ -231,7 +231,7 @@ import Testing
     #expect(third.failures == [])
   }
 
-  /// What a file must not hold as it is, is written as an escape.
+  /// Characters that a file must not contain literally are written as escapes.
   @Test func strangeTextsSurvive() throws {
     for value in [
       #""\u2028""#, #""$${HOME} $$ $5""#, #""a\tb\n\\ \"q\"""#, #""yes""#, #""null""#, #""1e3""#, #""- a""#,

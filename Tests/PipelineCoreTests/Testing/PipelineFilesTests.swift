@@ -5,7 +5,7 @@ import PipelineTestSupport
 import PipelineTesting
 import Testing
 
-/// The pipelines that come with rxd: their own tests pass.
+/// The pipelines shipped with rxd: their own tests pass.
 @Suite struct PipelineFilesTests {
   static let folder = URL(fileURLWithPath: #filePath).deletingLastPathComponent()
     .deletingLastPathComponent().deletingLastPathComponent().deletingLastPathComponent()
@@ -33,7 +33,7 @@ import Testing
     }
   }
 
-  /// Counting what is reached changes nothing.
+  /// Measuring coverage changes nothing.
   @Test(arguments: files) func ownTestsPassWhileTheyAreCounted(_ name: String) throws {
     let bytes = try Data(contentsOf: Self.folder.appendingPathComponent(name))
     let suite = try TestSuite(SourceText(name: name, bytes: Array(bytes)))
@@ -72,7 +72,8 @@ struct TestSuite {
     return (result.plan, result.tests(into: &diagnostics) { compile($0) })
   }
 
-  /// - Parameter turnLimit: After how many turns a test that does not come to rest is given up; nil: as `rxd test` does.
+  /// - Parameter turnLimit: The number of turns after which a test that does not settle is given up; nil: as `rxd test`
+  ///   does.
   func run(turnLimit: Int? = nil) -> [TestResult] {
     var runner = TestRunner(plan)
     if let turnLimit { runner.turnLimit = turnLimit }

@@ -3,7 +3,7 @@ import PipelineTestSupport
 import PipelineTesting
 import Testing
 
-/// Tests that are made of what was seen on the edges of a running pipeline.
+/// Tests made from recordings of the edges of a running pipeline.
 @Suite struct RecordedTestTests {
   private static let search = """
     name: search
@@ -30,7 +30,7 @@ import Testing
     var moment: SignalHistory.Moment
   }
 
-  /// A time of the monotonic clock, far from its beginning.
+  /// A time of the monotonic clock, far from zero.
   private static let start: Int64 = 3_894_672_963_154
 
   private func recorded(_ yaml: String, _ step: String, end: Double, _ seen: [Seen]) throws -> RecordedTest {
@@ -59,12 +59,12 @@ import Testing
     #expect(outcome.text.contains("query: { marbles: \"510ms A\", values: { A: dune } }"), "\(outcome.text)")
     let results = try TestSuite(SourceText(name: "t.yaml", text: Self.search + outcome.text)).run()
     #expect(results.count == 1 && results.allSatisfy(\.passed))
-    // The test tells a wrong pipeline from the right one.
+    // The test distinguishes a wrong pipeline from the right one.
     let other = Self.search.replacing("300ms", with: "200ms")
     #expect(try !TestSuite(SourceText(name: "t.yaml", text: other + outcome.text)).run().allSatisfy(\.passed))
   }
 
-  /// Answers of inner requests become stubs, one for each event that made a request.
+  /// Answers to inner requests become stubs, one for each event that made a request.
   @Test func requestsAreAnsweredAsTheyWere() throws {
     let reply = TestValue.object([.init(Array("title".utf8), .text("Dune"))])
     let seen =
@@ -81,7 +81,7 @@ import Testing
     #expect(results.count == 1 && results.allSatisfy(\.passed))
   }
 
-  /// What a step had kept before the recording is not in the test, and it says so.
+  /// State from before the recording is not in the test, which says so.
   @Test func whatWasKeptBeforeIsNamed() throws {
     let seen =
       [Seen(from: "query/throttle", to: "query", milliseconds: 20, moment: .next(.text("before")))]

@@ -4,7 +4,7 @@ import Sinks
 import Sources_
 import Testing
 
-/// What the clients of an `httpServer` hear, in `rxd test`.
+/// The answers to clients of an `httpServer`, in `rxd test`.
 @Suite struct ReplyExpectationTests {
   private func failures(_ yaml: String) throws -> [String] {
     try TestSuite(SourceText(name: "t.yaml", text: yaml)).run().flatMap { $0.failures.map(\.diagnostic.message) }
@@ -57,7 +57,7 @@ import Testing
     #expect(try failures(trigger("[ { next: 202 }, { next: 409 }, { next: 503 }, { next: 503 } ]")).count == 1)
   }
 
-  /// Executed in an inner signal, the command answers the request for which that was made.
+  /// Executed in an inner signal, the command answers the request for which that signal was made.
   @Test func fromAnInnerSignal() throws {
     #expect(
       try failures(
@@ -78,7 +78,7 @@ import Testing
         """) == [])
   }
 
-  /// A `reply` sink answers in a test as it does in a run, and only once.
+  /// A `reply` sink answers in a test as in a run, and only once.
   @Test func fromAReplySink() throws {
     let text = """
       sources: { requests: { httpServer: 127.0.0.1:0 } }
@@ -126,25 +126,26 @@ import Testing
   }
 
   private static let served: [Served] = [
-    // Nobody answers in time; what comes later is nobody's answer.
+    // Nothing answers in time; a later answer is ignored.
     .init(
       server: "replyTimeout: 5ms", chain: "delay: 6ms", input: "-a--b|",
       replies: "[ { at: 6ms, next: 504 }, { at: 9ms, next: { request: 2, status: 504 } } ]"),
-    // The server's time is up before the pipeline's of the same instant.
+    // The server's time limit expires before the pipeline's timer of the same instant.
     .init(
       server: "replyTimeout: 5ms", chain: "delay: 5ms", input: "-a--b|",
       replies: "{ marbles: \"------x--x\", values: { x: 504 } }"),
     .init(
       server: "replyTimeout: 5ms", chain: "delay: 4ms", input: "-a--b|",
       replies: "{ marbles: \"-----x--x\", values: { x: 200 } }"),
-    // The time goes on when nothing else happens; here nobody says when.
+    // Time advances when nothing else happens; here nothing sets a time.
     .init(
       server: "replyTimeout: 1h", chain: "flattenMap: { signal: { never: {} } }", input: "-a--b",
       replies: "[ { next: { request: 1, status: 504 } }, { next: { request: 2, status: 504 } } ]"),
     .init(
       server: "replyTimeout: 1h", chain: "flattenMap: { signal: { never: {} } }", input: "-a--b",
       replies: "[ { at: 3600001ms, next: 504 }, { at: 3600004ms, next: 504 } ]"),
-    // Whoever cannot be answered any more hears so at once: what is dropped, and what a closed signal held.
+    // Requests that can no longer be answered are answered immediately: dropped events, and those held by a closed
+    // signal.
     .init(
       server: "maxBody: 1MiB", chain: "filter: event.n > 1", input: "-a-b|",
       replies: "{ marbles: \"-x-y\", values: { x: 503, y: 200 } }"),
@@ -169,13 +170,13 @@ import Testing
       replies:
         "[ { at: 1ms, next: 200 }, { at: 3ms, next: { status: 503, headers: { retry-after: '1' } } }, { at: 5ms, next: 503 } ]"
     ),
-    // Nobody waits for the answers of inner signals then.
+    // No request waits for the answers of inner signals then.
     .init(
       server: "maxBody: 1MiB",
       chain: "flattenMap: { signal: { from: { values: [1] }, chain: [ { delay: 5ms } ] } }, take: 1",
       input: "-ab----|",
       replies: "[ { at: 6ms, next: 200 }, { at: 6ms, next: { request: 2, status: 503 } } ]"),
-    // Too many wait.
+    // Too many requests wait.
     .init(
       server: "maxConnections: 2", chain: "delay: 3ms", input: "-(abc)-d-e|",
       replies:
@@ -184,7 +185,7 @@ import Testing
     .init(
       server: "maxConnections: 1, replyTimeout: 3ms", chain: "delay: 9ms", input: "-a-b-c|",
       replies: "{ marbles: \"---ba---x\", values: { b: { request: 2, status: 503 }, a: 504, x: 504 } }"),
-    // What the server does not serve.
+    // Requests that the server does not serve.
     .init(
       server: "path: /in, methods: [POST, PUT], maxBody: 4B", chain: "map: 1", input: "-a-p-q-r-s-t|",
       replies: "{ marbles: \"-x-n-m-x-l-n\", values: { x: 200, n: 404, m: 405, l: 413 } }"),
@@ -193,7 +194,7 @@ import Testing
       replies:
         "{ marbles: \"-x-x-u\", values: { x: 200, u: { status: 401, headers: { www-authenticate: 'Bearer realm=\"rxd\"' } } } }"
     ),
-    // Servers that take events in.
+    // Servers that ingest events.
     .init(
       server: "decode: json, path: /in, maxBody: 1B", chain: "filter: event.n > 1", input: "-a-b-p|",
       replies: "{ marbles: \"-x-x-x\", values: { x: 200 } }"),
@@ -206,7 +207,7 @@ import Testing
     .init(
       server: "answer: written", chain: "delay: 2ms", input: "-a-b|",
       replies: "{ marbles: \"-x-x\", values: { x: 200 } }"),
-    // What ends the pipeline is not written; nor is anything taken in afterwards.
+    // The event that ends the pipeline is not written; nor is anything accepted afterwards.
     .init(
       server: "decode: json", chain: "try: event.n > 1", input: "-b-a-b|",
       replies:
@@ -216,7 +217,7 @@ import Testing
       server: "maxBody: 1MiB", chain: "delay: 9ms }, { timeout: 4ms", input: "-a---b|",
       replies: "[ { at: 4ms, next: 503 }, { at: 5ms, next: { status: 503, headers: { retry-after: '1' } } } ]",
       others: "out: \"----#\""),
-    // A server that begins anew gets the requests anew.
+    // A restarted server receives the requests again.
     .init(
       server: "maxBody: 1MiB", chain: "take: 1 }, { repeat: 2", input: "-a-b|",
       replies: "{ marbles: \"-xx-y\", values: { x: 200, y: { request: 2, status: 503 } } }"),

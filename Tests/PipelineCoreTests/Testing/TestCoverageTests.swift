@@ -3,7 +3,7 @@ import PipelineTestSupport
 import PipelineTesting
 import Testing
 
-/// `rxd test --coverage`: what is counted as reached.
+/// `rxd test --coverage`: what counts as reached.
 @Suite struct TestCoverageTests {
   private func missing(_ text: String) throws -> [String] {
     let suite = try TestSuite(SourceText(name: "t.yaml", text: text))
@@ -105,8 +105,8 @@ import Testing
       ])
   }
 
-  /// Nothing is made another way because it is looked at: groups still share one run of their steps, and fixed values are sent
-  /// without a subscription, so turns and counts are those of a run without coverage.
+  /// Coverage does not change the graph: groups still share one run of their steps, and fixed values are sent without a
+  /// subscription, so turns and counts are those of a run without coverage.
   @Test func theGraphIsThatOfProduction() throws {
     let text = """
       sources: { a: { stdin: {} } }
@@ -124,7 +124,7 @@ import Testing
     let test = try #require(suite.tests.first)
     let coverage = TestCoverage(suite.plan)
     #expect(runner.run(test).turns == runner.run(test, coverage: coverage).turns)
-    // The chain of the groups is one run that nobody subscribes, and yet its edges count.
+    // The chain of the groups is one run without a subscriber, and yet its edges count.
     let chain = try #require(coverage.edges.first { suite.plan.id(of: $0.plan.from).hasSuffix("filter") })
     #expect(chain.plan.isBetweenFusedSteps && chain.events == 2 && chain.subscriptions == 0)
     let values = try #require(coverage.edges.first { suite.plan.id(of: $0.plan.from).hasSuffix("values") })

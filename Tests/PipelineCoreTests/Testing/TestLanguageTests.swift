@@ -2,7 +2,7 @@ import PipelineCore
 import PipelineTestSupport
 import Testing
 
-/// What users can say in tests.
+/// The language of users' tests.
 @Suite struct TestLanguageTests {
   private func suite(_ text: String) throws -> TestSuite { try TestSuite(SourceText(name: "t.yaml", text: text)) }
 
@@ -11,7 +11,7 @@ import Testing
     try suite(text).run().flatMap { $0.failures.map(\.diagnostic.message) }
   }
 
-  /// What is wrong with the file, one sentence each.
+  /// The errors in the file, one sentence each.
   private func complaints(_ text: String) -> [String] {
     do {
       _ = try suite(text)
@@ -68,7 +68,7 @@ import Testing
 
   // MARK: Inputs
 
-  /// Whatever a source would read, a test can say what it sends: no file, socket or clock is touched.
+  /// For every source, a test can define what it sends: no file, socket or clock is used.
   @Test(arguments: [
     "stdin: {}", "file: /nonexistent", "file: { path: /nonexistent, follow: true }", "http: 'http://127.0.0.1:1/'",
     "http: { url: 'http://127.0.0.1:1/', every: 1s }", "httpServer: { address: '127.0.0.1:0', decode: ndjson }",
@@ -112,7 +112,7 @@ import Testing
     tests:
     """
 
-  /// What holds at the beginning is told, also where the first event comes at once and no sink listens.
+  /// The initial state is reported, even if the first event arrives immediately and no sink subscribes.
   @Test func commandStatesBeginWithWhatHolds() throws {
     #expect(
       try failures(
@@ -174,7 +174,7 @@ import Testing
     #expect(complaints(text.replacing("b: \"-4|\" }", with: "b: \"^-4|\" }")).first?.contains("no meaning") == true)
   }
 
-  /// What ended the pipeline is named where something did not come because of it.
+  /// The error that ended the pipeline is named if events are missing because of it.
   @Test func theErrorThatEndedThePipelineIsNamed() throws {
     let results = try suite(
       """
@@ -273,7 +273,7 @@ import Testing
 
   // MARK: Ends
 
-  /// A clock in an inner signal goes on for ever, and the test ends all the same.
+  /// A clock in an inner signal runs forever, and the test still ends.
   @Test func endlessInnerSignalsDoNotHoldATestUp() throws {
     #expect(
       try failures(
@@ -289,7 +289,7 @@ import Testing
         """) == [])
   }
 
-  /// A test over thirty virtual days: so much happens in them, and so little time passes.
+  /// A test over thirty virtual days with few events takes little time.
   @Test func daysPassWithoutAnythingHappening() throws {
     let suite = try suite(
       """

@@ -4,12 +4,12 @@ import PipelineTestSupport
 import PipelineTesting
 import Testing
 
-/// What `rxd test` prints, kept in Tests/Golden/Test: a pipeline file and the report of its tests.
+/// The output of `rxd test`, kept in Tests/Golden/Test: a pipeline file and the report of its tests.
 @Suite struct TestReportTests {
   static let folder = PipelineFilesTests.folder.deletingLastPathComponent()
     .appendingPathComponent("Tests/Golden/Test")
 
-  /// RXD_UPDATE_GOLDEN=1 writes what is printed now.
+  /// RXD_UPDATE_GOLDEN=1 writes the current output.
   @Test(arguments: ["values-differ", "requests", "malformed", "endless"])
   func reportIsAsKept(_ name: String) throws {
     let bytes = try Data(contentsOf: Self.folder.appendingPathComponent(name + ".yaml"))
@@ -36,7 +36,7 @@ import Testing
 }
 
 extension TestReportTests {
-  /// Damaged tests are reported, never a crash or a test without end.
+  /// Damaged tests are reported, without a crash or a test that never ends.
   @Test(arguments: ["values-differ", "requests", "malformed", "endless"])
   func damageIsHarmless(_ name: String) throws {
     let bytes = Array(try Data(contentsOf: Self.folder.appendingPathComponent(name + ".yaml")))

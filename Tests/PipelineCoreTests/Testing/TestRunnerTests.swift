@@ -3,7 +3,7 @@ import PipelineTestSupport
 import PipelineTesting
 import Testing
 
-/// What decides whether a user's test passes.
+/// The rules by which a user's test passes.
 @Suite struct TestRunnerTests {
   /// The failures of the tests in `text`, one sentence each.
   private func failures(_ text: String, turnLimit: Int? = nil) throws -> [String] {
@@ -39,7 +39,7 @@ import Testing
   }
 
   @Test func aTestedSignalIsOnlyWatched() throws {
-    // `second` runs only once `a` has ended, as it does without the test: its times count from there.
+    // `second` runs only once `a` has ended, as without the test: its times start there.
     #expect(
       try test("inputs: { a: '1--|', b: '-3|' }\nexpect: { second: '----3|', out: '2---3|' }") == [])
   }
@@ -84,7 +84,7 @@ import Testing
       try test("inputs: { a: { marbles: '-1|', tick: 1h } }\nexpect: { doubled: { marbles: '-2|', tick: 1h } }") == [])
   }
 
-  /// A pipeline that goes on for ever without a source that does is given up, also where no time ever goes by.
+  /// A pipeline that never ends, although its sources do, is given up, even if no time passes.
   @Test(
     arguments: [
       "from: none, chain: [ repeat ]", "from: one, chain: [ repeat, { filter: event == 0 } ]",
@@ -144,7 +144,7 @@ import Testing
     #expect(try results.item(1).virtualTime == .seconds(5))
   }
 
-  /// Time that is virtual costs what happens in it: thirty days with a tick a minute are a turn for each tick, and little more.
+  /// Virtual time costs only what happens in it: thirty days with a tick a minute take a turn for each tick, and little more.
   @Test func thirtyDaysAreTheirTurns() throws {
     let suite = try TestSuite(
       SourceText(

@@ -4,7 +4,7 @@ import Testing
 @testable import PipelineCore
 @testable import PipelineTesting
 
-/// An input gives times where its source does; a file writes them as texts.
+/// An input has time values where its source does; a file writes them as texts.
 @Suite struct TypedInputTests {
   private func text(
     _ tests: String, filter: String = "timestamp(event.__REALTIME_TIMESTAMP) > timestamp('2026-01-01T00:00:00Z')"
