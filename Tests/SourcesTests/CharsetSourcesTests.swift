@@ -5,7 +5,7 @@ import PipelineTestSupport
 import Testing
 import Transport
 
-/// `charset` of sources that receive: sockets, requests and answers.
+/// `charset` of sources that receive data: sockets, requests and answers.
 @Suite struct CharsetSourcesTests {
   private func pipeline(_ source: String, http: (any HTTPClient)? = nil) throws -> RealPipeline {
     try RealPipeline(
@@ -30,14 +30,14 @@ import Transport
     let widePort = try #require(wide.port())
     let other = try #require(SocketClient(port: widePort))
     let bytes = units("{\"a\":\"\u{0A0A}\"}\n{\"b\":2}\n")
-    // Cut within a unit.
+    // Cut within a code unit.
     other.send(Array(bytes[..<15]))
     other.send(Array(bytes[15...]))
     wide.run(within: .seconds(30)) { wide.events.count == 2 }
     #expect(wide.events == ["{\"a\":\"\u{0A0A}\"}", "{\"b\":2}"])
   }
 
-  /// Joined lines are ended by time; half a line that has come is not part of them.
+  /// Joined lines end by time; a half-received line is not part of them.
   @Test func linesOfUTF16AreJoined() throws {
     let folder = Scratch()
     let joined = try pipeline(
@@ -72,7 +72,7 @@ import Transport
     #expect(udp.events == ["\"\u{20AC}1\""])
   }
 
-  /// The type of an answer counts, the parameter more, and JSON is UTF-8.
+  /// The content type of an answer applies, the parameter overrides it, and JSON is UTF-8.
   @Test(
     arguments: [
       ("decode: text", "text/plain; charset=ISO-8859-1", [0xFC], "\"\u{FC}\""),

@@ -6,8 +6,8 @@ import PipelineTestSupport
 import Synchronization
 import Testing
 
-/// A pipeline is lost behind a checkpoint, and whatever happens to its files meanwhile: the next one sends what came after the
-/// checkpoint, all of it and nothing else.
+/// A pipeline is lost after a checkpoint, and its files may change meanwhile: the next pipeline sends exactly the events after
+/// the checkpoint.
 @Suite struct CheckpointedFilesTests {
   let scratch = Scratch()
 
@@ -18,7 +18,7 @@ import Testing
     """
   }
 
-  /// Reads what is there, `seen` events, and is lost.
+  /// Reads the available input, `seen` events, and is lost.
   private func lose(_ file: String, behind seen: [String]) throws -> [UInt8] {
     let first = try RealPipeline(yaml(file))
     first.run { first.events.count >= seen.count }
@@ -26,7 +26,7 @@ import Testing
     return try first.lose()
   }
 
-  /// Goes on; another event, of a file that comes last, shows that nothing else is to come.
+  /// Continues; another event, from the last file, shows that no further events follow.
   private func goOn(_ file: String, _ state: [UInt8], until count: Int) throws -> RealPipeline {
     let second = try RealPipeline(yaml(file), restoring: state)
     #expect(second.execution.refusals.map(\.message) == [])
@@ -58,7 +58,7 @@ import Testing
     #expect(second.events == [#"{"name":"bob","n":"2"}"#])
   }
 
-  /// The header has been read, and no row.
+  /// The header has been read, but no row.
   @Test func aHeaderWithoutRows() throws {
     scratch.append("name,n\n", to: "a.csv")
     let file = "{ path: '\(scratch("a.csv"))', follow: true, decode: csv }"
@@ -78,7 +78,7 @@ import Testing
     try expect(["22", "3"], logs, state)
   }
 
-  /// A line that is longer than allowed and not at its end yet.
+  /// A line that is longer than allowed and still incomplete.
   @Test(arguments: ["cut", "drop", "reject"]) func aPartOfALongLine(_ policy: String) throws {
     let file = """
       { path: ['\(scratch("a.log"))', '\(scratch("zz.log"))'], follow: true, maxLine: 16B, whenTooLong: \(policy) }
@@ -92,7 +92,7 @@ import Testing
     #expect(second.deadLetters.count == (policy == "reject" ? 1 : 0))
   }
 
-  /// Files that are read once, lost at random moments again and again, with lines that are too long among them.
+  /// Files that are read once, lost repeatedly at random instants, with overlong lines among them.
   @Test(arguments: ["cut", "drop", "reject"], 0..<6 as Range<UInt64>)
   func filesThatAreReadOnce(_ policy: String, _ seed: UInt64) throws {
     var random = SplitMix(seed)
@@ -117,7 +117,7 @@ import Testing
       let count = 1 + random.below(100)
       pipeline.run { pipeline.events.count >= count || pipeline.outcome != nil }
       if pipeline.outcome != nil { break }
-      // Turns go on between the checkpoint and the loss; what they send comes again.
+      // Turns continue between the checkpoint and the loss; their events are repeated.
       let at = Mutex(0)
       nonisolated(unsafe) let running = pipeline
       pipeline.inTurn { _ in at.withLock { $0 = running.events.count } }
@@ -148,14 +148,14 @@ import Testing
     scratch.append("2\n", to: "a.log")
     move("a.log", to: "a.log.1")
     scratch.append("3\n", to: "a.log")
-    // Births are told apart by a clock of the file system that ticks every few milliseconds.
+    // Creation times are distinguished by a file system clock that ticks every few milliseconds.
     move("a.log.1", to: "a.log.2")
     move("a.log", to: "a.log.1")
     scratch.append("4\n", to: "a.log")
     try expect(["2", "3", "4"], logs, state)
   }
 
-  /// It was being read to its end when the pipeline was lost.
+  /// The old file was being read to its end when the pipeline was lost.
   @Test func rotatedBefore() throws {
     scratch.append("1\n", to: "a.log")
     let first = try RealPipeline(yaml(logs))
@@ -164,12 +164,12 @@ import Testing
     scratch.append("2\n", to: "a.log")
     first.run { first.events.count == 2 }
     let state = try first.lose()
-    // The program that writes has not reopened it yet.
+    // The writing program has not reopened the file yet.
     scratch.append("3\n", to: "a.log.1")
     try expect(["3"], logs, state)
   }
 
-  /// The only file of the state had been renamed already when it was saved, and is renamed again with a younger one before it.
+  /// The only file in the state had already been renamed when it was saved, and is renamed again with a younger one before it.
   @Test func rotatedBeforeAndMeanwhile() throws {
     scratch.append("1\n", to: "a.log")
     let state = try lose(logs, behind: ["\"1\""])
@@ -208,7 +208,7 @@ import Testing
     #expect(second.log.contains { $0.hasPrefix("info") && $0.contains("was compressed") })
   }
 
-  /// Lost again and again while a compressed file is read.
+  /// Lost repeatedly while a compressed file is read.
   @Test(arguments: 0..<4 as Range<UInt64>) func compressedMeanwhileAndLostAgain(_ seed: UInt64) throws {
     var random = SplitMix(seed)
     scratch.append("0\n", to: "a.log")
@@ -236,7 +236,7 @@ import Testing
     #expect(seen + last.events == wanted, "seed \(seed)")
   }
 
-  /// What cannot be decompressed is lost, which is said with where that begins.
+  /// Data that cannot be decompressed is lost, and the log says from which offset on.
   @Test func compressedAndDamagedMeanwhile() throws {
     scratch.append("1\n", to: "a.log")
     let state = try lose(logs, behind: ["\"1\""])
@@ -257,7 +257,7 @@ import Testing
       })
   }
 
-  /// The copy has what was not read before the truncation; the file is shorter now, or longer.
+  /// The copy has the part that was unread before the truncation; the file is now shorter, or longer.
   @Test(arguments: [["9"], ["9", "10", "11", "12", "13"]]) func copiedAndTruncatedMeanwhile(_ new: [String]) throws {
     scratch.append("1\n2\n3\n", to: "a.log")
     let state = try lose(logs, behind: ["\"1\"", "\"2\"", "\"3\""])
@@ -268,7 +268,7 @@ import Testing
     try expect(["4"] + new, logs, state)
   }
 
-  /// Truncated without a copy, what had not been read is lost, and what is new is read.
+  /// Truncated without a copy, the unread part is lost, and new data is read.
   @Test(arguments: [["9"], ["9", "10", "11", "12", "13"]]) func truncatedMeanwhile(_ new: [String]) throws {
     scratch.append("1\n2\n3\n", to: "a.log")
     let state = try lose(logs, behind: ["\"1\"", "\"2\"", "\"3\""])
@@ -277,7 +277,7 @@ import Testing
     try expect(new, logs, state)
   }
 
-  /// The header of the copy is that of the file; the file has a new one.
+  /// The copy has the header of the old file; the file has a new one.
   @Test func aTableThatWasCopiedAndTruncated() throws {
     let file = "{ path: '\(scratch("a.csv"))', follow: true, decode: csv }"
     scratch.append("name\nann\n", to: "a.csv")
@@ -313,7 +313,7 @@ import Testing
     }
   }
 
-  /// A file that is read once and was replaced is read from its start; one that was renamed, from where reading ended.
+  /// A file that is read once and was replaced is read from its start; a renamed one, from where reading ended.
   @Test(arguments: [true, false]) func aFileReadOnceThatIsAnotherOne(_ isRenamed: Bool) throws {
     scratch.append((0..<200).map { "\($0)\n" }.joined(), to: "a")
     let text = yaml("'\(scratch("a"))'")
@@ -321,7 +321,7 @@ import Testing
     first.run { first.events.count >= 20 }
     let state = try first.lose()
     if isRenamed { move("a", to: "b") } else { unlink(scratch("a")) }
-    // Often it has the same inode.
+    // The new file often has the same inode.
     scratch.append((0..<300).map { "\($0 + 300)\n" }.joined(), to: "a")
     let second = try RealPipeline(text, restoring: state)
     second.runToEnd()
@@ -332,7 +332,7 @@ import Testing
 
   // MARK: Many files
 
-  /// Half of ten thousand files are rotated while nobody looks.
+  /// Half of ten thousand files are rotated while no pipeline runs.
   @Test(.timeLimit(.minutes(5))) func tenThousandFiles() throws {
     var limit = rlimit()
     getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit)

@@ -26,7 +26,7 @@ import Testing
     return reading
   }
 
-  /// Compresses a file in place, under its own name.
+  /// Compresses a file in place, keeping its name.
   private func compress(_ name: String, _ program: [String]) throws {
     let process = Process()
     process.executableURL = URL(fileURLWithPath: "/usr/bin/env")
@@ -42,12 +42,12 @@ import Testing
     [UInt8](FileManager.default.contents(atPath: scratch(name)) ?? Data())
   }
 
-  /// Lines that do not compress to nothing, with their numbers.
+  /// Numbered lines that compress poorly.
   private func lines(_ count: Int) -> [String] {
     (0..<count).map { "\($0) \(UInt64($0) &* 0x9E37_79B9_7F4A_7C15 >> 7)" }
   }
 
-  /// Whatever its name, beside plain files.
+  /// Whatever its name, next to plain files.
   @Test(arguments: programs, ["text", "json", "whole"]) func readsWhatIsCompressed(
     _ program: [String], _ decode: String
   ) throws {
@@ -76,7 +76,7 @@ import Testing
     #expect(isSame)
   }
 
-  /// As `cat a.gz b.gz` makes them.
+  /// Concatenated, as `cat a.gz b.gz` does.
   @Test(arguments: programs) func readsAllPartsOfAFile(_ program: [String]) throws {
     scratch.append("1\n2", to: "a.log")
     scratch.append("3\n4\n", to: "b.log")
@@ -87,7 +87,7 @@ import Testing
     #expect(reading.events == ["\"1\"", "\"23\"", "\"4\""])
   }
 
-  /// An offset is that of the content, and another run goes on there.
+  /// Offsets refer to the content, and another run continues at such an offset.
   @Test(arguments: programs) func continuesInTheMiddle(_ program: [String]) throws {
     let all = lines(50_000)
     scratch.append(all.joined(separator: "\n") + "\n", to: "a.log")
@@ -107,7 +107,7 @@ import Testing
     #expect(second.log == [])
   }
 
-  /// The whole lines before the end come, then the error with its place.
+  /// The complete lines before the end are sent, then the error with its offset.
   @Test(arguments: programs) func aFileThatEndsInTheMiddle(_ program: [String]) throws {
     let all = lines(50_000)
     scratch.append(all.joined(separator: "\n") + "\n", to: "a.log")
@@ -133,12 +133,12 @@ import Testing
     let reading = try read(scratch("a.log"))
     let failure = try #require(reading.failure)
     #expect(failure.message.contains("it is damaged after "))
-    // A checksum comes after what it is of, so lines behind the damage may be wrong.
+    // A checksum follows its data, so lines after the damage may be wrong.
     let isStart = reading.events.prefix(20_000) == all.map { "\"\($0)\"" }.prefix(20_000)
     #expect(isStart && reading.events.count >= 20_000)
   }
 
-  /// A bomb is read as a stream: a file within `maxBytes` only, lines up to `maxLine`.
+  /// A bomb is read as a stream: a whole file up to `maxBytes`, lines up to `maxLine`.
   @Test(arguments: programs) func aFileOfZeros(_ program: [String]) throws {
     scratch.append([UInt8](repeating: 0x61, count: 64 << 20), to: "a.log")
     try compress("a.log", program)
@@ -160,7 +160,7 @@ import Testing
     #expect(try read("{ path: '\(scratch("a.log"))', compression: gzip }").events == ["\"1\""])
     let refused = try read("{ path: '\(scratch("a.log"))', compression: none }")
     #expect(refused.failure?.message.contains("it is compressed with gzip") == true)
-    // Bytes are what the file has.
+    // Bytes are counted as stored in the file.
     let size = bytes("a.log").count
     let raw = try RealPipeline(
       """

@@ -5,7 +5,7 @@ import Synchronization
 import Testing
 import Transport
 
-/// What is counted of connections, on both sides.
+/// The connection counters, on both sides.
 @Suite struct ConnectionCountTests {
   let scratch = Scratch()
 
@@ -133,7 +133,7 @@ import Transport
   }
 
   @Test func requestsWithoutAServerAreBroken() throws {
-    // A port that nothing listens on.
+    // A port without a listener.
     let server = try server()
     server.stop()
     let pipeline = try RealPipeline(
@@ -162,7 +162,7 @@ import Transport
     server.stop()
   }
 
-  /// A stream lasts, and is counted when it begins.
+  /// A stream is long-lived, and is counted when it starts.
   @Test func aStreamIsCountedWhileItLasts() throws {
     let server = try ScriptedServer { connection in
       guard connection.message(hasBody: false) != nil else { return }

@@ -75,7 +75,7 @@ import Testing
       try times("0 0 29 2 *", "UTC", after: "2026-01-01T00:00:00Z", 3) == [
         "2028-02-29T00:00:00Z", "2032-02-29T00:00:00Z", "2036-02-29T00:00:00Z",
       ])
-    // 2100 is no leap year.
+    // 2100 is not a leap year.
     #expect(try times("0 0 29 2 *", "UTC", after: "2096-03-01T00:00:00Z", 1) == ["2104-02-29T00:00:00Z"])
   }
 
@@ -113,7 +113,7 @@ import Testing
     #expect(try times("*/5 * * * *", zone, after: start, 96) == expected)
   }
 
-  /// The rule of cron: a schedule that names its hours runs a repeated hour once, one with `*` goes by the clock.
+  /// The rule of cron: a schedule with fixed hours runs a repeated hour once, one with `*` follows the clock.
   @Test func aRepeatedHourIsRunOnceWhereHoursAreNamed() throws {
     let named = "0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,21,22,23"
     for hours in [named, "0-23", "0/1"] {
@@ -134,7 +134,7 @@ import Testing
   }
 
   @Test func aZoneThatSkipsMidnight() throws {
-    // Santiago sets its clock forward at midnight of 2026-09-06.
+    // In Santiago, clocks go forward at midnight of 2026-09-06.
     #expect(
       try times("@daily", "America/Santiago", after: "2026-09-05T12:00:00Z", 2) == [
         "2026-09-06T04:00:00Z", "2026-09-07T03:00:00Z",
@@ -143,7 +143,7 @@ import Testing
 
   @Test func halfHoursAreFollowed() throws {
     #expect(try times("0 9 * * *", "+05:30", after: "2026-01-01T00:00:00Z", 1) == ["2026-01-01T03:30:00Z"])
-    // Lord Howe changes by half an hour: at 02:00 on 2026-10-04 to 02:30.
+    // Lord Howe changes by half an hour: from 02:00 to 02:30 on 2026-10-04.
     #expect(
       try times("15 2 * * *", "Australia/Lord_Howe", after: "2026-10-03T12:00:00Z", 2) == [
         "2026-10-03T15:30:00Z", "2026-10-04T15:15:00Z",

@@ -4,13 +4,13 @@ import PipelineHost
 import PipelineTestSupport
 import Testing
 
-/// However an input is cut into blocks, and blocks into turns, and however many threads decode them, what is written is the same, byte for
-/// byte, as when each line is read, decoded, run and encoded by itself.
+/// However an input is cut into blocks and blocks into turns, and however many threads decode them, the output is the same, byte for byte,
+/// as if each line were read, decoded, run and encoded alone.
 @Suite struct DecodingThreadsTests {
-  /// How many graphs; a failure names the seed that makes it again. RXD_RANDOM_GRAPHS asks for more.
+  /// The number of graphs; a failure names the seed that reproduces it. RXD_RANDOM_GRAPHS sets a larger number.
   static let count = ProcessInfo.processInfo.environment["RXD_RANDOM_GRAPHS"].flatMap(UInt64.init) ?? 96
 
-  /// What came of a run.
+  /// The result of a run.
   private struct Written: Equatable {
     var files: [String]
     var deadLetters: [String]
@@ -19,14 +19,14 @@ import Testing
   }
 
   /// - Parameters:
-  ///   - blockBytes: the most that a read asks for; with 1, no block has more than one line.
-  ///   - first: the first step behind the source.
-  ///   - events: the most of a turn.
+  ///   - blockBytes: the maximum size of a read; with 1, no block has more than one line.
+  ///   - first: the first step after the source.
+  ///   - events: the maximum number of events of a turn.
   private func run(
     _ graph: InputGraph, threads: Int, blockBytes: Int, first: String = "", events: Int = .max
   ) throws -> Written {
     let folder = Scratch()
-    // With three, whoever decodes also runs turns and writes.
+    // With three threads, a decoder thread also runs turns and writes.
     let pipeline = try RealPipeline(
       graph.yaml(threads, first, graph.folder("in"), folder), onLoop: threads == 3
     ) { execution in
@@ -80,7 +80,7 @@ import Testing
     #expect(reached > 0)
   }
 
-  /// What a step puts off for one line comes before the next line, also of the same block.
+  /// An action that a step defers for one line is done before the next line, also of the same block.
   @Test(arguments: [1, 2]) func linesOfABlockAreSettledOneByOne(_ threads: Int) throws {
     let folder = Scratch()
     folder.append("{\"n\":1}\nnonsense\n{\"n\":2}\n", to: "in")
@@ -98,7 +98,7 @@ import Testing
     #expect(pipeline.events == [#"{"n":1}"#, "10", #""nonsense""#, #"{"n":2}"#, "20"])
   }
 
-  /// A sink whose input has ended writes what it was given also when the pipeline fails before it is closed.
+  /// A sink whose input has ended writes its accepted events even if the pipeline fails before it is closed.
   @Test func aFinishingSinkWritesBeforeTheFailureIsReported() throws {
     let folder = Scratch()
     folder.append("1\n", to: "in")
@@ -122,13 +122,13 @@ import Testing
         options.regex.pattern = RegexDecoding.combined
         let decoder = try options.decoder()
         #expect(options.framing == decoder.framing, "\(format) \(unit)")
-        // What cannot be cut cannot be shared out.
+        // Input without line framing cannot be divided among threads.
         if options.framing != .lines { #expect(!options.readsBlocksApart) }
       }
     }
   }
 
-  /// A source that is stopped while several threads wait for their turn ends, and nothing of it comes afterwards.
+  /// A source that is stopped while several threads wait for their tickets ends, and sends nothing afterwards.
   @Test(arguments: [1, 2, 8]) func stopsBehindTheEventThatEndsIt(_ threads: Int) throws {
     let folder = Scratch()
     folder.append((0..<20_000).map { "n=\($0)\n" }.joined(), to: "in")
@@ -148,7 +148,7 @@ import Testing
     }
   }
 
-  /// What had been taken in when the pipeline was told to stop is written, in order and without gaps.
+  /// Events accepted before the stop are written, in order and without gaps.
   @Test(arguments: [1, 3]) func drainsInOrder(_ threads: Int) throws {
     let folder = Scratch()
     folder.append((0..<50_000).map { "n=\($0)\n" }.joined(), to: "in")
@@ -171,7 +171,7 @@ import Testing
   }
 }
 
-/// A pipeline that reads one file, with no step that asks for the time, and what it reads.
+/// A pipeline that reads one file, with no step that uses the time, and its input.
 private struct InputGraph {
   var decode: String
   var base: String
@@ -182,7 +182,7 @@ private struct InputGraph {
   var input: String
   let folder = Scratch()
 
-  /// `first`: a step in front of all others, on a line of its own, so that it moves no place that a message may name.
+  /// `first`: a step before all others, on its own line, so that it changes no location in messages.
   func yaml(_ threads: Int, _ first: String, _ input: String, _ folder: Scratch) -> String {
     """
     name: random
@@ -209,7 +209,7 @@ private struct InputGraph {
   }
 }
 
-/// Makes graphs and inputs; the same ones for the same seed.
+/// Makes graphs and inputs; the same for the same seed.
 private struct InputGenerator {
   private var random: SplitMix
   init(seed: UInt64) { random = SplitMix(seed &* 0x2545_F491_4F6C_DD1D &+ 0x9E37_79B9_7F4A_7C15) }
@@ -226,7 +226,7 @@ private struct InputGenerator {
       let name = "n\(index)"
       var origin = "from: \(pick(names))"
       if below(3) == 0 {
-        // A name may come twice: a diamond.
+        // A repeated name makes a diamond.
         let inputs = (0...(1 + below(2))).map { "i\($0): \(pick(names))" }.joined(separator: ", ")
         let keyword = pick(["merge", "combineLatest", "settled", "zip", "concat", "race"])
         origin =

@@ -5,7 +5,7 @@ import Transport
 
 @testable import PipelineCore
 
-/// `directory`: what appears in a directory, changes and goes, with a real one.
+/// `directory`: entries that appear, change and disappear in a real directory.
 @Suite struct DirectorySourceTests {
   let scratch = Scratch()
 
@@ -100,7 +100,7 @@ import Transport
     put("3", to: "a/new/deeper/f3")
     put("4", to: "f4")
     expect(pipeline, ["a/b/f1", "a/new/f2", "f4"].map { #"["created","\#($0)","file",1]"# })
-    // A directory that gets another name takes its files with it.
+    // A renamed directory takes its files with it.
     move("a/b", to: "c")
     expect(
       pipeline,
@@ -161,7 +161,7 @@ import Transport
     let pipeline = try watch("existing: true, maxEntries: 3")
     expect(pipeline, (0..<3).map { #"["created","f\#($0)","file",1]"# })
     #expect(pipeline.log.count { $0.contains("there are more than 'maxEntries', 3, entries") } == 1)
-    // When there is room again, everything is looked at.
+    // When there is room again, everything is checked.
     remove("f0")
     expect(
       pipeline,
@@ -173,7 +173,7 @@ import Transport
     #expect(other.log.contains { $0.contains("there are more than 'maxDirectories', 2, directories") })
   }
 
-  /// The kernel keeps 16,384 events by default, and drops further ones.
+  /// The kernel queues 16,384 events by default, and drops further ones.
   @Test func anOverflow() throws {
     let limit =
       (try? String(contentsOfFile: "/proc/sys/fs/inotify/max_queued_events", encoding: .utf8))
@@ -199,7 +199,7 @@ import Transport
     put("1", to: "later/a")
     expect(pipeline, [#"["created","a"]"#])
     #expect(pipeline.log.contains { $0.contains("\(place) can be read again") })
-    // And goes: its files are gone, too.
+    // The directory is removed, so its files are gone too.
     try FileManager.default.removeItem(atPath: place)
     expect(pipeline, [#"["created","a"]"#, #"["removed","a"]"#])
   }
@@ -215,7 +215,7 @@ import Transport
 
   // MARK: What a checkpoint writes
 
-  /// A store writes the parts that have changed: few bytes for few changes, however many entries there are.
+  /// A store writes the changed parts: few bytes for few changes, however many entries there are.
   @Test func aCheckpointWritesWhatHasChanged() throws {
     let count = 2000
     for number in 0..<count { scratch.append("x", to: "file number \(number)") }
@@ -227,7 +227,7 @@ import Transport
       pipeline.run { saved != nil }
       return try #require(saved)
     }
-    /// The parts, by their numbers, as a store cuts them.
+    /// The numbered parts, as a store cuts them.
     func parts(_ state: SavedState) -> [ArraySlice<UInt8>] {
       zip([0] + state.ends, state.ends).filter { $0 < $1 }.map { state.bytes[$0..<$1] }
     }
@@ -235,12 +235,12 @@ import Transport
       let old = parts(before)
       return parts(after).enumerated().filter { $0 >= old.count || old[$0] != $1 }.map(\.element.count).reduce(0, +)
     }
-    // What is acknowledged is encoded once.
+    // Acknowledged entries are encoded once.
     put("x", to: "file number 0")
     pipeline.run { pipeline.events.count == count + 1 }
     let first = try saved()
     #expect(first.bytes.count > 60_000)
-    // Another size, a new entry, one that goes: each is one of the buckets, and the head.
+    // A changed size, a new entry, a removed entry: each changes one bucket, and the head.
     scratch.append("y", to: "file number 1000")
     pipeline.run { pipeline.events.count == count + 2 }
     let second = try saved()
@@ -253,7 +253,7 @@ import Transport
     pipeline.run { pipeline.events.count == count + 4 }
     let fourth = try saved()
     #expect((1..<8000).contains(written(third, fourth)))
-    // Whoever goes on from there finds nothing new.
+    // A pipeline that continues from there finds nothing new.
     let state = try #require(pipeline.suspend())
     let next = try watch("existing: true", restoring: state)
     put("end", to: "end")

@@ -3,15 +3,15 @@ import PipelineHost
 import Synchronization
 import Transport
 
-/// A small server that answers as Docker's documentation says: containers and their logs, as they are at the moment.
+/// A small server that answers as Docker's documentation describes: containers and their logs, in their current state.
 final class DockerDaemon: Sendable {
   struct Container: Sendable {
     var name: String
     var isRunning = true
     var hasTerminal = false
-    /// With their times, in nanoseconds.
+    /// With times in nanoseconds.
     var lines: [(time: Int64, isError: Bool, text: String)] = []
-    /// In place of 200.
+    /// Replaces 200.
     var status = 200
   }
 

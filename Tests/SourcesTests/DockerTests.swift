@@ -8,7 +8,7 @@ import Transport
 
 @testable import Sources_
 
-/// The source `docker` against a small server that answers as Docker's documentation says.
+/// The source `docker` against a small server that answers as Docker's documentation describes.
 @Suite(.serialized) struct DockerTests {
   let scratch = Scratch()
 
@@ -56,7 +56,7 @@ import Transport
           line("aa", "web-1", "stderr", #"two \"ä\""#, b), line("aa", "web-1", "stdout", "one", a),
           line("bb", "tty-1", "stdout", "three", b), line("ee", "web-3", "stdout", "last words", b),
         ].sorted())
-    // One that starts later.
+    // A container that starts later.
     daemon.change {
       $0.containers["ff"] = .init(name: "web-9", lines: [(Self.now, false, "new\n")])
       $0.events.append(
@@ -71,7 +71,7 @@ import Transport
     server.stop()
   }
 
-  /// Behind a restart, and behind a lost connection, each line comes once.
+  /// After a restart and after a lost connection, each line arrives once.
   @Test func continuesBehindTheLastLine() throws {
     let daemon = DockerDaemon()
     daemon.change {
@@ -151,7 +151,7 @@ import Transport
   @Test func linesMayBeCutAnywhere() {
     let stamp = "2026-01-02T03:04:05.000000006Z "
     let time: Int64 = 1_767_323_045_000_000_006
-    // Docker has cut the first line in two parts.
+    // Docker has split the first line in two.
     let bytes =
       DockerDaemon.frame(false, stamp + "aa") + DockerDaemon.frame(true, stamp + "x\n")
       + DockerDaemon.frame(false, stamp + "bb\n")

@@ -53,7 +53,7 @@ import Testing
     #expect(try run("{ from: nothing, chain: [ collect ] }").out == ["0s []", "0s |"])
   }
 
-  /// In an inner signal the message sees the event.
+  /// In an inner signal the message can use the event.
   @Test func theMessageIsATemplate() throws {
     let inner = try run(
       "{ from: { values: [{ id: 7 }] }, chain: [ { flattenMap: { signal: { error: 'no user {{ outer.id }}' } } } ] }")

@@ -3,7 +3,8 @@ import PipelineCore
 import PipelineHost
 import Testing
 
-/// `jsonDocuments` and `charset` of real files: followed, cut anywhere and resumed, and decoded by several threads.
+/// `jsonDocuments` and `charset` of real files: followed, cut at any offset and resumed, and decoded by several
+/// threads.
 @Suite struct EverydayDecodingTests {
   let scratch = Scratch()
 
@@ -16,7 +17,7 @@ import Testing
     """
   }
 
-  /// Wherever a run ends, the next one goes on: together they send each event once.
+  /// Wherever a run ends, the next one continues: together they send each event once.
   private func expectResumed(_ parameters: String, _ input: [UInt8], _ expected: [String], wholeBefore: (Int) -> Int)
     throws
   {
@@ -79,7 +80,7 @@ import Testing
     #expect(reading.events == expected)
   }
 
-  /// A document that was cut by a truncation is reported.
+  /// A document cut off by a truncation is reported.
   @Test func aTruncationWithinADocument() throws {
     scratch.append("[1]\n{\"a\":", to: "a.log")
     let pipeline = try RealPipeline(yaml("file: { path: '\(scratch("a.log"))', follow: true, decode: jsonDocuments }"))
@@ -96,7 +97,7 @@ import Testing
     pipeline.run { pipeline.log.contains { $0.contains("listening") } }
     let client = try #require(SocketClient(path: scratch("s")))
     client.send("{\"a\":\n1}{\"b\"")
-    // Nobody waits for a line feed.
+    // The event does not wait for a line feed.
     pipeline.run { pipeline.events.count >= 1 }
     client.send(":2}[3,")
     pipeline.run { pipeline.events.count >= 2 }

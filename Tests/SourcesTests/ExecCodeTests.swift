@@ -3,7 +3,7 @@ import Testing
 
 @testable import PipelineCore
 
-/// Event data as the text of a program is a warning with the remedy.
+/// Event data used as the code of a program gives a warning with the remedy.
 @Suite struct ExecCodeTests {
   private func complaints(_ command: String) -> [String] {
     PipelineText.remarks(

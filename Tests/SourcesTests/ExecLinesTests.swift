@@ -21,7 +21,7 @@ import Testing
       """, restoring: state)
   }
 
-  /// A program that reads a line at a time.
+  /// A program that reads one line at a time.
   private func shell(_ body: String, _ more: String = "") -> String {
     "{ shell: 'while read -r line; do \(body); done'\(more.isEmpty ? "" : ", " + more) }"
   }
@@ -59,7 +59,7 @@ import Testing
     #expect(running.probe("lost").events == [#"["RX551","the answer of '/bin/sh' is not JSON: no",2]"#])
   }
 
-  /// What it had is rejected, and what waits is given to the next one.
+  /// Events with the program are rejected, and waiting ones are given to the next program.
   @Test func isStartedAgain() throws {
     let running = try pipeline(
       "[1, 2, 3, 4]", shell("[ $line = 2 ] && { echo why >&2; exit 3; }; echo $line", "delay: 1ms"))
@@ -77,7 +77,7 @@ import Testing
       "[1, 2, 3, 4, 5]",
       "{ shell: 'read -r a; read -r b; read -r c; [ $a = 1 ] && exit 1; echo $a; echo $b; while read -r l; do echo $l; done', inFlight: 3, delay: 1ms }"
     )
-    // The second program answers two of three events, and has the others when its input ends.
+    // The second program answers two of three events, and has the rest when its input ends.
     running.run { running.probe("lost").events.count == 3 }
     #expect(running.probe("lost").events.map { $0.suffix(2) } == ["1]", "2]", "3]"])
   }
@@ -86,7 +86,7 @@ import Testing
     let running = try pipeline(
       "[1, 2, 3]", shell("[ $line = 2 ] && exec sleep 1000; echo $line", "timeout: 200ms, delay: 1ms"))
     #expect(running.runToEnd() == .completed)
-    // A busy machine may need longer for others, too: nothing is lost without a word.
+    // On a busy machine others may also time out: nothing is lost silently.
     #expect(running.probe("lost").events.contains(#"["RX551","'/bin/sh' has not answered within 200ms",2]"#))
     #expect(running.events.count + running.probe("lost").events.count == 3)
   }

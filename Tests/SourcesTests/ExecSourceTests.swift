@@ -5,7 +5,7 @@ import PipelineTestSupport
 import PipelineTesting
 import Testing
 
-/// Real programs: what they get, what becomes of what they write, and how they end.
+/// Real programs: their environment, the handling of their output, and their ends.
 @Suite(.serialized) struct ExecSourceTests {
   private func pipeline(_ parameters: String, chain: String = "[]") throws -> RealPipeline {
     try RealPipeline(
@@ -47,7 +47,7 @@ import Testing
     #expect(running.events == [#""0""#, #""1""#, #""2""#, #""3""#])
   }
 
-  /// A periodic run that fails is an error, with what the program wrote; it is no event.
+  /// A failed periodic run is an error with the program's output, not an event.
   @Test func aRunThatFailsIsAnError() throws {
     let running = try pipeline("{ shell: 'echo out; exit 3', every: 1h, immediate: true }")
     #expect(running.run { running.probe("lost").events.count == 1 })
@@ -61,7 +61,7 @@ import Testing
     let running = try pipeline("{ command: [wc, -c], input: '\(long)' }")
     #expect(running.runToEnd() == .completed)
     #expect(running.events == [#""60000""#])
-    // It need not read it.
+    // The program need not read its input.
     let deaf = try pipeline("{ command: ['true'], input: '\(long)' }")
     #expect(deaf.runToEnd() == .completed)
   }
@@ -98,7 +98,7 @@ import Testing
     let running = try pipeline("{ shell: 'sleep 60 & echo $!' }")
     #expect(running.runToEnd(within: .seconds(20)) == .completed)
     let process = try #require(running.events.first.flatMap { Int32($0.trimmingCharacters(in: ["\""])) })
-    // It may be a zombie until somebody waits for it, and takes a moment to become one.
+    // The process may become a zombie until it is waited for, which takes a moment.
     func state() -> String? { try? String(contentsOfFile: "/proc/\(process)/stat", encoding: .utf8) }
     let limit = ContinuousClock.now + .seconds(10)
     while let state = state(), !state.contains(") Z "), ContinuousClock.now < limit { sched_yield() }
@@ -215,7 +215,7 @@ import Testing
   }
 }
 
-/// The same on virtual time, where stubs stand for programs.
+/// The same on virtual time, with stubs of programs.
 @Suite struct ExecStubTests {
   @Test func aStubAnswersAtItsTime() throws {
     let text = """

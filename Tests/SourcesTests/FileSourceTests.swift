@@ -6,7 +6,7 @@ import Testing
 @Suite struct FileSourceTests {
   let scratch = Scratch()
 
-  /// What the source sends, and what it refuses.
+  /// The events of the source, and the input that it rejects.
   private func pipeline(_ parameters: String, map: String = "event") throws -> RealPipeline {
     try RealPipeline(
       """

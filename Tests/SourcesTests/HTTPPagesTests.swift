@@ -122,11 +122,11 @@ import Testing
     }
     asking.run(until: .seconds(11))
     if reason.isEmpty {
-      // The host ends before the backslash, for libcurl as here.
+      // The host ends before the backslash, for libcurl as for rxd.
       #expect(urls(asking).allSatisfy { $0.hasPrefix("http://h.example") })
       return
     }
-    // The page itself is good; the next poll begins anew.
+    // The page itself is valid; the next poll starts from the first page.
     #expect(asking.out == ["0s 0", "10s 1"])
     #expect(urls(asking) == ["http://h.example/", "http://h.example/"])
     let lost = asking.probe("lost").events
@@ -265,7 +265,7 @@ import Testing
       ])
   }
 
-  /// A restart goes on with the cursor, at the page, behind what has been sent.
+  /// A restart continues with the cursor, at the page, after the events already sent.
   @Test func theCursorAndThePageAreSaved() throws {
     let parameters = "{ url: 'http://h.example/', every: 10s, \(since), pages: { next: link } }"
     let first = try pipeline(parameters) { number, _ in
@@ -286,7 +286,7 @@ import Testing
     #expect(urls(second) == ["http://h.example/?since=7&p=2", "http://h.example/?since=9"])
   }
 
-  /// What no sink has acknowledged is asked for again, with the cursor of before.
+  /// Unacknowledged events are requested again, with the earlier cursor.
   @Test func theCursorWaitsForTheSinks() throws {
     let yaml = """
       name: t
@@ -378,7 +378,7 @@ import Testing
     #expect(asking.http.exchanges.map { $0.header("If-None-Match") } == [nil, nil, nil, "\"2\""])
   }
 
-  /// A page that has not changed says nothing about the one behind it.
+  /// An unchanged page says nothing about the pages after it.
   @Test func pagesBehindAnUnchangedOneAreAskedFor() throws {
     let parameters = "{ url: 'http://h.example/items', every: 10s, conditional: true, pages: { next: link } }"
     let script: (Int, ScriptedHTTP.Exchange) -> ScriptedHTTP.Answer? = { number, exchange in
@@ -399,7 +399,7 @@ import Testing
     #expect(asking.http.exchanges.count == 9)
     #expect(asking.out == [#"0s "a1""#, #"0s "a2""#, #"0s "a3""#, #"10s "b3""#])
     #expect(asking.probe("lost").events.isEmpty)
-    // The state has what each page is known by.
+    // The state has the validators of each page.
     let second = try pipeline(parameters, restoring: state) { number, exchange in script(number + 6, exchange) }
     second.run(until: .seconds(10))
     #expect(second.http.exchanges.map { $0.header("If-None-Match") } == ["\"a1\"", "\"a2\"", "\"b3\""])
@@ -427,7 +427,7 @@ import Testing
     asking.run(until: .seconds(3601))
     let second = try #require(asking.http.times.dropFirst().first)
     #expect("\(second.nanoseconds / 1_000_000_000)s" == next)
-    // The period goes on as it was.
+    // The period continues unchanged.
     if next == "25s" { #expect(try asking.http.times.item(2).nanoseconds == 30_000_000_000) }
   }
 

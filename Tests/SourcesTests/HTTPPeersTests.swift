@@ -4,7 +4,7 @@ import PipelineHost
 import Testing
 import Transport
 
-/// `http` against Debian's nginx, with a configuration of its own on a port of the loopback address.
+/// `http` against Debian's nginx, with its own configuration on a loopback port.
 @Suite struct HTTPPeersTests {
   static var hasNginx: Bool { access("/usr/sbin/nginx", X_OK) == 0 }
 
@@ -14,10 +14,10 @@ import Transport
     private(set) var port: UInt16 = 0
     private var process = Process()
 
-    /// - Parameter locations: what stands in `server`.
+    /// - Parameter locations: the content of `server`.
     init(_ locations: String) throws {
       mkdir(folder("docs"), 0o755)
-      // A port that is free now may be taken in a moment.
+      // A free port may be taken in a moment, so another is tried.
       for attempt in 0..<10 {
         port = try Self.freePort()
         let name = "nginx-\(attempt).conf"
@@ -56,7 +56,7 @@ import Transport
     }
 
     var url: String { "http://127.0.0.1:\(port)" }
-    /// The log once it has so many lines: nginx writes a line after its answer.
+    /// The log, once it has so many lines: nginx writes a line after its answer.
     func log(of lines: Int) -> [String] {
       Polling.until(pause: 1) { log.count >= lines }
       return log
@@ -72,7 +72,7 @@ import Transport
 
     deinit {
       guard process.isRunning else { return }
-      // A child of a test's thread has its mask, which blocks SIGTERM.
+      // A child of a test's thread inherits its signal mask, which blocks SIGTERM.
       kill(process.processIdentifier, SIGKILL)
       process.waitUntilExit()
     }

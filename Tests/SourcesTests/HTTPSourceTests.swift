@@ -81,7 +81,7 @@ import Testing
   }
 
   @Test func jitterIsLateWithoutDrift() throws {
-    // Half of the range.
+    // Jitter of half the range.
     let asking = try pipeline("{ url: 'http://h.example/', every: 10s, jitter: 4s }", random: 1 << 63)
     asking.http.script = { number, _ in ScriptedHTTP.status(200, "\(number)") }
     asking.run(until: .seconds(33))
@@ -171,9 +171,9 @@ import Testing
     #expect(asking.out == ["0s 1", "1s |"])
   }
 
-  // MARK: Templates
+  // Makes a request for each of `events`; `lost` receives code, reason and event of refused ones.
 
-  /// Asks for each of `events`; `lost` gets code, reason and event of what is refused.
+  /// An event before it and one after it are requested.
   private func inner(_ parameters: String, events: String, onError: String = "") throws -> VirtualPipeline {
     let asking = try VirtualPipeline(
       """
@@ -222,7 +222,7 @@ import Testing
     (#"["a#b"]"#, "'#' would end the path"), (#"["a?x=/../"]"#, "'?' would end the path"),
   ])
   func anEventThatBendsTheURLIsRejectedAlone(_ events: String, _ reason: String) throws {
-    // One before and one behind it are asked for.
+    // Without a path, event data can be neither host nor path.
     let asking = try inner(
       "'http://h.example/base/{{ raw(event) }}'", events: "[one, " + events.dropFirst().dropLast() + ", two]")
     #expect(asking.http.exchanges.map(\.request.url) == ["http://h.example/base/one", "http://h.example/base/two"])
@@ -252,12 +252,12 @@ import Testing
     let asking = try inner("'http://h.example/?q={{ raw(event) }}'", events: "['a#b']")
     #expect(asking.http.exchanges.isEmpty)
     #expect(asking.probe("lost").events.first?.contains("'#' would end the query") == true)
-    // Without a path, what the event brings is no host and no path.
+    // An inserted expression is one value, unless the file says otherwise.
     let bare = try inner("'http://h.example?q={{ raw(event) }}'", events: "['/x?y/../z']")
     #expect(bare.http.exchanges.map(\.request.url) == ["http://h.example?q=/x?y/../z"])
   }
 
-  /// What an expression inserts is one value where it stands, unless the file says otherwise.
+  /// Dot segments formed by the file and the event together.
   @Test(arguments: [
     ("?q={{ event }}", "a&admin=1", "?q=a%26admin%3D1"), ("?q={{ raw(event) }}", "a&admin=1", "?q=a&admin=1"),
     ("?q={{ urlEncode(event) }}", "a&admin=1", "?q=a%26admin%3D1"), ("?q=x&{{ event }}=1", "a=b c", "?q=x&a%3Db%20c=1"),
@@ -296,7 +296,7 @@ import Testing
     #expect(asking.probe("lost").events.count == 1)
   }
 
-  /// Random texts, put into a path: whatever is sent lies below what the file writes.
+  /// Random texts in a path: every requested URL is below the part that the file writes.
   @Test(arguments: 1...8, ["event", "raw(event)"]) func noEventLeavesItsPlace(_ seed: UInt64, _ form: String) throws {
     var random = SplitMix(seed)
     let pieces = [
@@ -377,7 +377,7 @@ import Testing
     ("{ url: 'http://h.example/', headers: { authorization: a }, auth: { bearer: b } }", "'auth' sets"),
   ])
   func refusesAtCheckTime(_ parameters: String, _ reason: String) {
-    // A source at the top has no event, which is said, too.
+    // A top-level source has no event, which is reported too.
     let found = complaints(parameters).filter { !$0.hasSuffix("there is nothing called 'event' here") }
     #expect(found.count == 1, "\(found)")
     #expect(found.first?.contains(reason) == true, "\(found)")
@@ -451,7 +451,7 @@ import Testing
     #expect(asking.out == ["0s 503", "0s |"])
   }
 
-  /// Neither `retry` nor `every` mends it.
+  /// Neither `retry` nor `every` repeats it.
   @Test(arguments: ["http://h.example/", "{ url: 'http://h.example/', every: 1s }"])
   func withoutTheLibraryThePipelineEnds(_ parameters: String) throws {
     let asking = try pipeline(parameters, chain: "[ { retry: { delay: 1s } }, { catch: { value: '0' } } ]")

@@ -4,9 +4,9 @@ import PipelineTesting
 import Sources_
 import Testing
 
-/// What sends by time waits, as every other source does, while a sink cannot take more.
+/// Sources that send by time wait, like every other source, while a sink accepts no more events.
 @Suite struct HeldSourcesTests {
-  /// A sink that pauses the input with its first event, until a test says otherwise.
+  /// A sink that pauses the input with its first event, until a test resumes it.
   private struct FullSink: SinkComponent {
     static let spec = ComponentSpec<FullSink>("full", summary: "Is full.")
     final class Taken {
@@ -35,14 +35,14 @@ import Testing
     }
   }
 
-  /// A pipeline whose signal `s` comes to the sink `out`.
+  /// A pipeline whose signal `s` feeds the sink `out`.
   struct Case: CustomTestStringConvertible {
     var name: String
     var signal: String
     var testDescription: String { name }
   }
 
-  /// Those of the table of all sources whose events come by time.
+  /// The sources whose events are sent by time, from the table of all sources.
   static let cases = SourceWorld.names.flatMap { name -> [Case] in
     guard case .byTime(let signals) = SourceWorld().entry(name)?.held else { return [] }
     return signals.map { Case(name: "\(name): \($0.name)", signal: $0.signal) }
@@ -57,11 +57,11 @@ import Testing
     pipeline.run(until: .seconds(3600))
     #expect(pipeline.executor.isInputPaused)
     let taken = sink.taken.events
-    // The rest of the turn in which it became full, and of what was on its way.
+    // The rest of the turn in which the sink became full, and events already on their way.
     #expect(taken >= 1 && taken <= 1100, "\(taken)")
     pipeline.run(until: .seconds(3 * 3600))
     #expect(sink.taken.events <= taken + 1, "\(sink.taken.events) after \(taken)")
-    // It goes on when there is room.
+    // It continues when there is room.
     let after = sink.taken.events
     pipeline.inTurn { _ in sink.taken.node?.resumeInput() }
     pipeline.time.run(pipeline.executor, until: Instant(nanoseconds: 4 * 3_600_000_000_000), turnLimit: 3000)
@@ -69,7 +69,7 @@ import Testing
     #expect(!pipeline.executor.isInputPaused)
   }
 
-  /// While nothing is read, a server cannot be heard: its time for the next word begins when reading goes on.
+  /// While the source does not read, the server's silence does not count: its time limit starts when reading resumes.
   @Test func aFeedThatIsNotReadIsNotSilent() throws {
     let sink = FullSink()
     let pipeline = try VirtualPipeline(
@@ -89,7 +89,7 @@ import Testing
     #expect(pipeline.http.times.map { $0.nanoseconds / 1_000_000_000 } == [0, 3600 + 23])
   }
 
-  /// An interval sends one tick for all that it has left out, and says how many these are.
+  /// An interval sends one tick for all that it skipped, with their number.
   @Test func heldTicksAreMissed() throws {
     let sink = FullSink()
     let pipeline = try VirtualPipeline(
@@ -106,7 +106,7 @@ import Testing
     #expect(pipeline.out == ["1s [1,0]", "10s500ms [2,8]", "11s [3,0]", "12s [4,0]"])
   }
 
-  /// A stop does not wait for a full sink to let the steps finish: what they hold reaches the sinks.
+  /// A stop does not wait for a full sink before steps finish: the events that they hold reach the sinks.
   @Test func aStopReleasesWhatStepsHold() throws {
     let sink = FullSink()
     let pipeline = try VirtualPipeline(
@@ -123,7 +123,8 @@ import Testing
     #expect(pipeline.probe().moments.count == 4)
   }
 
-  /// A queue that is full may wait for what a named source sends to its inner signals: that one goes on, and others wait.
+  /// A full queue may wait for events that a named source sends to its inner signals: that source continues, and others
+  /// wait.
   @Test func aFullQueueDoesNotHoldWhatEmptiesIt() throws {
     let pipeline = try VirtualPipeline(
       """
@@ -135,7 +136,7 @@ import Testing
     pipeline.run(until: .seconds(10))
     let count = pipeline.probe().moments.count
     #expect(count >= 95, "\(count)")
-    // Of the fast source, only as many as go on.
+    // Of the fast source, only as many as are let through.
     #expect(pipeline.counters.received < 400, "\(pipeline.counters.received)")
   }
 }

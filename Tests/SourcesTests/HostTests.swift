@@ -5,7 +5,7 @@ import Testing
 
 @testable import Transport
 
-/// The source `host`, on files as the kernel writes them.
+/// The source `host`, on files in the kernel's format.
 @Suite struct HostTests {
   let folder = Scratch()
 
@@ -148,7 +148,7 @@ import Testing
     #expect(found["c container_cpu_usage_seconds_total{\(id)}"] == 1.5)
     #expect(found["c container_cpu_cfs_throttled_seconds_total{\(id)}"] == 0.25)
     #expect(found["g container_memory_rss{\(id)}"] == 1000)
-    // No limit is no number.
+    // An absent limit has no number.
     #expect(found["g container_spec_memory_limit_bytes{\(id)}"] == nil)
     #expect(found["c container_oom_events_total{\(id)}"] == 4)
     #expect(found["c container_fs_writes_bytes_total{\(id),device=8:0}"] == 22)
@@ -193,7 +193,7 @@ import Testing
         || pipeline.events == [#"[2.0,[{"device":"eth0","value":1.0}]]"#], "\(pipeline.events)")
   }
 
-  /// What cannot be read is an event of the errors output; the rest is sent.
+  /// A file that cannot be read is an event of the errors output; the rest is sent.
   @Test func reportsWhatItCannotRead() throws {
     write("proc/loadavg", "1 2 3\n")
     let pipeline = try RealPipeline(

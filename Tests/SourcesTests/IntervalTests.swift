@@ -113,7 +113,7 @@ import Testing
     #expect(ticking.probe().events == ["\"\(expected)\""])
   }
 
-  /// Sets the clock at `at` by `step`, and says so, or not.
+  /// Changes the clock at `at` by `step`, with or without a notification.
   private func times(
     _ cron: String, zone: String = "UTC", from: String, at: TimeSpan, step: TimeSpan, until: TimeSpan,
     isReported: Bool = true
@@ -129,7 +129,7 @@ import Testing
     return ticking.probe().timeline.map { String($0.filter { $0 != "\"" }) }
   }
 
-  /// A schedule with `*` goes by the clock as it is, at once.
+  /// A schedule with `*` follows the changed clock immediately.
   @Test func aClockSetBackDoesNotSilenceTheSchedule() throws {
     let every = try times(
       "*/10 * * * *", from: "2026-01-01T12:00:00Z", at: .seconds(15 * 60), step: .seconds(-3600),
@@ -138,13 +138,13 @@ import Testing
       every == [
         "10m 2026-01-01T12:10:00Z", "20m 2026-01-01T11:20:00Z", "30m 2026-01-01T11:30:00Z",
       ])
-    // Less than a minute is the same time still.
+    // A change of less than a minute does not matter.
     let little = try times(
       "*/10 * * * *", from: "2026-01-01T12:00:00Z", at: .seconds(600), step: .seconds(-2), until: .seconds(25 * 60))
     #expect(little == ["10m 2026-01-01T12:10:00Z", "20m2s 2026-01-01T12:20:00Z"])
   }
 
-  /// Times of day are run once, and a larger change corrects the clock.
+  /// Times of day run once, and a larger change corrects the schedule.
   @Test func aClockSetBackRunsNoTimeOfDayTwice() throws {
     let once = try times(
       "0 12 * * *", from: "2026-01-01T11:00:00Z", at: .seconds(2 * 3600), step: .seconds(-2 * 3600),
@@ -157,16 +157,16 @@ import Testing
   }
 
   @Test func aClockSetForwardIsNoticedAtOnce() throws {
-    // Skipped: run at the moment of the change.
+    // A skipped time runs at the moment of the change.
     let skipped = try times(
       "30 12 * * *", from: "2026-01-01T12:00:00Z", at: .seconds(7), step: .seconds(3600), until: .seconds(60))
     #expect(skipped == ["7s 2026-01-01T13:00:07Z"])
-    // By more than three hours: corrected.
+    // A change of more than three hours corrects the schedule.
     let corrected = try times(
       "30 12 * * *", from: "2026-01-01T12:00:00Z", at: .seconds(7), step: .seconds(4 * 3600), until: .seconds(21 * 3600)
     )
     #expect(corrected == ["20h30m 2026-01-02T12:30:00Z"])
-    // It is soon: the timer for it is set anew.
+    // The time is near: its timer is set again.
     let soon = try times(
       "30 * * * *", from: "2026-01-01T12:00:00Z", at: .seconds(7), step: .seconds(29 * 60), until: .seconds(80))
     #expect(soon == ["1m 2026-01-01T12:30:00Z"])
@@ -175,7 +175,7 @@ import Testing
     #expect(skippedHour == ["30m 2026-01-01T13:30:00Z"])
   }
 
-  /// Where nobody says that the clock was set, a minute passes at most.
+  /// If the clock change is not reported, it is noticed within a minute.
   @Test func aClockSetWithoutAWordIsNoticedWithinAMinute() throws {
     let silent = try times(
       "*/10 * * * *", from: "2026-01-01T12:00:00Z", at: .seconds(15 * 60), step: .seconds(-3600),
@@ -184,7 +184,7 @@ import Testing
     #expect(silent == ["10m 2026-01-01T12:10:00Z", "20m 2026-01-01T11:20:00Z"])
   }
 
-  /// A process that stood still is late, and no clock was set.
+  /// A suspended process is late, but the clock was not changed.
   @Test func whatWasMissedStandingStillIsRunOnce() throws {
     let start = try #require(ISO8601DateFormatter().date(from: "2026-01-01T11:00:00Z"))
     let ticking = try pipeline("{ cron: '0 12-15 * * *' }", wallTime: Int64(start.timeIntervalSince1970))

@@ -4,7 +4,7 @@ import PipelineHost
 import PipelineTestSupport
 import Testing
 
-/// `join`: lines that make one event together, of files, programs and standard input.
+/// `join`: several lines that form one event, from files, programs and standard input.
 @Suite struct JoinedLinesTests {
   let scratch = Scratch()
 
@@ -50,7 +50,7 @@ import Testing
     #expect(reading.events == Self.events)
   }
 
-  /// A line that is too long is no part of an event.
+  /// An overlong line is not part of an event.
   @Test func aLongLineEndsTheEvent() throws {
     scratch.append("a\n 1\n \(String(repeating: "x", count: 40))\n 2\nb\n", to: "a.log")
     for (policy, expected) in [
@@ -62,7 +62,7 @@ import Testing
       #expect(reading.runToEnd() == .completed)
       #expect(reading.events == expected)
       #expect(reading.probe("bad").events.count == (policy == "reject" ? 1 : 0))
-      // The last event ends with the wait, which is longer than the test.
+      // The last event ends after the wait, which is longer than the test.
       let following = try RealPipeline(
         followed("indented: true, wait: 1h", ", maxLine: 10B, whenTooLong: \(policy)"))
       following.run { following.events.count >= expected.count - 1 }
@@ -78,7 +78,7 @@ import Testing
     #expect(pipeline.settle { pipeline.out.count == 1 })
     pipeline.run(until: .milliseconds(1999))
     #expect(pipeline.out.count == 1)
-    // Another line begins the time anew.
+    // Another line restarts the time limit.
     scratch.append(" 2\ny\nb\n", to: "a.log")
     #expect(pipeline.settle { pipeline.out.count == 3 })
     pipeline.run(until: .milliseconds(3998))
@@ -88,13 +88,13 @@ import Testing
       pipeline.out == [
         #"0s ["x",0]"#, #"1s999ms ["a\n 1\n 2",2]"#, #"1s999ms ["y",10]"#, #"3s999ms ["b",12]"#,
       ])
-    // What follows then is another event.
+    // The lines that follow then are another event.
     scratch.append(" 3\nend\n", to: "a.log")
     #expect(pipeline.settle { pipeline.out.count == 5 })
     #expect(pipeline.out.last == #"3s999ms [" 3",14]"#)
   }
 
-  /// Wherever a run ends, the next one sends the events that the first did not send, whole.
+  /// Wherever a run ends, the next one sends the unsent events as a whole.
   @Test(arguments: 1...6) func continuesInFrontOfTheEventAtHand(_ cut: Int) throws {
     let lines = Self.lines.split(separator: "\n").map { "\($0)\n" }
     let yaml = followed("indented: true, wait: 1h")
@@ -136,7 +136,7 @@ import Testing
     try restart(0)
     #expect(rename(scratch("a.log"), scratch("a.log.1")) == 0)
     try restart(1)
-    // Whoever writes has the old file open for a while.
+    // The writer still has the old file open for a while.
     scratch.append(" 1\n", to: "a.log.1")
     try restart(2)
     scratch.append("b\n 2\n", to: "a.log")
@@ -151,7 +151,7 @@ import Testing
     #expect(seen == [#"["x",0]"#, #"["a\n 1",2]"#, #"["b\n 2",0]"#, #"["c",0]"#])
   }
 
-  /// Files that are no rotations of each other wait apart.
+  /// Files that are not rotations of each other wait separately.
   @Test func otherFilesDoNotEndEvents() throws {
     scratch.append("a\n", to: "a.log")
     let pipeline = try RealPipeline(
@@ -186,7 +186,7 @@ import Testing
 
   // MARK: Programs
 
-  /// The program goes on running: only time ends the last event.
+  /// The program keeps running, so only the time limit ends the last event.
   @Test func whatAProgramWrites() throws {
     #expect(mkfifo(scratch("gate"), 0o600) == 0)
     let pipeline = try RealPipeline(
@@ -217,7 +217,7 @@ import Testing
     two.send("b\n 2\nc\n")
     pipeline.run { pipeline.events.count >= 3 }
     #expect(pipeline.events.sorted() == [#"["a\n 1",0]"#, #"["b\n 2",0]"#, #"["c",5]"#])
-    // What comes then is another event; the end of the connection ends it.
+    // Later lines are another event; the end of the connection ends it.
     one.send(" 3\n")
     one.end()
     pipeline.run { pipeline.events.count >= 4 }

@@ -3,7 +3,7 @@ import PipelineCore
 import PipelineHost
 import Testing
 
-/// The source `journald`, on files that systemd's own tools write.
+/// The source `journald`, on files written by systemd's own tools.
 @Suite(.enabled(if: JournalFiles.canBeMade, "needs systemd-journal-remote of Debian"))
 struct JournaldTests {
   private let journal = JournalFiles()
@@ -93,7 +93,7 @@ struct JournaldTests {
     #expect(try messages("follow: false, since: 1h") == Array(all[2...]))
     #expect(try messages("follow: false, since: '2023-11-14T22:13:22Z'") == Array(all[1...]))
     #expect(try messages("follow: false, since: '2023-11-14T22:13:22.000001Z'") == Array(all[2...]))
-    // Nothing of this boot is in the file.
+    // The file has no entries of this boot.
     #expect(try messages("follow: false, since: boot") == [])
     let cursors = try messages("follow: false", chain: "{ map: event.__CURSOR }")
     #expect(try messages("follow: false, since: \(cursors[1])") == Array(all[2...]))
@@ -130,12 +130,12 @@ struct JournaldTests {
     let events = try messages(
       "follow: false, maxField: 1001B",
       chain: "{ map: '[event.?LONG.orValue(\"\").size(), event.MESSAGE.size(), event.?__TRUNCATED]' }")
-    // A character of two bytes is not cut in half.
+    // A two-byte character is not split.
     #expect(events == [#"[1001,5,["LONG"]]"#, #"[0,500,["MESSAGE"]]"#])
     #expect(try messages("follow: false, maxField: 200KiB", chain: "{ map: event.?__TRUNCATED }") == ["null", "null"])
   }
 
-  /// Entries that come later, in the same file and in files that follow it; then old files are removed.
+  /// Later entries, in the same file and in the files after it; then old files are removed.
   @Test func followsThroughRotation() throws {
     try journal.write(messages: ["before"])
     let pipeline = try pipeline("since: beginning")
@@ -164,7 +164,7 @@ struct JournaldTests {
     try journal.write(messages: ["new"])
     #expect(pipeline.run { !pipeline.events.isEmpty })
     #expect(pipeline.events == ["\"new\""])
-    // Nothing that came while it was down is left out, also where it has sent nothing before.
+    // Entries from the time when it was down are not skipped, even if it had sent nothing before.
     let state = pipeline.suspend()
     try journal.write(messages: ["while it was down"])
     journal.close()
@@ -185,7 +185,7 @@ struct JournaldTests {
     #expect(next.events == ["\"while it was down\""])
   }
 
-  /// After a restart it goes on behind the last entry, although the file has another name by now.
+  /// After a restart it continues after the last entry, although the file has been renamed.
   @Test func continuesAfterARestart() throws {
     try journal.write(messages: (0..<400).map { "\($0)" })
     journal.close()
@@ -201,7 +201,7 @@ struct JournaldTests {
     #expect(next.log.allSatisfy { !$0.contains("is gone") })
   }
 
-  /// A filter that the last entries do not pass is no reason to read others again, or to warn.
+  /// If the last entries do not pass the filter, no entries are read again, and no warning is given.
   @Test func continuesWithOtherConditions() throws {
     try journal.write([
       Entry(["MESSAGE": "1", "PRIORITY": "3"]), Entry(["MESSAGE": "2", "PRIORITY": "6"]),
@@ -217,7 +217,7 @@ struct JournaldTests {
     #expect(next.log.allSatisfy { !$0.contains("is gone") })
   }
 
-  /// Entries were removed before they were read: it says so, and reads what is left.
+  /// If entries were removed before they were read, a warning says so, and the remaining ones are read.
   @Test func reportsThatItsPlaceIsGone() throws {
     try journal.write(messages: ["a"])
     journal.close()
@@ -266,7 +266,7 @@ struct JournaldTests {
     #expect(complaints.count == 1 && complaints.first?.contains(message) == true, "\(complaints)")
   }
 
-  /// More entries than fit into a piece, and a pipeline that takes them slowly.
+  /// More entries than fit into a chunk, and a pipeline that accepts them slowly.
   @Test func readsManyEntriesInOrder() throws {
     let count = 5000
     try journal.write(messages: (0..<count).map { "\($0)" })
@@ -281,7 +281,7 @@ struct JournaldTests {
   }
 }
 
-/// Against a journald of the test's own.
+/// Against the test's own journald.
 @Suite(.enabled(if: JournalDaemon.canRun, "needs root and systemd-journald"))
 struct JournaldPeerTests {
   @Test func readsWhatJournaldWrites() throws {

@@ -4,7 +4,7 @@ import PipelineHost
 import PipelineTestSupport
 import Testing
 
-/// Files in which several senders, or the streams of a container, write lines that belong together; CSV with lines before its header.
+/// Files in which several senders, or the streams of a container, write lines of one event; CSV with lines before its header.
 @Suite struct KeyedLinesTests {
   let scratch = Scratch()
 
@@ -25,7 +25,7 @@ import Testing
 
   private static let join = #"join: { start: '^\w+ \d', by: '^\w+', wait: 2s }"#
 
-  /// What has waited leaves in the order of first lines; a key that is complete waits for those before it.
+  /// Waiting events are sent in the order of their first lines; a complete event waits for those before it.
   @Test func eachKeyWaitsForItsOwnLines() throws {
     scratch.append("w;\na 1\nb 1;\n", to: "a.log")
     let pipeline = try VirtualPipeline(followed(#"join: { end: ';$', by: '^\w+', wait: 2s }"#))
@@ -34,7 +34,7 @@ import Testing
     #expect(pipeline.out == [#"0s ["w;",0]"#])
     pipeline.run(until: .milliseconds(2000))
     #expect(pipeline.out.dropFirst() == [#"2s ["a 1",3]"#, #"2s ["b 1;",7]"#])
-    // Another line of the key is then another event.
+    // A further line with this key is then another event.
     scratch.append("a x;\n", to: "a.log")
     #expect(pipeline.settle { pipeline.out.count == 4 })
     #expect(pipeline.out.last == #"2s ["a x;",12]"#)
@@ -56,7 +56,7 @@ import Testing
     }
   }
 
-  /// Wherever a run ends, the next one sends the events that the first did not send, whole, and no other.
+  /// Wherever a run ends, the next one sends exactly the unsent events, as a whole.
   @Test(arguments: 1...8) func continuesWithTheEventsAtHand(_ cut: Int) throws {
     let lines = Self.mixed.split(separator: "\n").map { "\($0)\n" }
     let yaml = followed(Self.join.replacing("2s", with: "1h"))
@@ -81,7 +81,7 @@ import Testing
   ]
   private static let logs = ["one", "two and more", "err", "err", "last"]
 
-  /// Pieces are read again if the line was not sent, and lines that were sent are not.
+  /// Partial lines are read again if their line was not sent, and sent lines are not.
   @Test(arguments: 0...8) func aContainersLinesOverARestart(_ cut: Int) throws {
     let yaml = followed("decode: { container: { wait: 1h } }", "event.message")
     scratch.append(Self.pieces.prefix(cut).joined(), to: "a.log")
@@ -95,7 +95,7 @@ import Testing
     #expect((first.events + second.events).map { String($0.dropFirst(2).prefix { $0 != "\"" }) } == Self.logs)
   }
 
-  /// A runtime rotates the file between two pieces of a line, while the file is followed or while nobody does.
+  /// A runtime rotates the file between two parts of a line, while the file is followed or while it is not.
   @Test(arguments: [false, true]) func aContainersLineOverARotation(_ isRestarted: Bool) throws {
     let yaml = followed("rotateWait: 1h, decode: { container: { wait: 1h } }", "event.message")
     scratch.append(
@@ -113,7 +113,7 @@ import Testing
     second.run { before.count + second.events.count >= 4 }
     let logs = (before + second.events).map { String($0.dropFirst(2).prefix { $0 != "\"" }) }
     #expect(logs == ["one", "two and more", "err", "last"])
-    // Nothing of it comes again.
+    // None of it is repeated.
     let end = try #require(second.suspend())
     scratch.append("2026-01-31T00:00:00Z stdout F end\n", to: "a.log")
     let third = try RealPipeline(yaml, restoring: end)

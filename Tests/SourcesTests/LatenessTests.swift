@@ -3,11 +3,12 @@ import PipelineCore
 import PipelineHost
 import Testing
 
-/// `whenLate`: what becomes of time that passed while a pipeline was down.
+/// `whenLate`: the handling of time that passed while a pipeline was down.
 @Suite struct LatenessTests {
   static let start: Int64 = 1_767_225_600
 
-  /// Runs a pipeline for a while, suspends it, and restores it in another process after `down`: its clock begins at 0.
+  /// Runs a pipeline for a while, suspends it, and restores it in another process after `down`, with a clock that
+  /// starts at 0.
   private func runAgain(
     _ yaml: String, after: Int64 = 1, down: Int64, until: TimeSpan, stepping: Int64 = 0, isMoved: Bool = false,
     times: Int = 1
@@ -26,7 +27,7 @@ import Testing
     return pipeline
   }
 
-  /// One step behind a source that sends 1 and 2 at the start and stays silent, with the probe `out`.
+  /// One step after a source that sends 1 and 2 at the start and stays silent, with the probe `out`.
   private func behindValues(_ step: String, _ rule: String?) -> String {
     """
     \(rule.map { "whenLate: \($0)" } ?? "name: test")
@@ -48,7 +49,7 @@ import Testing
     var description: String { step }
   }
 
-  /// Each runs for 1 s, is down for 60 s, and then runs for 20 s. Without `skip`, it is refused.
+  /// Each runs for 1 s, is down for 60 s, and then runs for 20 s. Without `skip`, `skip` is refused.
   static let cases = [
     Case(step: "delay: 5s", fire: ["0s 1", "0s 2"], skip: [], resume: ["4s 1", "4s 2"]),
     // Not due yet: at its original time.
@@ -57,7 +58,7 @@ import Testing
     Case(
       step: "throttle: { quiet: 5s, maxWait: 6s, edge: both }", fire: ["0s 2"], skip: [], resume: ["4s 2"]),
     Case(
-      // The samples were due each 7 s: at 56 s before the start, and then 8 s after 1 s + 60 s.
+      // Samples were due every 7 s: at 56 s before the start, and then 8 s after 1 s + 60 s.
       step: "sample: 7s", fire: ["0s 2", "7s 2", "14s 2"], skip: ["2s 2", "9s 2", "16s 2"],
       resume: ["6s 2", "13s 2", "20s 2"]),
     Case(step: "bufferWithTime: 5s", fire: ["0s [1,2]"], skip: [], resume: ["4s [1,2]"]),
@@ -66,7 +67,7 @@ import Testing
       step: "window: { every: 7s, empty: true, to: size(events) }",
       fire: ["0s 2"] + Array(repeating: "0s 0", count: 7) + ["2s 0", "9s 0", "16s 0"],
       skip: ["2s 0", "9s 0", "16s 0"], resume: ["6s 2", "13s 0", "20s 0"]),
-    // The events of a window that has not ended stay, those of windows that were left out too.
+    // The events of an open window are kept, and those of skipped windows too.
     Case(
       step: "window: { every: 20s, length: 80s }", fire: ["0s [1,2]", "0s [1,2]", "0s [1,2]", "19s [1,2]"],
       skip: ["19s [1,2]"], resume: ["19s [1,2]"]),
@@ -90,7 +91,7 @@ import Testing
     Case(step: "rateLimit: { per: 5s, mode: trailing }", fire: ["0s 2"], skip: [], resume: ["4s 2"]),
     Case(
       step: "rateLimit: { per: 5s, mode: bucket, count: 1, excess: wait }", fire: ["0s 2"], resume: ["4s 2"]),
-    // Whatever makes no event by time, but ages.
+    // Steps that send nothing by time, but whose state ages.
     Case(
       step: "{ distinct: { within: 5s } }, { flattenMap: { signal: { values: [1], chain: [ { delay: 5s } ] } } }",
       fire: ["0s 1", "0s 1"], skip: [], resume: ["4s 1", "4s 1"]),
@@ -107,7 +108,7 @@ import Testing
     let expected: [String]?
     switch rule {
     case .fire: expected = example.fire
-    // At the top of the file it holds where it has a meaning.
+    // At the top of the file it applies wherever it has a meaning.
     case .skip: expected = example.skip ?? example.fire
     case .resume: expected = example.resume
     }
@@ -115,7 +116,7 @@ import Testing
     let again = try runAgain(behindValues(step, rule.rawValue), down: 60, until: .seconds(20))
     #expect(again.out == expected)
     guard example.step.first != "{" else { return }
-    // The same beside the step.
+    // The same as a parameter of the step.
     let own = behindValues("{ \(example.step), whenLate: \(rule.rawValue) }", nil)
     if rule == .skip, example.skip == nil {
       #expect(PipelineText.complaints(own).contains { $0.contains("'whenLate: skip' has no meaning") })
@@ -131,9 +132,9 @@ import Testing
     let yaml = behindValues("{ delay: 5s }", rule.rawValue)
     #expect(try runAgain(yaml, down: 0, until: .seconds(20)).out == ["4s 1", "4s 2"])
     #expect(try runAgain(yaml, down: 60, until: .seconds(20), stepping: -86_400).out == ["4s 1", "4s 2"])
-    // What became due while one version replaced the other happens.
+    // Timers that became due during a reload fire.
     #expect(try runAgain(yaml, down: 10, until: .seconds(20), isMoved: true).out == ["0s 1", "0s 2"])
-    // Twice.
+    // A second time.
     let twice = try runAgain(yaml, down: 60, until: .seconds(20), times: 2)
     #expect(twice.out == (rule == .fire ? ["0s 1", "0s 2"] : rule == .skip ? [] : ["4s 1", "4s 2"]))
   }
@@ -156,7 +157,7 @@ import Testing
     #expect(again.out == ["0s 1", "0s 2", #"0s "tick""#, #"0s "b""#, "0s 1", "0s 2"])
   }
 
-  /// More timers than one kind of work may have turns in a row.
+  /// More timers than one kind of work may have consecutive turns.
   @Test func newInputWaitsForAllThatWasDue() throws {
     let yaml = """
       sources:
@@ -188,7 +189,7 @@ import Testing
     #expect(again.executor.pendingTimers == 0)
   }
 
-  /// The completion is not left out.
+  /// The completion is not skipped.
   @Test func aSignalCompletesAllTheSame() throws {
     let again = try runAgain(
       """
@@ -254,13 +255,13 @@ import Testing
       try runAgain(ticks("10s", "skip"), after: 15, down: 60, until: .seconds(20)).out == ["5s [2,6]", "15s [3,0]"])
     #expect(
       try runAgain(ticks("10s", "resume"), after: 15, down: 60, until: .seconds(20)).out == ["5s [2,0]", "15s [3,0]"])
-    // Nothing was due.
+    // No timer was due.
     for rule in WhenLate.allCases {
       #expect(
         try runAgain(ticks("1m", rule.rawValue), after: 15, down: 20, until: .seconds(50)).out
           == [rule == .resume ? "45s [1,0]" : "25s [1,0]"])
     }
-    // Down twice without a tick between.
+    // Down twice without a tick in between.
     #expect(
       try runAgain(ticks("10s", "skip"), after: 15, down: 60, until: .seconds(20), times: 2).out
         == ["5s [2,12]", "15s [3,0]"])
@@ -282,11 +283,11 @@ import Testing
     #expect(
       try runAgain(ticks(daily, "skip"), after: 900, down: 3 * 86_400, until: .seconds(6 * 3600)).out
         == ["5h45m [1,3]"])
-    // The clock is set back by ten years: the schedule goes on from the new time.
+    // The clock is set back by ten years: the schedule continues from the new time.
     #expect(
       try runAgain(ticks(daily, "fire"), after: 900, down: -3652 * 86_400, until: .seconds(6 * 3600)).out
         == ["5h45m [1,0]"])
-    // A schedule for each minute, a year later: what is missed is counted in bounds.
+    // A schedule for each minute, a year later: the count of missed ticks is bounded.
     #expect(
       try runAgain(ticks("{ cron: '* * * * *' }", "fire"), after: 30, down: 365 * 86_400, until: .seconds(1)).out
         == ["0s [1,100000]"])
@@ -294,7 +295,7 @@ import Testing
       PipelineText.complaints(ticks(daily, "resume")) == [
         "1:63: 'whenLate: resume' has no meaning for this 'interval': a schedule follows the clock on the wall"
       ])
-    // At the top of the file it holds for what else there is.
+    // At the top of the file it applies to the other timers.
     let general = "whenLate: resume\n" + ticks(daily, "fire").replacingOccurrences(of: ", whenLate: fire", with: "")
     #expect(
       try runAgain(general, after: 900, down: 86_400, until: .seconds(1)).out == ["0s [1,0]"])
@@ -352,7 +353,7 @@ import Testing
     #expect(complaints.count == 1 && complaints.first?.contains(reason) == true, "\(complaints)")
   }
 
-  /// State that was saved under another rule is used: the rule is no parameter.
+  /// State saved under another rule is used: the rule does not change the meaning of the state.
   @Test func theRuleMayChange() throws {
     let first = try VirtualPipeline(behindValues("{ delay: 5s }", "fire"), wallTime: Self.start)
     first.run(until: .seconds(1))

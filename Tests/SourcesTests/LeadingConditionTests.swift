@@ -3,7 +3,8 @@ import PipelineHost
 import PipelineTestSupport
 import Testing
 
-/// A first `filter` may decide before its step is called (``LeadingCondition``); one behind another step never does. Both give the same.
+/// A leading `filter` may decide before its step is called (``LeadingCondition``); one after another step never does. Both give the same
+/// result.
 @Suite struct LeadingConditionTests {
   private static let lines = [
     #"{"n":1,"s":"GET","l":7}"#, #"{"n":7,"s":"POST"}"#, #"{"n":7.0,"s":"GE\u0054"}"#, #"{"n":9223372036854775807}"#,
@@ -22,14 +23,14 @@ import Testing
   private struct Written: Equatable {
     var files: [String]
     var deadLetters: [String]
-    /// Dropped, failed and rejected, over all steps.
+    /// Dropped, failed and rejected events, summed over all steps.
     var counts: [UInt64]
     var outcome: Execution.Outcome?
   }
 
   private func run(_ first: String, _ chains: [String], _ policy: String, threads: Int) throws -> Written {
     let folder = Scratch()
-    // Beyond those of a block that are timed.
+    // More events than are timed in a block.
     folder.append(String(repeating: Self.lines.map { $0 + "\n" }.joined(), count: 3), to: "in")
     var text = "sources: { input: { file: { path: \(folder("in")), decode: ndjson } } }\nsinks:"
     for (index, condition) in chains.enumerated() {

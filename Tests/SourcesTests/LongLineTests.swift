@@ -3,7 +3,7 @@ import Testing
 
 @testable import PipelineCore
 
-/// A line that is too long, and that the file drops, is counted, and `rxd why` can answer for it.
+/// A dropped overlong line is counted, and `rxd why` can report it.
 @Suite struct LongLineTests {
   @Test(arguments: ["drop", "reject", "cut"])
   func isCounted(_ policy: String) throws {

@@ -4,9 +4,9 @@ import PipelineHost
 import PipelineTestSupport
 import Testing
 
-/// An observer that looks for some events leaves blocks without one of them as they are.
+/// An observer that looks for some events lets blocks without such an event pass unchanged.
 @Suite struct LookingObserverTests {
-  /// Wants one number, and notes what it gets.
+  /// Looks for one number, and records the events that it receives.
   private final class Looking: EdgeObserver {
     private let wanted: Set<String>
     private(set) var seen: [String] = []
@@ -72,7 +72,7 @@ import Testing
     }
   }
 
-  /// The whole block with a wanted event is shown, with verdicts, and no other.
+  /// The whole block with a wanted event is shown, with verdicts, and no other block.
   @Test func wantedEventsAreShown() throws {
     let run = try run("{ filter: event.n % 3 == 0 }", wanting: [1500, 1501], at: edge(into: "filter"))
     #expect(run.output == Self.filtered)
@@ -84,14 +84,14 @@ import Testing
     #expect(verdicts["{\"n\":1500}"] == .passed && verdicts["{\"n\":1501}"] == .dropped)
   }
 
-  /// Behind a step that changes events, what the source has read says nothing of them.
+  /// After a step that changes events, the source's index says nothing about them.
   @Test func changedEventsAreShownOneByOne() throws {
     let run = try run("{ map: { n: event.n + 1 } }, { filter: event.n > 0 }", wanting: [3000], at: edge(into: "filter"))
     #expect(run.observer.seen.contains("{\"n\":3000}"))
     #expect(run.observer.seen.count == 3000 && run.encodedBlocks == 0)
   }
 
-  /// Lines that pass unchanged are passed as blocks, too.
+  /// Unchanged lines are also passed on as blocks.
   @Test func unchangedLines() throws {
     let run = try run("", wanting: [-1], at: edge(into: "file"))
     #expect(run.output.utf8.count == (0..<3000).reduce(0) { $0 + "{\"n\":\($1)}\n".utf8.count })

@@ -4,7 +4,7 @@ import PipelineHost
 import PipelineTestSupport
 import Testing
 
-/// `decode: statsd` and `decode: prometheus`: what lines mean, and what is refused at which byte.
+/// `decode: statsd` and `decode: prometheus`: the meaning of lines, and the byte offset of errors.
 @Suite struct MetricFormatsTests {
   private func decoded(_ format: DecoderFormat, _ text: String) throws -> (events: [String], refused: [String]) {
     let rows = RowBatch()
@@ -143,7 +143,7 @@ import Testing
     #expect(events.count == 1)
   }
 
-  /// The starts of the lines of which a decoder says something.
+  /// The starts of the lines for which a decoder gives a row.
   private func starts(_ format: DecoderFormat, _ bytes: [UInt8]) -> Set<Int64> {
     var starts: Set<Int64> = []
     var at = 0
@@ -156,7 +156,7 @@ import Testing
     return starts
   }
 
-  /// No bytes trap; every line is a metric or refused, at its place; and decoding twice gives the same.
+  /// No bytes trap; every line is a metric or an error with its offset; and decoding twice gives the same.
   @Test(arguments: [DecoderFormat.statsd, .prometheus], 0..<20) func takesAnything(_ format: DecoderFormat, _ seed: Int)
     throws
   {

@@ -3,14 +3,14 @@ import PipelineCore
 import PipelineHost
 import Testing
 
-/// A number that nobody changes leaves the pipeline as it came, whatever holds it on the way.
+/// An unchanged number leaves the pipeline with its original text, whatever holds it on the way.
 @Suite struct NumberTextTests {
   static let numbers = [
     "1.50", "1e3", "-0", "123456789012345678901234567890", "0.1000000000000000055", "1E+02", "1e400", "0.00",
     "0.0000001", "2.0", "7", "-12.5", "18446744073709551615", "6.02214076e23", "18446744073709551616",
   ]
 
-  /// Writes lines through a chain; what comes out, a line each.
+  /// Sends lines through a chain; returns the output lines.
   private func run(
     _ lines: [String], _ chain: String, decode: String = "ndjson", encode: String = "ndjson", block: Int = 256 << 10
   ) throws -> [String] {
@@ -33,7 +33,7 @@ import Testing
     return folder.read("out").split(separator: "\n").map(String.init)
   }
 
-  /// Chains that give `event.x` of each event in its order.
+  /// Chains that give `event.x` of each event, in order.
   @Test(arguments: [
     "[ { map: event.x } ]", "[ { filter: true }, { map: event.x } ]",
     "[ { map: '{\"a\": event.x}' }, { map: event.a } ]",
@@ -103,7 +103,7 @@ import Testing
     let fields = Self.numbers.map { "\($0),a" }
     let csv = "{ csv: { header: [n, s], types: infer } }"
     #expect(try run(fields, "[ { map: event.n } ]", decode: csv) == Self.numbers)
-    // Any delimiter: the text does not go on behind it.
+    // The text of a number ends at any delimiter.
     let dashes = ["1.50e1a", "1.50e23"]
     #expect(
       try run(dashes, "[]", decode: "{ csv: { header: false, types: infer, delimiter: e } }")
@@ -148,7 +148,7 @@ import Testing
     #expect(pipeline.probe("pairs").events == ["[1,2]"])
   }
 
-  /// What stands in a pipeline file is a number that nobody changes, too.
+  /// A number in a pipeline file is unchanged too.
   @Test func literalsOfTheFileKeepTheirTexts() throws {
     let pipeline = try VirtualPipeline(
       """

@@ -4,14 +4,14 @@ import PipelineHost
 import PipelineTestSupport
 import Testing
 
-/// What the threads that decode blocks do beyond that (``ParallelStage``) shows in nothing but time: outputs, rejections, dead
+/// Work that decoder threads do in addition to decoding (``ParallelStage``) changes only the timing: outputs, rejections, dead
 /// letters, counters and the outcome are those of one line at a time.
 @Suite struct ParallelStageTests {
   private struct Written: Equatable {
     var files: [String]
     var deadLetters: [String]
     var counters: Execution.Counters
-    /// What each step and each edge has counted.
+    /// The counts of each step and each edge.
     var steps: [String]
     var outcome: Execution.Outcome?
   }
@@ -22,10 +22,10 @@ import Testing
     var edges: [PipelineStatistics.Edge]
   }
 
-  /// A pipeline file, by where its input is and the folder that it writes to.
+  /// A pipeline file, given the path of its input and its output folder.
   private typealias Text = (_ input: String, _ folder: Scratch) -> String
 
-  /// What is read: messages name its path, so all runs read the same file.
+  /// The input: messages contain its path, so all runs read the same file.
   private struct Input {
     let folder = Scratch()
     init(_ lines: [String]) { folder.append(lines.map { $0 + "\n" }.joined(), to: "in") }
@@ -34,7 +34,7 @@ import Testing
 
   private func run(_ text: Text, _ input: Input, threads: Int, blockBytes: Int) throws -> Run {
     let folder = Scratch()
-    // With three, whoever decodes also runs turns and writes.
+    // With three threads, a decoder thread also runs turns and writes.
     let pipeline = try RealPipeline("threads: \(threads)\n" + text(input.path, folder), onLoop: threads == 3) {
       $0.reading.blockBytes = blockBytes
       $0.reading.startsAllThreads = true
@@ -60,7 +60,7 @@ import Testing
     }
   }
 
-  /// Several sinks: each with steps of its own behind the source, or behind a signal that several read.
+  /// Several sinks: each with its own steps after the source, or after a signal with several readers.
   private static func several(_ decode: String, _ chains: [[String]], _ encoders: [String]) -> Text {
     { input, folder in
       var text = """
@@ -167,8 +167,9 @@ import Testing
     #expect(encodedBlocks > 10)
   }
 
-  /// In 2,000 good lines no more than the first blocks are run in turns.
-  /// Whoever attaches to an edge in the middle of a run sees each event in its order; blocks come ready before and after.
+  /// In 2,000 valid lines only the first blocks are run in turns.
+  /// An observer that is attached to an edge in the middle of a run sees each event in order; blocks become ready before
+  /// and after.
   @Test(arguments: [0, 1, 2]) func edgesAreWatchedForAWhile(_ place: Int) throws {
     let input = Input((0..<20_000).map { #"{"n":\#($0)}"# })
     let text = Self.pipeline("ndjson", ["{ filter: event.n % 2 == 0 }", "{ map: { n: event.n + 1 } }"], "ndjson")
@@ -180,7 +181,7 @@ import Testing
       execution.reading.startsAllThreads = true
       nonisolated(unsafe) let running = execution
       observer.attachLater(to: running, after: 3) { plan in
-        // To the source's signal, to the filter, from the filter to the map, and from that to the sink.
+        // The edges to the source's signal, to the filter, from the filter to the map, and from the map to the sink.
         let all = plan.edges.indices.dropFirst().filter { plan.id(of: plan.edges[$0].to).contains("out") }
         return EdgeID(all[place])
       }
@@ -191,7 +192,7 @@ import Testing
     #expect(observer.before >= 3, "blocks came ready before")
     #expect(pipeline.execution.reading.encodedBlocks > observer.encodedAtEnd, "blocks came ready afterwards")
     #expect(observer.seen.count == 100)
-    // Each event behind the one before; of an edge behind the filter every second one.
+    // Each event follows the previous one; on an edge after the filter, every second one.
     let first = try #require(observer.seen.first)
     #expect(observer.seen == (0..<100).map { first + Int64($0 * (place == 0 ? 1 : 2)) })
     if place == 0 {
@@ -201,7 +202,7 @@ import Testing
     }
   }
 
-  /// An observer that has seen enough lets whole blocks pass, and learns of how many events.
+  /// An observer that has seen enough lets whole blocks pass, and is told their event counts.
   @Test(arguments: [0, 1, 2]) func satedObserversLetBlocksPass(_ place: Int) throws {
     let input = Input((0..<3000).map { #"{"n":\#($0),"s":"a"}"# })
     let text = Self.pipeline("ndjson", ["{ filter: event.n % 2 == 0 }", "{ map: { n: event.n + 1 } }"], "ndjson")
@@ -236,7 +237,7 @@ import Testing
     #expect(made.written.counters.sent == 667)
   }
 
-  /// The bytes between the steps are those of one line at a time: exact where all events have one size.
+  /// The bytes between the steps equal those of one line at a time: exactly if all events have the same size.
   @Test(arguments: [1, 3]) func bytesAreEstimatedOnAllThreads(_ threads: Int) throws {
     let lines = (0..<2000).map { #"{"n":\#(1000 + $0),"s":"a"}"# }
     let text: Text = { input, folder in
@@ -249,19 +250,19 @@ import Testing
     let made = try run(text, Input(lines), threads: threads, blockBytes: 500)
     #expect(threads == 1 || made.encodedBlocks > 40)
     let estimated = made.edges.dropFirst().filter { $0.bytesAreEstimated && $0.events > 0 }
-    // Documents of 18 bytes come to the mapping, and of 10 from it.
+    // Documents of 18 bytes enter the mapping, and of 10 leave it.
     for edge in estimated {
       let bytes = try #require(edge.bytes)
       #expect(bytes == 18 * edge.events || bytes == 10 * edge.events, "\(edge)")
     }
     #expect(estimated.count >= 3)
     #expect(estimated.contains { $0.bytes == 18 * $0.events } && estimated.contains { $0.bytes == 10 * $0.events })
-    // The ends count by themselves: with line feeds.
+    // The first and last edges count exactly, including line feeds.
     let exact = made.edges.dropFirst().filter { !$0.bytesAreEstimated && $0.bytes != nil }
     #expect(exact.contains { $0.bytes == 19 * 2000 } && exact.contains { $0.bytes == 11 * $0.events })
   }
 
-  /// Each sink of a stage finds the fields that its own steps read, whatever the steps of the others read.
+  /// Each sink of a stage gets the fields that its own steps read, whatever the steps of the others read.
   @Test func sinksOfOneStageReadDifferentFields() throws {
     let lines = (0..<2000).map { #"{"n":\#($0),"s":"a","t":\#($0 % 2)}"# }
     let chains = [[], ["{ filter: event.n % 3 == 0 }"], ["{ filter: event.t == 1 }"], ["{ filter: has(event.s) }"]]
@@ -271,7 +272,7 @@ import Testing
     #expect(made.written.files.map { $0.split(separator: "\n").count } == [667, 1000, 2000])
   }
 
-  /// Where anything but the event counts, or somebody else sees it, everything is left to the turns.
+  /// If anything but the event matters, or anything else sees it, all steps run in turns.
   @Test(arguments: [
     "{ map: now }", "{ map: meta.offset }", "{ take: 1000 }", "{ scan: { start: 0, next: running + 1 } }",
     "{ distinctUntilChanged: event.s }", "{ delay: 1ms }", "{ log: {} }",
@@ -301,7 +302,7 @@ import Testing
     #expect(made.written.outcome == .completed)
   }
 
-  /// Who cannot make anything of most blocks does not try each.
+  /// A stage that cannot handle most blocks does not try each one.
   @Test func faultyBlocksCostLittle() throws {
     let input = Input((0..<4000).map { #"{"n":\#($0 % 7 == 0 ? "\"x\"" : "1")}"# })
     let text = Self.pipeline("ndjson", ["{ map: event.n + 1 }"], "ndjson", errors: true)
@@ -319,7 +320,7 @@ private final class FirstEvents: EdgeObserver {
   private let limit: Int
   private var edge: EdgeID?
   private unowned(unsafe) var execution: Execution?
-  /// Blocks that came ready before it was attached, and until it was detached.
+  /// Blocks that became ready before it was attached, and until it was detached.
   private(set) var before = 0
   private(set) var encodedAtEnd = 0
   private(set) var seen: [Int64] = []
@@ -327,7 +328,7 @@ private final class FirstEvents: EdgeObserver {
 
   init(_ limit: Int) { self.limit = limit }
 
-  /// Waits, turn by turn, until so many blocks have come ready.
+  /// Waits, turn by turn, until so many blocks have become ready.
   func attachLater(to execution: Execution, after blocks: Int, _ edge: @escaping (Plan) -> EdgeID) {
     self.execution = execution
     nonisolated(unsafe) let (observer, running, find) = (self, execution, edge)
@@ -357,7 +358,7 @@ private final class FirstEvents: EdgeObserver {
   }
 }
 
-/// Lets blocks pass when it has seen so many events.
+/// Lets blocks pass once it has seen so many events.
 private final class SatedObserver: EdgeObserver {
   private let limit: Int
   private(set) var seen = 0

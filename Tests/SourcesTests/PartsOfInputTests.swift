@@ -4,7 +4,7 @@ import PipelineHost
 import PipelineTestSupport
 import Testing
 
-/// Event time of sources whose input has parts: files, connections. Each has events in its own order.
+/// Event time of sources whose input has parts: files, connections. Each part has its own order.
 @Suite struct PartsOfInputTests {
   let scratch = Scratch()
 
@@ -24,7 +24,7 @@ import Testing
 
   // MARK: Files that are read once
 
-  /// They are read one after the other, and the second is as old as the first.
+  /// The files are read one after the other, and the second is as old as the first.
   @Test func filesOfTheSameTimeLoseNothing() throws {
     append([1, 12, 25], to: "a.log")
     append([2, 13, 31], to: "b.log")
@@ -35,7 +35,8 @@ import Testing
     #expect(pipeline.probe("late").events == [])
   }
 
-  /// The file that is furthest behind holds the windows; each event is in the window of its time however often the pipeline is lost.
+  /// The file that is furthest behind holds the windows open; each event is in the window of its time, however often the pipeline is
+  /// lost.
   @Test(arguments: 0..<6 as Range<UInt64>) func aRestartForgetsNoFile(_ seed: UInt64) throws {
     var random = SplitMix(seed)
     var all: [Int: [Int]] = [:]
@@ -86,7 +87,7 @@ import Testing
     #expect(pipeline.out.last == "0s [14]")
   }
 
-  /// A file that nobody writes to any more does not hold up the others for ever.
+  /// A file that is no longer written does not hold up the others forever.
   @Test(arguments: [("", 60, "1m"), (", idle: 5s", 5, "5s")]) func aSilentFileHoldsNothingUp(
     _ options: String, _ wait: Int, _ shown: String
   ) throws {
@@ -100,7 +101,7 @@ import Testing
     #expect(pipeline.out == [])
     pipeline.run(until: .seconds(Int64(wait)))
     #expect(pipeline.out == ["\(shown) [1,2,3]", "\(shown) [33]"])
-    // It is waited for again as soon as it goes on, and what it has then may be late.
+    // The file counts again as soon as it continues, and its next events may be late.
     append([45, 30], to: "a.log")
     #expect(pipeline.settle { pipeline.probe("late").events.count == 1 })
     append([60], to: "b.log")
@@ -108,7 +109,7 @@ import Testing
     #expect(pipeline.out.count == 2)
   }
 
-  /// While the input is paused nothing is read, and no file is silent.
+  /// While the input is paused nothing is read, and no file counts as silent.
   @Test func aPauseIsNoSilence() throws {
     append([1, 2], to: "a.log")
     append([3, 33], to: "b.log")
@@ -138,7 +139,7 @@ import Testing
     slow.send("3\n11\n")
     pipeline.run { pipeline.events.count == 1 }
     #expect(pipeline.events == ["[1,2,3]"])
-    // The end of the connection is the end of what it holds back.
+    // The end of the connection releases the windows that it held open.
     slow.end()
     pipeline.run { pipeline.events.count == 2 }
     #expect(pipeline.events == ["[1,2,3]", "[11]"])

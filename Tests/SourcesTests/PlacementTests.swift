@@ -3,7 +3,7 @@ import PipelineHost
 import PipelineTestSupport
 import Testing
 
-/// Pinned placements (`rxd run --placement`) do what they say, and show in nothing but time.
+/// Pinned placements (`rxd run --placement`) take effect, and change only the timing.
 @Suite struct PlacementTests {
   private struct Written: Equatable {
     var files: [String]
@@ -87,7 +87,7 @@ import Testing
         }
       }
     }
-    // A turn runs inline only if the loop sleeps just then.
+    // A turn runs inline only if the loop happens to be asleep.
     #expect(inlineRuns > 0)
   }
 

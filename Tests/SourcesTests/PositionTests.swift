@@ -5,7 +5,7 @@ import PipelineTestSupport
 import Synchronization
 import Testing
 
-/// A source knows how far its input is acknowledged, beside how far turns have taken it.
+/// A source knows how much of its input is acknowledged, as well as how much turns have taken.
 @Suite struct PositionTests {
   let scratch = Scratch()
 
@@ -20,7 +20,7 @@ import Testing
     }
   }
 
-  /// The acknowledged state of a pipeline in the middle of its work, which is then broken off.
+  /// The acknowledged state of a pipeline in the middle of its work, which is then aborted.
   private func acknowledgedState(_ pipeline: RealPipeline) -> [UInt8]? {
     let state = Mutex<[UInt8]?>(nil)
     pipeline.inTurn { pipeline in
@@ -32,8 +32,8 @@ import Testing
     return state.withLock { $0 }
   }
 
-  /// The next execution begins with the first event of the first turn that is not acknowledged: nothing is missing, and nothing
-  /// comes again that need not.
+  /// The next execution starts with the first event of the first unacknowledged turn: nothing is missing, and nothing is
+  /// repeated unnecessarily.
   @Test(arguments: ["text", "json", "csv"], 0..<12 as Range<UInt64>)
   func filesContinueInFrontOfWhatIsNotAcknowledged(_ decode: String, _ seed: UInt64) throws {
     var random = SplitMix(seed)
@@ -45,7 +45,7 @@ import Testing
         wanted.append(decode == "json" ? "\(number)" : decode == "csv" ? #"{"n":"\#(number)"}"# : #""\#(number)""#)
       }
     }
-    // Batches are divided, too; with `scan` between there is no parallel stage.
+    // Batches are divided too; with `scan` in between there is no parallel stage.
     let chain = random.below(2) == 0 ? "" : "chain: [ { filter: 'true' } ], "
     let yaml = """
       sources: { in: { file: { path: '\(scratch("?"))', decode: \(decode) } } }
@@ -76,7 +76,7 @@ import Testing
     #expect(seen + sink.held.all == wanted, "seed \(seed)")
   }
 
-  /// The same of the journal, whose positions are cursors.
+  /// The same for the journal, whose positions are cursors.
   @Test(
     .enabled(if: JournalFiles.canBeMade, "needs systemd-journal-remote of Debian"), arguments: 0..<8 as Range<UInt64>)
   func journalsContinueInFrontOfWhatIsNotAcknowledged(_ seed: UInt64) throws {
@@ -116,7 +116,7 @@ import Testing
     #expect(seen + sink.held.all == wanted, "seed \(seed)")
   }
 
-  /// Each followed file for itself, also one that was renamed and read to its end.
+  /// Each followed file separately, also one that was renamed and read to its end.
   @Test(arguments: 0..<8 as Range<UInt64>)
   func followedFilesContinueInFrontOfWhatIsNotAcknowledged(_ seed: UInt64) throws {
     var random = SplitMix(seed)
@@ -127,7 +127,7 @@ import Testing
     var wanted: [String: [String]] = [:]
     var seen: [String: [String]] = [:]
     func file(_ text: String) -> String { String(text.dropFirst().prefix(1)) }
-    // What is written to `a.log` behind its renaming is of another file.
+    // Lines written to `a.log` after it was renamed belong to another file.
     func write(_ name: String, _ count: Int, to path: String? = nil) {
       for _ in 0..<count {
         let text = "\(name)\(wanted[name]?.count ?? 0)"
@@ -168,7 +168,7 @@ import Testing
     }
   }
 
-  /// Values that no sink has written are sent again, those that one has are not.
+  /// Values that no sink has written are sent again, written ones are not.
   @Test func valuesContinueInFrontOfWhatIsNotAcknowledged() throws {
     let yaml = """
       sources: { in: { values: { list: [1, 2, 3, 4, 5], every: 1ms } } }
@@ -186,7 +186,7 @@ import Testing
     #expect(second.held.all == ["2", "3", "4", "5"])
   }
 
-  /// The answer of a poll that is not acknowledged is asked for again.
+  /// The answer of an unacknowledged poll is requested again.
   @Test(arguments: [true, false]) func pollsAskAgainForWhatIsNotAcknowledged(_ isAcknowledged: Bool) throws {
     let yaml = """
       sources: { in: { http: { url: 'http://h.example/', every: 1h, immediate: true, decode: ndjson } } }
@@ -207,7 +207,7 @@ import Testing
     #expect(second.http.exchanges.count == (isAcknowledged ? 0 : 1))
   }
 
-  /// What a filter drops is acknowledged with its turn; so is a whole turn of which nothing is left.
+  /// Events dropped by a filter are acknowledged with their turn; so is a turn of which no event is left.
   @Test func whatIsDroppedIsAcknowledged() throws {
     for number in 0..<100 { scratch.append("\(number)\n", to: "in") }
     let yaml = """
@@ -227,8 +227,8 @@ import Testing
 
   // MARK: Checkpoints in the real world
 
-  /// When a checkpoint is acknowledged, the sink's file holds all that turns had taken by then; going on from any one gives every line
-  /// once behind that.
+  /// When a checkpoint is acknowledged, the sink's file has everything that turns had taken by then; continuing from any checkpoint
+  /// gives every later line once.
   @Test(arguments: ["{ scan: { start: 0, next: running + 1 } }", "{ map: event.n + 1 }"])
   func acknowledgedCheckpointsAreInTheFile(_ chain: String) throws {
     for number in 0..<20_000 { scratch.append("{\"n\":\(number)}\n", to: "in") }

@@ -4,7 +4,7 @@ import PipelineHost
 import Testing
 import Transport
 
-/// Sources that others send to: real sockets on the loopback address and in the file system.
+/// Sources that receive data: real sockets on the loopback address and in the file system.
 @Suite struct ReceivingTests {
   private func pipeline(
     _ source: String, chain: String = "", before: (Execution) -> Void = { _ in }
@@ -59,7 +59,7 @@ import Transport
     #expect(drain(pipeline) == .completed)
   }
 
-  /// Each connection is a stream of its own: incomplete messages of several do not meet.
+  /// Each connection is a separate stream: incomplete messages of several are not mixed.
   @Test func keepsConnectionsApart() throws {
     let pipeline = try pipeline("tcp: '127.0.0.1:0'")
     let clients = try (0..<20).map { _ in try client(pipeline) }
@@ -102,7 +102,7 @@ import Transport
     pipeline.run { pipeline.log.contains { $0.contains("'maxConnections', 1, are open") } }
     first.end()
     first.end()
-    // Its place is free when the thread has seen the end.
+    // The connection's slot is free when the thread has noticed its end.
     var third: SocketClient?
     let end = Date(timeIntervalSinceNow: 30)
     while third == nil, Date() < end {
@@ -123,7 +123,7 @@ import Transport
     #expect(pipeline.log.contains { $0.contains("it has sent nothing for 50ms") })
   }
 
-  /// A pipeline that takes nothing stops reading: the sender is held back, and nothing is lost.
+  /// A pipeline that accepts nothing stops reading: the sender is held back, and nothing is lost.
   @Test func holdsSendersBack() throws {
     let pipeline = try pipeline("tcp: { address: '127.0.0.1:0', receiveBuffer: 8KiB }")
     let client = try client(pipeline)
@@ -137,7 +137,7 @@ import Transport
       sending.endSending()
     }
     thread.start()
-    // No turn runs here: the thread can only fill what is between the two.
+    // No turn runs here: the thread can only fill the queue between the two.
     #expect(pipeline.run { pipeline.counters.received >= UInt64(lines) })
     #expect(pipeline.counters.received == UInt64(lines))
   }
@@ -153,7 +153,7 @@ import Transport
     #expect(drain(pipeline) == .completed)
   }
 
-  /// What has no room in the system's buffer is counted by the kernel, and the log says so.
+  /// Datagrams dropped for lack of room in the system's buffer are counted by the kernel, and logged.
   @Test func reportsHowManyDatagramsWereDropped() throws {
     let pipeline = try pipeline("udp: { address: '127.0.0.1:0', receiveBuffer: 4KiB }")
     let client = try client(pipeline, isDatagram: true)
@@ -182,7 +182,7 @@ import Transport
     #expect(stat(path, &status) != 0)
   }
 
-  /// What arrived before the end is sent, although no turn has taken it.
+  /// Input that arrived before the end is sent, although no turn has taken it.
   @Test func sendsWhatHasArrivedBeforeItEnds() throws {
     let pipeline = try pipeline("tcp: '127.0.0.1:0'")
     let client = try client(pipeline)

@@ -2,10 +2,11 @@ import PipelineCore
 import PipelineHost
 import Testing
 
-/// A step that is entered again while it sends: what it sends fails below and comes back by the errors output.
+/// A step that is re-entered while it sends: an event that it sends fails downstream and comes back through the
+/// errors output.
 @Suite struct ReentryTests {
-  /// Inner signals of fixed values are run without being subscribed (`ImmediateSignal`). With a step that keeps
-  /// something they are subscribed, and must mean the same.
+  /// Inner signals of fixed values are run without a subscription (`ImmediateSignal`). With a stateful step they are
+  /// subscribed to, with the same meaning.
   @Test(arguments: [
     ("merge", ["41", "421", "422", "423", "43", "|"]), ("concat", ["41", "43", "421", "422", "423", "|"]),
     ("latest", ["41", "421", "422", "423", "|"]), ("exhaust", ["41", "43", "|"]),
@@ -31,7 +32,7 @@ import Testing
     }
   }
 
-  /// Entered again on more than one level.
+  /// Re-entered on more than one level.
   @Test func severalLevels() throws {
     for keeping in ["", ", { skip: 0 }"] {
       let pipeline = try VirtualPipeline(

@@ -5,8 +5,8 @@ import PipelineHost
 import PipelineTestSupport
 import Testing
 
-/// A followed file is replaced while it is read: by an editor, `sed -i`, `cp -a` or tar, each in its way. It is read on where that was, nothing is
-/// lost or doubled, and the log says so. Another file with its name is read from its start.
+/// A followed file is replaced while it is read: by an editor, `sed -i`, `cp -a` or tar, each in its way. Reading continues at the same position,
+/// nothing is lost or repeated, and the log says so. A different file of its name is read from its start.
 @Suite struct ReplacedFilesTests {
   let scratch = Scratch()
 
@@ -17,9 +17,9 @@ import Testing
   enum Way: CaseIterable {
     /// A new file takes the name: `sed -i`, rsync, most editors.
     case renamed
-    /// The same, with the times of the old one.
+    /// The same, keeping the times of the old file.
     case keepingTimes
-    /// The old one gets another name, and a new one is written: vi.
+    /// The old file is renamed, and a new one is written: vi.
     case backup
     /// Removed and written: tar.
     case removed
@@ -69,10 +69,10 @@ import Testing
     let pipeline = try pipeline()
     pipeline.run(within: .seconds(60)) { pipeline.events.count >= 100 }
     var (seen, known) = (100, 0)
-    // Again and again, with new lines and without.
+    // Repeatedly, with and without new lines.
     for end in [100, 120, 121] {
       try replace(way, by: text(0..<end))
-      // One that is written in place may be whole before it is looked at.
+      // A file that is written in place may be complete before it is checked.
       known += way == .inPlace ? 0 : 1
       pipeline.run(within: .seconds(60)) { pipeline.log.filter { $0.contains("it is read on there") }.count >= known }
       pipeline.run(within: .seconds(60)) { pipeline.events.count >= end }
@@ -93,7 +93,7 @@ import Testing
       }, "\(pipeline.log)")
   }
 
-  /// What a program writes to the file that it still has open, and to the new one.
+  /// A program writes to the old file, which it still has open, and to the new one.
   @Test func bothFilesAreRead() throws {
     scratch.append(text(0..<50), to: "a.log")
     let writer = open(scratch("a.log"), O_WRONLY | O_APPEND)
@@ -118,7 +118,7 @@ import Testing
     #expect(!pipeline.log.contains { $0.contains("it is read on there") })
   }
 
-  /// The header of a table belongs to the content before.
+  /// The header of a table belongs to the earlier content.
   @Test(arguments: Way.allCases) func aTable(_ way: Way) throws {
     let table = "name,what\n" + (0..<20).map { "n\($0),an entry\n" }.joined()
     scratch.append(table, to: "a.log")

@@ -9,7 +9,7 @@ import Testing
 extension RealPipeline {
   private struct Lost: Error { var log: [String] }
 
-  /// The state at this moment, once it is acknowledged. Then the pipeline is lost.
+  /// The current state, once it is acknowledged. Then the pipeline is lost.
   func lose() throws -> [UInt8] {
     let found = Mutex<Execution.Checkpoint?>(nil)
     let ring = ring
@@ -29,8 +29,8 @@ extension RealPipeline {
   }
 }
 
-/// A pipeline is lost, and its input is restored meanwhile with another inode: the next one goes on where the first one ended if
-/// that has the same content, and reads it from its start if it has not.
+/// A pipeline is lost, and its input is meanwhile restored with another inode: the next one continues where the first one ended
+/// if the content is the same, and otherwise reads it from its start.
 @Suite struct RestoredFilesTests {
   let scratch = Scratch()
 
@@ -50,7 +50,7 @@ extension RealPipeline {
 
   enum Way: CaseIterable { case editor, archive, truncated }
 
-  /// Writes the file anew as an editor, or as tar and `cp -a` do, which keep its times.
+  /// Writes the file again as an editor, or as tar and `cp -a` do, which keep its times.
   private func restore(_ name: String, _ way: Way = .editor, _ content: String? = nil) throws {
     var status = stat()
     try #require(stat(scratch(name), &status) == 0)
@@ -70,7 +70,7 @@ extension RealPipeline {
     "{ path: [\(names.map { "'\(scratch($0))'" }.joined(separator: ", "))], follow: true, decode: \(decode) }"
   }
 
-  /// Reads what is there, and is lost.
+  /// Reads the available input, and is lost.
   private func lose(_ file: String, behind seen: [String], change: (Execution) -> Void = { _ in }) throws -> [UInt8] {
     let first = try RealPipeline(yaml(file), before: change)
     first.run(within: .seconds(60)) { first.events.count >= seen.count }
@@ -78,7 +78,7 @@ extension RealPipeline {
     return try first.lose()
   }
 
-  /// Goes on, and reads a last line of another file.
+  /// Continues, and reads a last line from another file.
   private func goOn(_ file: String, _ state: [UInt8], expecting wanted: [String]) throws -> RealPipeline {
     let second = try RealPipeline(yaml(file), restoring: state)
     second.run(within: .seconds(60)) { second.events.count >= wanted.count }
@@ -106,7 +106,7 @@ extension RealPipeline {
     }
   }
 
-  /// Again and again, each time with one more line.
+  /// Repeatedly, each time with one more line.
   @Test func isReadOnAgainAndAgain() throws {
     let file = followed("a.log", "zz.log")
     scratch.append(text(lines(0..<10)), to: "a.log")
@@ -121,7 +121,7 @@ extension RealPipeline {
     }
   }
 
-  /// A few bytes at the beginning are those of many files: only the time shows that it is not a new one.
+  /// Many files begin with the same few bytes: only the time shows that it is not a new file.
   @Test func aShortFile() throws {
     let file = followed("a.log", "zz.log")
     scratch.append("1\n", to: "a.log")
@@ -135,7 +135,7 @@ extension RealPipeline {
     _ = try goOn(file, state, expecting: ["\"1\""])
   }
 
-  /// A turn ends in the middle of a block, and the rows behind come again.
+  /// A turn ends in the middle of a block, and the later rows are repeated.
   @Test func aPositionWithinABlock() throws {
     let file = followed("a.log", "zz.log")
     scratch.append(text(lines(0..<100)), to: "a.log")
@@ -155,7 +155,7 @@ extension RealPipeline {
     for name in ["a", "b", "c"] { scratch.append(text(lines(0..<20, of: name)), to: name + ".log") }
     let first = try RealPipeline(yaml(file))
     first.run(within: .seconds(60)) { first.events.count >= 60 }
-    // Rotated and not at its end: it is read on under its other name.
+    // Rotated and not at its end: reading continues under its new name.
     #expect(rename(scratch("c.log"), scratch("c.log.1")) == 0)
     let state = try first.lose()
     for name in ["a.log", "b.log", "c.log.1"] {
@@ -199,7 +199,7 @@ extension RealPipeline {
       })
   }
 
-  /// Only the bytes before the position differ: a long header is that of each of its files.
+  /// Only the bytes before the position differ: each of the files has the same long header.
   @Test(arguments: [Way.editor, .truncated]) func theSameHeader(_ way: Way) throws {
     let file = followed("a.log", "zz.log")
     let header = "#Fields: " + String(repeating: "field ", count: 60)

@@ -15,7 +15,7 @@ import Testing
     sinks: { out: { from: answers, probe: {} } }
     """
 
-  /// The answer to a request is lost with the process that asked, so it is asked again; the list goes on.
+  /// The answer to a request is lost with the process that made it, so the request is repeated; the list continues.
   @Test func aRequestUnderWayIsMadeAgain() throws {
     let first = try VirtualPipeline(yaml)
     first.run(until: .milliseconds(4))
@@ -35,7 +35,7 @@ import Testing
     #expect(second.outcome == .completed)
   }
 
-  /// Also one that comes with the first period, and the pace goes on as if nothing had happened.
+  /// Also for a request of the first period; the schedule continues as if nothing had happened.
   @Test(arguments: [true, false]) func aPollUnderWayIsMadeAgain(_ immediate: Bool) throws {
     let yaml = """
       name: t
@@ -46,7 +46,7 @@ import Testing
     first.run(until: .seconds(12))
     let asked = first.http.exchanges.count
     #expect(first.http.open.count == 1)
-    // The moment of saving is that of the last turn.
+    // The state is saved as of the last turn.
     first.inTurn { _ in }
     first.settle()
     let state = try #require(first.execution.saveState())
@@ -61,7 +61,7 @@ import Testing
     #expect(second.out == [#"0s "A""#, #"8s "B""#, #"18s "B""#])
   }
 
-  /// Between two polls nothing is asked before its time.
+  /// Between two polls no request is made early.
   @Test func theTimeBetweenPollsContinues() throws {
     let yaml = """
       name: t

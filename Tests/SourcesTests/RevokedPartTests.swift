@@ -5,18 +5,18 @@ import Testing
 @testable import PipelineCore
 @testable import Sources_
 
-/// Parts of an input that are assigned and revoked while sinks are blocked, with a broker that the test is. A source that has parts stands on
-/// ``PartLedgers``, ``PartRevocations`` and ``SourceSession``, as the one here does.
+/// Parts of an input that are assigned and revoked while sinks are blocked; the test is the broker. A source with parts is built on
+/// ``PartLedgers``, ``PartRevocations`` and ``SourceSession``, like this one.
 @Suite struct RevokedPartTests {
   // MARK: The broker
 
-  /// Gives each part to one member at a time, and notes what members must not do.
+  /// Assigns each part to one member at a time, and records violations by members.
   final class Broker: @unchecked Sendable {
     struct Part {
       var records: Range<Int64>
       var committed: Int64
       var owner: Member?
-      /// When its owner has to have given it back.
+      /// When its owner must have given it back.
       var deadline: Instant?
     }
     var parts: [String: Part] = [:]
@@ -50,7 +50,7 @@ import Testing
       parts[name]?.owner = nil
     }
 
-    /// The connection of a member is lost: its parts belong to others at once.
+    /// The connection of a member is lost: its parts are assigned to others immediately.
     func lose(_ member: Member) {
       for name in parts.keys where parts[name]?.owner === member { parts[name]?.owner = nil }
       member.lost()
@@ -63,7 +63,7 @@ import Testing
     /// The number of connections so far.
     fileprivate(set) var connections = 0
 
-    /// What concerns the membership does not wait while the input is paused.
+    /// Membership messages do not wait while the input is paused.
     private func post(_ body: @escaping (PartSource.Node) -> Void) {
       nonisolated(unsafe) let body = body
       nonisolated(unsafe) weak let node = node
@@ -138,7 +138,7 @@ import Testing
         }
       }
 
-      /// Two records come as input, then the next two.
+      /// Two records arrive as input, then the next two.
       private func fetch(_ epoch: PartLedgers<Int64>.Epoch, _ name: String, _ position: Int64) {
         guard let records = source.broker.parts[name]?.records, position < records.upperBound else { return }
         let end = min(position + 2, records.upperBound)
@@ -174,7 +174,7 @@ import Testing
       pipeline.settle()
     }
 
-    /// The names of the records that have come; `acknowledged`: that were acknowledged.
+    /// The names of the received records; `acknowledged`: of the acknowledged ones.
     var events: [String] { held.all.map { String($0.dropFirst().dropLast()) } }
     var acknowledged: [String] {
       held.turns.filter(\.isAcknowledged).flatMap(\.texts).map { String($0.dropFirst().dropLast()) }
@@ -190,7 +190,7 @@ import Testing
 
   // MARK: The laws
 
-  /// What was taken is acknowledged late: the part is given back then, with everything that was taken, and not before.
+  /// Records are acknowledged late: only then, with everything that was taken, the part is given back.
   @Test func aRevokedPartIsGivenBackWhenItIsSettled() throws {
     let broker = Broker(["a": 0..<10])
     let first = try Peer(broker, room: 4)
@@ -213,8 +213,8 @@ import Testing
     #expect(broker.faults == [])
   }
 
-  /// While a sink stays blocked the part is given back after the limit. Its next owner begins with the committed position, and nothing that the
-  /// former one acknowledges later is committed.
+  /// While a sink stays blocked the part is given back after the time limit. Its next owner starts with the committed position, and later
+  /// acknowledgements of the former owner are not committed.
   @Test(arguments: [[], [0], [1], [0, 2]]) func aBlockedSinkHoldsNoPart(_ acknowledged: [Int]) throws {
     let broker = Broker(["a": 0..<10, "b": 0..<2])
     let first = try Peer(broker, room: 7)
@@ -235,7 +235,7 @@ import Testing
     let second = try Peer(broker, room: 100)
     broker.assign("a", to: second.member)
     second.pipeline.settle()
-    // The former owner acknowledges the rest, and goes on with the other part alone.
+    // The former owner acknowledges the rest, and continues with the other part alone.
     first.acknowledge(0, 1, 2, 3)
     first.pipeline.inTurn { _ in first.held.makeRoom(100) }
     first.pipeline.run(until: .seconds(40))
@@ -248,7 +248,7 @@ import Testing
     #expect(broker.givenBack.count == 1 && broker.faults == [])
   }
 
-  /// Of which nothing is under way is given back in the turn of its revocation; input of it that waits is dropped.
+  /// A part without outstanding records is given back in the turn of its revocation; its waiting input is dropped.
   @Test func aSettledPartIsGivenBackAtOnce() throws {
     let broker = Broker(["a": 0..<10])
     let first = try Peer(broker, room: 2)
@@ -263,7 +263,8 @@ import Testing
     #expect(first.events == ["a0", "a1"] && broker.faults == [])
   }
 
-  /// A part that comes back before it is settled is read from its committed position, and is not given back for the earlier revocation.
+  /// A part that is assigned again before it is settled is read from its committed position, and is not given back for the earlier
+  /// revocation.
   @Test func aPartThatComesBackIsKept() throws {
     let broker = Broker(["a": 0..<4])
     let first = try Peer(broker, room: 4)
@@ -288,7 +289,7 @@ import Testing
     #expect(broker.parts["a"]?.committed == 4 && broker.faults == [])
   }
 
-  /// With the connection the parts are lost, revoked ones as well: nothing of them is committed or given back, and the timers are gone.
+  /// The parts are lost with the connection, revoked ones too: none of them is committed or given back, and the timers are gone.
   @Test func aLostConnectionGivesNothingBack() throws {
     let broker = Broker(["a": 0..<10, "b": 0..<10])
     let first = try Peer(broker, room: 4)
@@ -307,7 +308,7 @@ import Testing
   }
 
   /// Two members with blocked sinks, parts that move between them, acknowledgements in any order: each record is delivered and acknowledged by
-  /// somebody, no commit goes back or skips a record, and no part is held longer than the limit.
+  /// a member, no commit goes back or skips a record, and no part is held longer than the limit.
   @Test(arguments: 0..<40 as Range<UInt64>) func everyRecordIsReadWhateverMoves(_ seed: UInt64) throws {
     var random = SplitMix(seed)
     let names = ["a", "b", "c"]
@@ -322,7 +323,7 @@ import Testing
       for (name, since) in revoked {
         #expect((now - since).nanoseconds <= PartSource.limit.nanoseconds, "\(name) of seed \(seed)")
       }
-      // What is committed was acknowledged by somebody.
+      // Every committed record was acknowledged by a member.
       let acknowledged = Set(peers.flatMap(\.acknowledged))
       for (name, part) in broker.parts {
         #expect((0..<part.committed).allSatisfy { acknowledged.contains("\(name)\($0)") }, "\(name) of seed \(seed)")
@@ -347,7 +348,7 @@ import Testing
       }
       advance(random.below(3) == 0 ? .seconds(Int64(random.below(9))) : .zero)
     }
-    // Everybody acknowledges everything from now on.
+    // Every member acknowledges everything from now on.
     advance(.seconds(31))
     for name in names where broker.parts[name]?.owner == nil { broker.assign(name, to: peers[0].member) }
     for _ in 0..<100 where broker.parts.values.contains(where: { $0.committed < 40 }) {

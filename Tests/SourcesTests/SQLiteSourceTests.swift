@@ -5,7 +5,7 @@ import PipelineTestSupport
 import Testing
 import Transport
 
-/// The source `sqlite` on files that SQLite's own shell has made.
+/// The source `sqlite` on files made by SQLite's own shell.
 @Suite(.serialized, .enabled(if: SQLiteShell.isInstalled, "needs sqlite3")) struct SQLiteSourceTests {
   let scratch = Scratch()
   private var path: String { scratch("a.db") }
@@ -66,7 +66,7 @@ import Transport
       ])
   }
 
-  /// In pages of every size, and whatever a turn may send.
+  /// With pages of every size, and turns of any size.
   @Test(arguments: [1, 2, 7, 1000], [1, 3, .max])
   func readsByAGrowingKey(_ rows: Int, _ events: Int) throws {
     try shell.run(
@@ -79,7 +79,7 @@ import Transport
     #expect(running.events == (1...20).map { #"{"v":\#($0 * $0),"id":\#($0)}"# })
   }
 
-  /// Each restart goes on behind the last row of a turn: nothing is left out, nothing comes again.
+  /// Each restart continues after the last row of a turn: nothing is skipped or repeated.
   @Test(arguments: [1, 3, .max]) func continuesBehindItsKey(_ events: Int) throws {
     try shell.run("CREATE TABLE t(id INTEGER PRIMARY KEY AUTOINCREMENT, v);")
     var seen: [String] = []
@@ -88,7 +88,7 @@ import Transport
       try shell.run("INSERT INTO t(v) VALUES (\(round)), (\(round)), (\(round));")
       let running = try pipeline(
         "query: SELECT * FROM t;, key: id, every: 10ms, maxRows: 2", restoring: state, events: events)
-      // In the middle, for some.
+      // In the middle, for some rounds.
       running.run { running.events.count >= (round == 3 ? 12 - seen.count : 2) }
       state = try #require(running.suspend()) as [UInt8]
       seen += running.events
@@ -103,7 +103,7 @@ import Transport
     #expect(running.events == [#"{"a":1,"b":2}"#, #"{"a":2,"b":1}"#, #"{"a":3,"b":0}"#])
   }
 
-  /// Keys of all types, and texts that a collation takes for equal.
+  /// Keys of all types, and texts that a collation treats as equal.
   @Test func knowsEveryKey() throws {
     try shell.run(
       """
@@ -186,7 +186,7 @@ import Transport
     #expect(!FileManager.default.fileExists(atPath: path))
   }
 
-  /// A poll of a locked file fails, and the next one goes on.
+  /// A poll of a locked file fails, and the next one continues.
   @Test func waitsForOthers() throws {
     try shell.run("CREATE TABLE t(id INTEGER PRIMARY KEY); INSERT INTO t VALUES (1);")
     var locker: Database? = try Database(path, .foreignWriting(creates: false))

@@ -7,7 +7,7 @@ import Transport
 @testable import PipelineCore
 @testable import Sources_
 
-/// The source `sse`: messages, connections that are made again, and where they go on.
+/// The source `sse`: messages, reconnections, and the positions from which they continue.
 @Suite struct SSESourceTests {
   private static func yaml(_ parameters: String) -> String {
     """
@@ -56,7 +56,7 @@ import Transport
     #expect(following.outcome == .completed)
   }
 
-  /// A feed can ask for a longer pause, and not for none.
+  /// A feed can request a longer pause, but not none.
   @Test(arguments: [
     ("", "retry: 0", 1000), ("", "retry: 7", 1000), (", reconnect: 200ms", "retry: 0", 200), ("", "retry: 2000", 2000),
   ])
@@ -67,7 +67,7 @@ import Transport
     #expect(times.count > 4 && times.enumerated().allSatisfy { $1 == Int64($0) * milliseconds }, "\(times)")
   }
 
-  /// A feed that wants an access token: fetched, kept, and renewed where the feed refuses it.
+  /// A feed that requires an access token: fetched, cached, and renewed when the feed rejects it.
   @Test func aFeedGetsAnAccessToken() throws {
     let seen = Mutex<[String]>([])
     let server = try ScriptedServer { connection in
@@ -207,7 +207,7 @@ import Transport
 
   // MARK: Real connections
 
-  /// Both of rxd's ends: what the one sends, the other receives while the connection stays open.
+  /// Both of rxd's ends: the source receives what the sink sends while the connection stays open.
   @Test func followsTheSinkOfThisName() throws {
     let sender = TrackedSource()
     let sink = try RealPipeline(
@@ -222,7 +222,7 @@ import Transport
       sinks: { out: { from: feed, chain: [ { map: '[event, meta.eventId]' } ], probe: {} } }
       """, http: CurlClient())
     var number: Int64 = 0
-    // Until the follower is connected nobody gets what is sent.
+    // Events sent before the follower is connected are lost.
     while follower.events.isEmpty, number < 10_000 {
       number += 1
       sender.feed.send(Int(number), [number])
@@ -237,7 +237,7 @@ import Transport
     #expect(Array(follower.events.suffix(2)) == [#"[100001,"100001"]"#, #"[100002,"100002"]"#])
   }
 
-  /// A receiver that handles nothing gets no more than what may be under way; the rest follows.
+  /// A receiver that handles nothing gets no more than the maximum of outstanding events; the rest follows.
   @Test func aSlowReceiverSlowsTheFeedDown() throws {
     let total = 4 << 20
     let server = try ScriptedServer { connection in
@@ -265,7 +265,7 @@ import Transport
     let deadline = monotonicNow() + 600_000_000_000
     let most = 256 << 10
     #expect(received.wait(until: deadline) { $0.bytes >= most ? true : nil } == true)
-    // The thread of all requests does other work meanwhile, and would take more if it could.
+    // The thread of all requests does other work meanwhile, and would read more if it could.
     for _ in 0..<20 {
       let isAnswered = Guarded(false)
       _ = client.send(HTTPRequest(url: "\(server.url)/small")) { _ in

@@ -4,8 +4,8 @@ import PipelineHost
 import PipelineTestSupport
 import Testing
 
-/// Chains that begin at one signal read each event together. What comes of each is what comes of it alone, whatever the
-/// others read, and whatever of that cannot be read.
+/// Chains that start at one signal share the reading of each event. Each chain has the results that it has alone,
+/// whatever the others read, and whatever cannot be read.
 @Suite struct SharedReadingTests {
   let scratch = Scratch()
 
@@ -17,7 +17,7 @@ import Testing
     "{ scan: { start: 0, next: running + event.a } }",
   ]
 
-  /// The outline is sound, so that the source takes all of them; what stands in a field may be no JSON.
+  /// The outline is valid, so that the source accepts all of them; the content of a field may be invalid JSON.
   private static func line(_ random: inout SplitMix) -> String {
     let values = [
       "1", "2", "3.5", "\"x\"", "\"y\"", "null", "true", "tru", "1e", "[1,2]", "{\"c\":1,\"d\":2}",
@@ -29,7 +29,7 @@ import Testing
     return "{" + fields.joined(separator: ",") + "}"
   }
 
-  /// What each chain sends, and what each gives up.
+  /// The events that each chain sends and gives up.
   private func run(_ chains: [String], _ path: String, threads: Int) throws -> (sent: [[String]], given: [[String]]) {
     var yaml = "threads: \(threads)\nsources: { in: { file: { path: '\(path)', decode: ndjson } } }\nsignals:\n"
     for (index, chain) in chains.enumerated() { yaml += "  s\(index): { from: in, chain: [ \(chain) ] }\n" }
@@ -58,7 +58,7 @@ import Testing
     #expect(together.sent.contains { $0.count > 50 } && together.given.contains { $0.count > 10 })
   }
 
-  /// An event that comes in the middle of another one, by way of its error, is read anew.
+  /// An event that arrives in the middle of another one, through its error, is read separately.
   @Test func anEventInTheMiddleOfAnotherIsReadAnew() throws {
     scratch.append((0..<50).map { "{\"a\":\($0),\"b\":\($0 * 2)}" }.joined(separator: "\n") + "\n", to: "in")
     let pipeline = try RealPipeline(

@@ -6,12 +6,13 @@ import Testing
 
 @testable import PipelineCore
 
-/// Laws of every source of the catalogue, with real input: what comes again after a kill, a stop and a reload, and what a full sink holds.
-/// ``SourceWorld`` says how each source is fed; a source whose events do not come again is held to what it declares instead.
+/// Laws of every source of the catalogue, with real input: which events are repeated after a kill, a stop and a reload, and what a full
+/// sink holds back. ``SourceWorld`` defines how each source is fed; a source whose events are not repeated must do what it declares
+/// instead.
 @Suite(.serialized, .timeLimit(.minutes(10))) struct SourceCatalogueLawTests {
   private let world = SourceWorld()
 
-  /// The inputs of a source, and how the events of each come again; none if the machine lacks what feeds it.
+  /// The inputs of a source, and how the events of each are repeated; none if the machine lacks what feeds it.
   private func inputs(_ name: String) throws -> [(input: SourceInput, recovery: SourceRecovery)] {
     let entry = try world.required(name)
     guard entry.lacks == nil else { return [] }
@@ -24,9 +25,9 @@ import Testing
 
   private func numbers(_ texts: [String]) -> [Int] { texts.compactMap { Int($0) } }
 
-  /// A state that is committed when everything that it follows is acknowledged, as the daemon takes one.
+  /// A state that is committed when everything before it is acknowledged, as in the daemon.
   private final class Checkpoint: @unchecked Sendable {
-    /// How many turns of the sink come before it.
+    /// The number of turns of the sink before it.
     private(set) var turns = 0
     private let committed = Mutex<[UInt8]?>(nil)
     /// Nil: it was not committed.
@@ -50,7 +51,7 @@ import Testing
     pipeline.run(within: .seconds(60)) { pipeline.execution.hasClosed }
   }
 
-  /// Runs until the sink has as many events, or the source has ended.
+  /// Runs until the sink has so many events, or the source has ended.
   @discardableResult
   private func run(_ pipeline: RealPipeline, _ sink: GatedSink, _ count: Int, _ input: SourceInput) -> Bool {
     let isThere = pipeline.run(within: .seconds(60)) { sink.held.count >= count || pipeline.outcome != nil }
@@ -76,10 +77,10 @@ import Testing
     #expect(plan.sources.map(\.component.recovery) == [entry.recovery])
   }
 
-  // MARK: Positions
+  // Each source declares how its events are repeated.
 
-  /// Records that are acknowledged in any order, and kills: a state is committed only if everything before it is acknowledged, and of a source
-  /// that can repeat the next run begins behind the last committed state. A source that cannot repeat sends nothing twice.
+  /// Records that are acknowledged in any order, and kills: a state is committed only if everything before it is acknowledged, and if a source
+  /// can repeat events, the next run starts after the last committed state. A source that cannot repeat sends nothing twice.
   @Test(arguments: SourceWorld.names, 0..<3 as Range<UInt64>)
   func aKillRepeatsWhatIsNotCommitted(_ name: String, _ seed: UInt64) throws {
     for (input, recovery) in try inputs(name) {
@@ -95,7 +96,7 @@ import Testing
         run(pipeline, sink, count, input)
         let checkpoint = Checkpoint()
         checkpoint.take(pipeline, sink)
-        // What cannot come again is taken as a whole.
+        // Input that cannot be repeated is read completely.
         let more = recovery.canRepeat ? 1 : 4 - count
         pipeline.inTurn { _ in sink.held.makeRoom(more) }
         run(pipeline, sink, count + more, input)
@@ -105,7 +106,7 @@ import Testing
           for index in indexes { sink.held.acknowledge(index) }
           isDone = true
         }
-        // A sender sends its four records as one, so a state in the middle of them waits for the rest, too.
+        // A sender sends its four records as one, so a state in the middle of them also waits for the rest.
         let turns = recovery == .sender ? sink.held.turns.count : checkpoint.turns
         // A client gets its answer on another thread, and the state is committed after that.
         func isAcknowledged() -> Bool { sink.held.turns.prefix(turns).allSatisfy(\.isAcknowledged) }
@@ -145,7 +146,7 @@ import Testing
     }
   }
 
-  /// A sender that waits has its answer when its own record is acknowledged, whatever becomes of others; what was not acknowledged is refused.
+  /// A waiting sender is answered when its own record is acknowledged, whatever happens to others; unacknowledged records are refused.
   @Test(arguments: SourceWorld.names) func aSenderIsNotifiedOfItsOwnRecord(_ name: String) throws {
     for (input, recovery) in try inputs(name) where recovery == .sender {
       let answers = try #require(input.answers, "say how '\(name)' answers its senders")
@@ -165,7 +166,7 @@ import Testing
     }
   }
 
-  /// Before the first record was read nothing is committed: a state from then on skips none.
+  /// Nothing is committed before the first record is read: a state from that time skips none.
   @Test(arguments: SourceWorld.names) func aStateBeforeTheFirstRecordSkipsNone(_ name: String) throws {
     for (input, recovery) in try inputs(name) {
       let first = GatedSink()
@@ -178,7 +179,7 @@ import Testing
       let checkpoint = Checkpoint()
       checkpoint.take(waiting, first)
       end(waiting)
-      // Values are sent in the first turn already, and are not acknowledged.
+      // Values are sent in the very first turn, and are not acknowledged.
       #expect((checkpoint.state == nil) == !first.held.turns.isEmpty, "\(input.source)")
       #expect(input.made > 0 || first.held.all == [], "\(input.source)")
       let second = GatedSink()
@@ -198,8 +199,8 @@ import Testing
 
   // MARK: Kills
 
-  /// Killed at any commit of durable delivery, before a sink that takes nothing: what the disk has is delivered by the next run, together with what
-  /// the source reads again, each record once. Senders were answered for what is on the disk.
+  /// Killed at any commit of durable delivery, with a sink that accepts nothing: the next run delivers the stored events and those that the source
+  /// reads again, each record once. Senders were answered for the stored records.
   @Test(arguments: SourceWorld.names, 0..<2 as Range<UInt64>)
   func aKillAfterACommitLosesNothing(_ name: String, _ seed: UInt64) throws {
     for (input, recovery) in try inputs(name) {
@@ -221,7 +222,7 @@ import Testing
         #expect(
           answers.all.values.allSatisfy { $0 == 200 } && answers.all.count == 6, "\(input.source): \(answers.all)")
       }
-      // What the process writes from here on never reaches the disk.
+      // Later writes of the process never reach the disk.
       let disk = store.disk
       end(first)
       let again = MemoryStore(disk, isImmediate: true)
@@ -242,8 +243,8 @@ import Testing
 
   // MARK: Stops and reloads
 
-  /// Suspended in the middle of what was read at once, as for a reload, a source sends the rest or leaves it to the next run: each record
-  /// comes once, in order.
+  /// Suspended in the middle of a batch, as for a reload, a source sends the rest or leaves it to the next run: each record arrives once,
+  /// in order.
   @Test(arguments: SourceWorld.names, 0..<3 as Range<UInt64>)
   func aStopInTheMiddleLosesAndRepeatsNothing(_ name: String, _ seed: UInt64) throws {
     for (input, recovery) in try inputs(name) {
@@ -277,8 +278,8 @@ import Testing
 
   // MARK: Full sinks
 
-  /// While a sink has no room nothing reaches it but the rest of the turn in which it became full; it goes on when there is room, and nothing is
-  /// lost in between.
+  /// A full sink receives only the rest of the turn in which it became full; the source continues when there is room, and nothing is lost in
+  /// between.
   @Test(arguments: SourceWorld.names) func aFullSinkHoldsTheSource(_ name: String) throws {
     for (input, recovery) in try inputs(name) {
       let sink = GatedSink(room: 1)
@@ -292,7 +293,7 @@ import Testing
         }
       }
       #expect(sink.held.overruns == 0, "\(input.source)")
-      // One that asks may be answered with less at first.
+      // A polling source may receive less at first.
       if recovery != .request { #expect(Array(numbers(sink.held.all).prefix(6)) == Array(0..<6), "\(input.source)") }
       end(pipeline)
     }

@@ -5,20 +5,20 @@ import Synchronization
 import Testing
 import Transport
 
-/// An input of a source with records that are numbered from 0 on, to which a test adds some.
+/// An input of a source with records numbered from 0 on, to which a test adds some.
 final class SourceInput {
-  /// How many records a scripted server has.
+  /// The number of records of a scripted server.
   final class Records {
     var count = 0
   }
 
-  /// A scripted server that the source asks.
+  /// A scripted server that the source polls.
   struct Server {
     let answer: (ScriptedHTTP.Exchange) -> ScriptedHTTP.Answer
     init(_ answer: @escaping (ScriptedHTTP.Exchange) -> ScriptedHTTP.Answer) { self.answer = answer }
   }
 
-  /// The statuses with which a server has answered, by record. Written by threads.
+  /// The statuses of a server's answers, by record. Written by threads.
   final class Answers: Sendable {
     private let statuses = Mutex<[Int: Int]>([:])
     var all: [Int: Int] { statuses.withLock { $0 } }
@@ -29,18 +29,18 @@ final class SourceInput {
 
   /// The source as YAML.
   let source: String
-  /// Steps that make records of its events, and the expression that makes the number of a record.
+  /// Steps that make records of the source's events, and the expression that gives the number of a record.
   private let chain: String
   private let number: String
-  /// How many records are there from the start on; none can be added then.
+  /// The number of records that exist from the start, if none can be added.
   let made: Int
-  /// The answers to its senders, if it has senders that wait.
+  /// The answers to its senders, if they wait for answers.
   let answers: Answers?
   private let server: Server?
   private let usesCurl: Bool
   private let keeps: [AnyObject]
   private let adding: (Range<Int>, RealPipeline) throws -> Void
-  /// The records that there are.
+  /// The number of records.
   private(set) var count = 0
 
   init(
@@ -60,7 +60,7 @@ final class SourceInput {
     count = made
   }
 
-  /// Adds as many records, all at once, while a pipeline reads the input.
+  /// Adds as many records at once, while a pipeline reads the input.
   func add(_ more: Int, to pipeline: RealPipeline) throws {
     guard made == 0 else { return }
     try adding(count..<(count + more), pipeline)
@@ -75,7 +75,7 @@ final class SourceInput {
     """
   }
 
-  /// A pipeline that reads the input into `sink`, one event a turn.
+  /// A pipeline that reads the input into `sink`, one event per turn.
   func pipeline(
     into sink: GatedSink, restoring state: [UInt8]? = nil, before: @escaping (Execution) -> Void = { _ in }
   ) throws -> RealPipeline {
@@ -93,22 +93,22 @@ final class SourceInput {
   }
 }
 
-/// Much more input than a source may hold in memory, and how it comes.
+/// Much more input than a source may hold in memory, and how it is fed.
 struct SourceFlood {
-  /// What the process may hold in memory.
+  /// The memory limit of the process.
   static let limit = 1 << 20
   static let line = String(repeating: "x", count: 999) + "\n"
   static let text = String(repeating: line, count: 8000)
-  /// The most of a source that reads the whole flood as one answer.
+  /// The memory limit of a source that reads the whole flood as one answer.
   static var most: Int { text.utf8.count + limit / 4 }
 
   /// The source as YAML.
   var source: String
-  /// It requests its input itself, which it does not while the input is paused: its memory shows between the turns of one answer.
+  /// Whether the source polls, which stops while the input is paused: its memory is then measured between the turns of one answer.
   var asks = false
-  /// The most that may count.
+  /// The maximum number of bytes that may be counted.
   var most: Int
-  /// Kept until the end.
+  /// Objects that are kept until the end.
   var keeps: [AnyObject]
   /// Sends the flood, before the start or while the input is paused. Threads end with the source.
   var feed: (RealPipeline) throws -> Void
@@ -132,7 +132,7 @@ struct SourceFlood {
         nonisolated(unsafe) let client = try #require(SocketClient(port: port))
         try thread {
           client.send(bytes)
-          // Open until the source ends it.
+          // The connection is open until the source ends it.
           _ = client.receiveAll(within: 120_000)
         }
       }

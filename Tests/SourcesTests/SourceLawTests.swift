@@ -5,13 +5,13 @@ import Testing
 
 @testable import PipelineCore
 
-/// Laws of what comes in: pieces that cannot be decoded, and the end of input that has one.
+/// Laws of input: pieces that cannot be decoded, and the end of input that contains one.
 @Suite(.timeLimit(.minutes(5))) struct SourceLawTests {
   private let scratch = Scratch()
 
   // MARK: Malformed pieces
 
-  /// A piece that a format cannot decode between two that it can; nil: there is no such piece. A new format needs a line.
+  /// An undecodable piece between two valid ones; nil: the format has no such piece. A new format needs a line here.
   private func pieces(_ format: DecoderFormat) -> (decode: String, good: String, bad: [UInt8])? {
     let name = format.rawValue
     switch format {
@@ -30,7 +30,7 @@ import Testing
     }
   }
 
-  /// A malformed piece is refused alone, and the position moves behind it: after a restart nothing of it comes again.
+  /// Only the malformed piece is rejected, and the position moves past it: it is not repeated after a restart.
   @Test(arguments: DecoderFormat.allCases) func aMalformedPieceIsRefusedAlone(_ format: DecoderFormat) throws {
     guard let (decode, good, bad) = pieces(format) else { return }
     // An exposition ends with its input.

@@ -4,7 +4,7 @@ import Testing
 @testable import PipelineCore
 @testable import Transport
 
-/// Every source takes part in `--queue-memory`: what it has read and no turn has taken counts, and is bounded however much comes.
+/// Every source takes part in `--queue-memory`: read but unprocessed input counts, and is bounded however much arrives.
 @Suite(.serialized) struct SourceMemoryTests {
   private let world = SourceWorld()
 
@@ -31,7 +31,7 @@ import Testing
         try way.feed(pipeline)
         #expect(
           pipeline.run(within: .seconds(60)) { memory.held >= 4096 }, "\(way.source): \(memory.held) \(pipeline.log)")
-        // Nothing more comes in.
+        // No more input is read.
         var (most, looks) = (0, 0)
         #expect(
           pipeline.run(within: .seconds(60)) {
@@ -40,7 +40,7 @@ import Testing
             return looks > 20
           })
         #expect(most <= way.most, "\(way.source): \(most), \(pipeline.log)")
-        // Whatever waits is taken then.
+        // Waiting input is processed then.
         pipeline.inTurn { $0.executor.resumeInput(.queue) }
         #expect(pipeline.run(within: .seconds(60)) { pipeline.counters.received > 0 || pipeline.counters.rejected > 0 })
       }

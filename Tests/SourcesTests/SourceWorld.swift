@@ -5,34 +5,34 @@ import Synchronization
 import Testing
 import Transport
 
-/// How each source stands in the laws of all sources. A new source needs an entry in ``entry(_:)``: without one the laws fail and say so.
+/// The entry of each source in the laws of all sources. A new source needs an entry in ``entry(_:)``: without one the laws fail and say so.
 final class SourceWorld {
   struct Entry {
-    /// In a pipeline that is only compiled, as YAML.
+    /// The source in a pipeline that is only compiled, as YAML.
     var plain: String
-    /// How its events come again.
+    /// How its events are repeated.
     var recovery: SourceRecovery
-    /// How a full sink holds it.
+    /// How a full sink holds it back.
     var held: Hold
-    /// Inputs of numbered records. Each is made anew for each test.
+    /// Inputs of numbered records, created for each test.
     var inputs: [() throws -> SourceInput] = []
-    /// Why it has no numbered records, where it has none.
+    /// Why it has no numbered records, if so.
     var hasNoRecords: String?
-    /// Inputs that are much more than it may hold in memory.
+    /// Inputs much larger than its memory limit.
     var floods: () throws -> [SourceFlood] = { [] }
-    /// Why nothing of its input waits in memory, where nothing does.
+    /// Why none of its input waits in memory, if so.
     var keepsNothing: String?
-    /// What the machine lacks, so that it cannot be fed here.
+    /// What the machine lacks, so that the source cannot be fed.
     var lacks: String?
   }
 
-  /// How a full sink holds a source.
+  /// How a full sink holds a source back.
   enum Hold {
     /// Its batches wait in the executor: threads or peers feed it, and its calls are timers.
     case asInput
     /// Its timers wait. The texts are signals with it, for virtual time.
     case byTime([(name: String, signal: String)])
-    /// It sends no event by itself.
+    /// It sends no event on its own.
     case sendsNothing
   }
 
@@ -40,7 +40,7 @@ final class SourceWorld {
 
   static let names = Catalogue.sources.components.map(\.name)
 
-  /// The entry, or a failure of the test that says what to add.
+  /// The entry, or a test failure that says what to add.
   func required(_ name: String) throws -> Entry {
     try #require(entry(name), "say in SourceWorld how '\(name)' may stand in the laws of all sources")
   }
@@ -119,7 +119,7 @@ final class SourceWorld {
         plain: "tcp: 5170", recovery: .never, held: .asInput,
         inputs: [{ Self.sockets("tcp: { address: '127.0.0.1:0', decode: text }") }],
         floods: {
-          // Whole lines, and many that have begun.
+          // Complete lines, and many incomplete ones.
           [
             .listening("tcp: { address: '127.0.0.1:0', decode: text }", SourceFlood.text),
             .listening(
@@ -221,7 +221,8 @@ final class SourceWorld {
       plain: "exec: { command: [a] }", recovery: .request, held: .asInput,
       inputs: [
         {
-          // A program that copies what is added behind its start, so that one which is still ending takes nothing from the next.
+          // A program that copies only data added after its start, so that a previous one that is still ending takes nothing
+          // from it.
           let name = Self.fresh("copied")
           scratch.append("", to: name)
           let path = scratch(name)
@@ -350,7 +351,7 @@ final class SourceWorld {
             // The handshake is answered in a turn.
             try SourceFlood.thread {
               guard let client = try? RawWebSocket(port), client.head.contains("101") else { return }
-              // All frames at once, whose mask is zero.
+              // All frames at once, with a zero mask.
               var frames: [UInt8] = []
               for number in numbers {
                 let text = Array("\(number)".utf8)
@@ -561,6 +562,6 @@ final class SourceWorld {
   private static func lines(_ numbers: Range<Int>) -> String { numbers.map { "\($0)\n" }.joined() }
 
   private static let last = Atomic<Int>(0)
-  /// A name that no other file of the world has.
+  /// A unique file name.
   private static func fresh(_ name: String) -> String { "\(name)\(last.add(1, ordering: .relaxed).newValue)" }
 }

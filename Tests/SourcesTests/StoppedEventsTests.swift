@@ -3,9 +3,9 @@ import PipelineHost
 import PipelineTestSupport
 import Testing
 
-/// Events that did not pass, and what is known of them.
+/// Events that did not pass, and the information kept about them.
 @Suite struct StoppedEventsTests {
-  /// Runs a pipeline on virtual time and gives what it kept.
+  /// Runs a pipeline on virtual time and returns its stopped events.
   private func stopped(_ yaml: String, limit: Int = StoppedEvents.limit, until: TimeSpan? = nil) throws
     -> [StoppedEvent]
   {
@@ -63,7 +63,7 @@ import Testing
     let rejected = try stopped(
       pipeline("[{ a: 1, b: 2 }, { a: x, b: 2 }]", "{ map: { b: event.b * 2, a: event.a + 1 } }"))
     #expect(texts(rejected) == [#"rejected {"a":"x","b":2}"#])
-    // Of several expressions the one that failed.
+    // The one of several expressions that failed.
     #expect(try rejected.item(0).expressions.map(\.text) == ["event.a + 1"])
     #expect(
       try rejected.item(0).expressions.item(0).failure != nil
@@ -86,7 +86,7 @@ import Testing
     #expect(texts(late) == [#"rejected {"t":5}"#] && late.first?.problem?.message.contains("after its window") == true)
   }
 
-  /// In groups and inner signals, too; the outer event is known there.
+  /// Also in groups and inner signals, where the outer event is known.
   @Test func innerSignalsSayTheirOuterEvent() throws {
     let events = try stopped(
       pipeline(
@@ -102,7 +102,7 @@ import Testing
     #expect(texts(grouped) == [#"dropped {"k":"a","n":1}"#] && grouped.first?.key == "\"a\"")
   }
 
-  /// A million dull drops cost no more than a few, and do not push out the rare one.
+  /// A million ordinary drops cost no more than a few, and do not displace a rare one.
   @Test func dullDropsDoNotPushOutRareOnes() throws {
     let yaml = """
       sources: { ticks: { interval: 1ms } }
@@ -122,7 +122,7 @@ import Testing
     #expect(try dropped.map(\.dropped) == [1, dropped.item(1).dropped] && dropped.item(1).dropped > 59_000)
     let all = kept.all
     #expect(all.contains { $0.text(limit: 100).text == #"{"x":"rare"}"# })
-    // The newest and a sample of older ones, within the bytes.
+    // The newest and a sample of older ones, within the limit in bytes.
     #expect(kept.bytes <= 32 << 10 && all.count > 30)
     defer {
       kept.setLimit(4 << 10)
@@ -136,14 +136,14 @@ import Testing
     #expect(zip(all, all.dropFirst()).allSatisfy { $0.time <= $1.time })
   }
 
-  /// Of few events nothing is left out.
+  /// Few events are all kept.
   @Test func ofFewEventsAllAreKept() throws {
     let events = try stopped(
       pipeline("[\((0..<200).map(String.init).joined(separator: ", "))]", "{ filter: event < 0 }", every: "100ms"))
     #expect(events.map(\.number) == (1...200).map { UInt64($0) })
   }
 
-  /// They outlive the run; of large events the values are kept, and the text is cut.
+  /// They outlive the run; for large events the values are kept, and the text is truncated.
   @Test func runsAndLargeEvents() throws {
     let kept = StoppedEvents()
     try run(pipeline("[1]", "{ filter: event > 1 }"), kept)

@@ -2,7 +2,7 @@ import PipelineCore
 import PipelineHost
 import Testing
 
-/// What a command says when the pipeline is told to stop.
+/// The output of a command when the pipeline is stopped.
 @Suite struct StoppedExecutionTests {
   private let stuck = """
     sources: { clicks: { values: [go] } }
@@ -15,7 +15,7 @@ import Testing
       wrong: { from: work.errors, chain: [ { map: event.error } ], probe: {} }
     """
 
-  /// A command that is stuck does not say that it is done because the pipeline is stopped.
+  /// A stuck command does not report success because the pipeline is stopped.
   @Test(arguments: [
     "{ never: {} }", "{ interval: 1h }", "{ from: { interval: 1h }, chain: [ { delay: 1s } ] }",
     "{ from: { values: [1] }, chain: [ { flattenMap: { signal: { never: {} } } } ] }",
@@ -35,7 +35,7 @@ import Testing
     #expect(pipeline.outcome == .completed)
   }
 
-  /// One that is waited for, and ends by itself, does.
+  /// A command that is waited for and ends on its own reports success.
   @Test func anExecutionThatEndsIsDone() throws {
     let pipeline = try VirtualPipeline(
       stuck.replacing("RUN", with: "{ from: { values: [1] }, chain: [ { delay: 3s } ] }"))
@@ -48,7 +48,7 @@ import Testing
     #expect(pipeline.outcome == .completed)
   }
 
-  /// A request under way is waited for, as long as it says itself; then it is broken off, which is no success.
+  /// An outstanding request is waited for as long as its own timeout; then it is aborted, which is not a success.
   @Test(arguments: [("stopTimeout: 3s", "13s"), ("timeout: 60s", "20s"), ("stopTimeout: 0s", "10s")])
   func aRequestIsWaitedForNotForEver(_ parameter: String, _ end: String) throws {
     let pipeline = try VirtualPipeline(

@@ -3,8 +3,8 @@ import PipelineHost
 import PipelineTestSupport
 import Testing
 
-/// Pipelines of the program's own sources and sinks that are suspended at random instants and go on: every row comes once, as if
-/// nothing had happened.
+/// Pipelines of real sources and sinks that are suspended at random instants and continue: every row arrives once, as if nothing
+/// had happened.
 @Suite struct SuspendedPipelinesTests {
   private static let sources = [
     "values: { list: [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12], every: 3ms }",
@@ -31,7 +31,7 @@ import Testing
       "signals:\n  plain:\n    merge: [a, b]\n    chain: [ { map: \"type(dyn(event)) == map ? dyn(event).tick : dyn(event)\" } ]\n"
     let chain = (0..<(1 + random.below(3))).map { _ in random.pick(Self.steps) }
     text += "  made: { from: plain, chain: [ \(chain.joined(separator: ", ")), { take: 40 } ] }\n"
-    // Without the time of day, which each of these pipelines begins anew.
+    // Without the time of day, which each of these pipelines starts again.
     text += "  beat: { from: other, chain: [ { map: event.tick } ] }\n"
     text += "sinks:\n  out: { from: made, probe: {} }\n"
     text +=
@@ -39,7 +39,7 @@ import Testing
     return text
   }
 
-  /// What both sinks have written until `end`, suspended at `cuts` (in milliseconds).
+  /// The output of both sinks until `end`, with suspensions at `cuts` (in milliseconds).
   private func run(_ yaml: String, _ cuts: [Int64], until end: Int64) throws -> (probe: [String], shop: [String]) {
     var shop: [String] = []
     var probe: [String] = []
@@ -85,7 +85,7 @@ import Testing
       for _ in 0...random.below(4) { cuts.append((cuts.last ?? 0) + 1 + Int64(random.below(30))) }
       let parts = try run(yaml, cuts, until: end)
       #expect(parts.probe == whole.probe, "seed \(seed), suspended at \(cuts) ms\n\(yaml)")
-      // The sink waits anew for a batch to fill, so the last rows may be on their way still.
+      // The sink waits again for a batch to fill, so the last rows may not have arrived.
       let both = min(parts.shop.count, whole.shop.count)
       #expect(abs(parts.shop.count - whole.shop.count) < 5)
       #expect(parts.shop.prefix(both) == whole.shop.prefix(both), "seed \(seed), suspended at \(cuts) ms\n\(yaml)")

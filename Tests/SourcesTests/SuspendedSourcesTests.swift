@@ -4,7 +4,7 @@ import PipelineHost
 import PipelineTestSupport
 import Testing
 
-/// Sources of a pipeline that is suspended: the next execution sends what this one has not sent, and nothing twice.
+/// Sources of a suspended pipeline: the next execution sends the unsent events, and none twice.
 @Suite struct SuspendedSourcesTests {
   let scratch = Scratch()
 
@@ -19,7 +19,7 @@ import Testing
     """
   }
 
-  /// Lines are written while pipelines come and go, by way of rotation, too.
+  /// Lines are written while pipelines start and stop, across rotations too.
   @Test(arguments: ["beginning", "end"], [1, 2, 3] as [UInt64])
   func followedFilesContinue(_ start: String, _ seed: UInt64) throws {
     var random = SplitMix(seed)
@@ -31,7 +31,7 @@ import Testing
     for round in 0..<12 {
       let pipeline = try RealPipeline(text, restoring: state)
       pipeline.run { pipeline.execution.hasBegun }
-      // Some of it is in the files before anybody looks, some comes while the pipeline is being suspended.
+      // Some lines are in the files before the pipeline starts, some arrive while it is being suspended.
       let lines = (0..<(1 + Int(random.next() % 40))).map { "\(round).\($0)" }
       for line in lines {
         if random.next() % 16 == 0 { rotate() }
@@ -48,11 +48,11 @@ import Testing
     last.run { last.events.count >= written.count - seen.count }
     #expect(last.execution.refusals.isEmpty)
     seen += last.events
-    // Files that were made within one tick of the file system's clock have no certain order.
+    // Files created within one tick of the file system's clock have no defined order.
     #expect(seen.sorted() == written.map { "\"\($0)\"" }.sorted())
   }
 
-  /// A source that keeps nothing and is gone is not reported; a source with a position is.
+  /// A removed source without a state is not reported; one with a position is.
   @Test func onlyLostStatesAreReported() throws {
     scratch.append("one\n", to: "a.log")
     func text(_ file: Bool, _ socket: Bool) -> String {
@@ -78,11 +78,11 @@ import Testing
     #expect(
       third.execution.refusals.map(\.message)
         == ["the pipeline has no step 'file/file' any more, so its state is dropped"])
-    // If it only has another name now, that is how it goes on.
+    // If it was only renamed, the help says how to continue.
     #expect(third.execution.refusals.first?.help?.contains("write 'movedFrom: file' beside it") == true)
   }
 
-  /// As logrotate does it: the newest of the old files is number 1.
+  /// As logrotate does: the newest of the old files is number 1.
   private func rotate() {
     var last = 0
     while access(scratch("a.log.\(last + 1)"), F_OK) == 0 { last += 1 }
@@ -92,7 +92,7 @@ import Testing
 
   private func move(_ name: String, to other: String) { #expect(rename(scratch(name), scratch(other)) == 0) }
 
-  /// The header row and a row whose quotes are still open belong to the position.
+  /// The header row and a row with open quotes belong to the position.
   @Test func followedTablesContinue() throws {
     let text = yaml("{ path: '\(scratch("a.csv"))', follow: true, decode: csv }")
     scratch.append("name,text\nann,\"one\ntwo\"\nbob,\"three\n", to: "a.csv")
@@ -135,7 +135,7 @@ import Testing
     #expect(seen + last.events == wanted)
   }
 
-  /// A position outlives other parameters, as far as it still makes sense.
+  /// A position stays valid for other parameters if it still makes sense.
   @Test func positionsFitOtherParameters() throws {
     scratch.append("1\n2\n", to: "a.log")
     let first = try RealPipeline(yaml("{ path: '\(scratch("a.log"))', follow: true }"))
@@ -149,7 +149,7 @@ import Testing
     #expect(Set(second.events) == ["3", "4"])
   }
 
-  /// Columns that were named by a row of another form cannot be guessed.
+  /// Columns that were named by a row of another format cannot be guessed.
   @Test func aTableThatIsReadOtherwiseBeginsAgain() throws {
     scratch.append("a;b\n1;2\n", to: "a.csv")
     let first = try RealPipeline(yaml("{ path: '\(scratch("a.csv"))', follow: true, decode: csv }"))
@@ -162,7 +162,7 @@ import Testing
     #expect(second.log.contains { $0.contains("is read again from its start") })
   }
 
-  /// After a failure files go on behind the event that failed; nothing is read twice.
+  /// After a failure, reading continues after the event that failed; nothing is read twice.
   @Test func filesContinueBehindAFailure() throws {
     for name in ["followed", "once"] { scratch.append("1\n2\nx\n3\n4\n", to: name) }
     for file in ["{ path: '\(scratch("followed"))', follow: true }", "'\(scratch("once"))'"] {
@@ -175,7 +175,7 @@ import Testing
       let state = try #require(first.execution.savedState)
       let second = try RealPipeline(text, restoring: state)
       second.run { second.events.count == 2 || second.outcome != nil }
-      // What has failed starts anew.
+      // The failed source starts from its beginning.
       #expect(second.events == ["3", "7"])
     }
   }

@@ -3,7 +3,7 @@ import PipelineCore
 import PipelineHost
 import Testing
 
-/// Syslog to and from other programs: `logger`, and an rsyslogd with a configuration of its own on ports of the loopback address.
+/// Syslog to and from other programs: `logger`, and an rsyslogd with its own configuration on loopback ports.
 @Suite struct SyslogPeersTests {
   private static func path(_ name: String) -> String? {
     ["/usr/sbin/", "/usr/bin/", "/bin/"].map { $0 + name }.first { access($0, X_OK) == 0 }
@@ -50,7 +50,7 @@ import Testing
     #expect(pipeline.events == [#"["local3","warning","shop","two words"]"#])
   }
 
-  /// As programs of this machine write to /dev/log.
+  /// As local programs write to /dev/log.
   @Test(.enabled(if: hasLogger, "needs logger of Debian's bsdutils")) func takesWhatLoggerWritesToASocket() throws {
     let folder = Scratch()
     let pipeline = try receiving(folder("log"), "chain: [ { map: '[event.appname, event.message, meta.uid]' } ], ")
@@ -80,7 +80,7 @@ import Testing
 
     func stop() {
       guard process.isRunning else { return }
-      // A child of a test's thread has its mask, which blocks SIGTERM.
+      // A child of a test's thread inherits its signal mask, which blocks SIGTERM.
       kill(process.processIdentifier, SIGKILL)
       process.waitUntilExit()
     }
@@ -111,7 +111,7 @@ import Testing
     rsyslog.stop()
     pipeline.inTurn { $0.execution.drain() }
     #expect(pipeline.runToEnd() == .completed)
-    // Each of them once: their number and their sum.
+    // Each of them once: checked by number and sum.
     #expect(pipeline.counters.received == UInt64(count))
     #expect(pipeline.events == ["\(count * (count - 1) / 2)"])
     #expect(pipeline.probe("bad").events == [])
@@ -150,7 +150,7 @@ import Testing
 
   private func rsyslog(_ configuration: String, portIn folder: Scratch) throws -> (Rsyslog, Int) {
     let rsyslog = try Rsyslog(configuration)
-    // The file is there a moment before rsyslogd listens.
+    // The file exists a moment before rsyslogd listens.
     let port = Polling.first {
       Int(folder.read("port").trimmingCharacters(in: .whitespacesAndNewlines)).flatMap { port in
         SocketClient(port: port) == nil ? nil : port

@@ -7,9 +7,9 @@ import Transport
 
 private let opensslPath: String? = ["/usr/bin/openssl"].first { (path: String) in access(path, X_OK) == 0 }
 
-/// TLS of sockets, against openssl(1) and both ways between rxd's own ends, with certificates that are made here.
+/// TLS of sockets, against openssl(1) and between rxd's own ends in both directions, with certificates made here.
 @Suite(.enabled(if: opensslPath != nil, "needs Debian's openssl")) struct TLSTests {
-  /// Certificates of an authority of the test's own.
+  /// Certificates of the test's own authority.
   private final class Certificates {
     let folder = Scratch()
 
@@ -21,7 +21,7 @@ private let opensslPath: String? = ["/usr/bin/openssl"].first { (path: String) i
       try make("client", "alice")
     }
 
-    /// A certificate for 127.0.0.1 with that name in its subject.
+    /// A certificate for 127.0.0.1 with this name in its subject.
     func make(_ file: String, _ subject: String) throws {
       folder.append("subjectAltName=IP:127.0.0.1,DNS:localhost\n", to: "\(file).ext")
       try openssl(
@@ -30,7 +30,7 @@ private let opensslPath: String? = ["/usr/bin/openssl"].first { (path: String) i
       try openssl(
         "x509", "-req", "-in", folder("\(file).csr"), "-CA", folder("ca.pem"), "-CAkey", folder("ca.key"),
         "-CAcreateserial", "-days", "2", "-extfile", folder("\(file).ext"), "-out", folder("\(file).new.pem"))
-      // Key and certificate in one file, which changes in one step.
+      // Key and certificate in one file, which is replaced atomically.
       folder.append(folder.read("\(file).new.pem") + folder.read("\(file).new.key"), to: "\(file).both")
       rename(folder("\(file).both"), folder("\(file).pem"))
     }
@@ -88,7 +88,7 @@ private let opensslPath: String? = ["/usr/bin/openssl"].first { (path: String) i
       sources: { in: { file: { path: \(made.folder("in")), decode: ndjson } } }
       sinks: { out: { from: in, tcp: { address: '127.0.0.1:\(try #require(server.port()))', tls: { ca: \(made.folder("ca.pem")) } } } }
       """)
-    // The turns of both run here, in turn, or one would wait for the other.
+    // The turns of both run here alternately; otherwise one would wait for the other.
     let end = Date(timeIntervalSinceNow: 60)
     while Date() < end, client.outcome == nil || server.counters.received < UInt64(count) {
       client.run(within: .milliseconds(5)) { client.outcome != nil }
@@ -103,7 +103,7 @@ private let opensslPath: String? = ["/usr/bin/openssl"].first { (path: String) i
     let server = try receiving("{ certificate: \(made.folder("server.pem")), clientCA: \(made.folder("ca.pem")) }")
     let port = try #require(server.port())
     let stranger = try sending(port, "{ ca: \(made.folder("ca.pem")) }")
-    // Each pipeline runs its turns only here.
+    // The turns of each pipeline run only here.
     stranger.run(within: .seconds(30)) { stranger.log.contains { $0.contains("trying again") } }
     server.run(within: .seconds(30)) { server.log.contains { $0.contains("is over") } }
     #expect(
@@ -138,14 +138,14 @@ private let opensslPath: String? = ["/usr/bin/openssl"].first { (path: String) i
     #expect(server.events == [])
   }
 
-  /// A connection that comes after the files have changed has the new certificate; files that cannot be used change nothing.
+  /// A connection made after the files have changed gets the new certificate; unusable files change nothing.
   @Test func readsChangedCertificates() throws {
     let made = try Certificates()
     let server = try receiving(made.folder("server.pem"))
     let port = try #require(server.port())
     func subject() throws -> String {
       let process = Process()
-      // It has no limit of its own, and no turn runs here meanwhile.
+      // openssl has no time limit, and no turn runs here meanwhile.
       process.executableURL = URL(fileURLWithPath: "/usr/bin/timeout")
       process.arguments = [
         "20", opensslPath ?? "", "s_client", "-connect", "127.0.0.1:\(port)", "-CAfile", made.folder("ca.pem"),
@@ -161,7 +161,7 @@ private let opensslPath: String? = ["/usr/bin/openssl"].first { (path: String) i
     }
     #expect(try subject() == "subject=CN = first")
     try made.make("server", "second")
-    // The files are looked at once a second.
+    // The files are checked once a second.
     let end = Date(timeIntervalSinceNow: 60)
     while try subject() != "subject=CN = second", Date() < end {}
     #expect(try subject() == "subject=CN = second")
@@ -233,7 +233,7 @@ private let opensslPath: String? = ["/usr/bin/openssl"].first { (path: String) i
     #expect(pipeline.runToEnd() == .completed)
   }
 
-  /// Both sides of a WebSocket are rxd, encrypted; a client that does not know the authority is not connected.
+  /// Both ends of a WebSocket are rxd, with TLS; a client that does not trust the authority is not connected.
   @Test func webSocketsSpeakTLS() throws {
     let made = try Certificates()
     let server = try RealPipeline(
@@ -253,7 +253,7 @@ private let opensslPath: String? = ["/usr/bin/openssl"].first { (path: String) i
     stranger.run { stranger.log.contains { $0.contains("certificate") } }
     stranger.inTurn { $0.execution.cancel() }
     let known = try client("{ ca: \(made.folder("ca.pem")) }")
-    // Both take turns until the message is there.
+    // Both run turns until the message has arrived.
     while server.events.isEmpty {
       known.run(within: .milliseconds(20)) { false }
       server.run(within: .milliseconds(20)) { !server.events.isEmpty }
@@ -261,7 +261,7 @@ private let opensslPath: String? = ["/usr/bin/openssl"].first { (path: String) i
     #expect(server.events == [#""x""#])
   }
 
-  /// The subject of a client's certificate is known of each message; who shows none gets in nowhere.
+  /// The subject of a client's certificate is known for each message; a client without one is refused.
   @Test func webSocketsKnowTheirClients() throws {
     let made = try Certificates()
     let server = try RealPipeline(
@@ -299,7 +299,7 @@ private let opensslPath: String? = ["/usr/bin/openssl"].first { (path: String) i
       """)
   }
 
-  /// Sends requests one after another while the pipeline runs; the statuses, or why there is none.
+  /// Sends requests one after another while the pipeline runs; returns the statuses, or why there is none.
   private func post(_ pipeline: RealPipeline, _ requests: [HTTPRequest]) -> [String] {
     let client = CurlClient()
     let answers = Mutex<[String]>([])
@@ -359,7 +359,7 @@ private let opensslPath: String? = ["/usr/bin/openssl"].first { (path: String) i
     #expect(server.log.contains { $0.hasPrefix("warning") && $0.contains("a connection is over") }, "\(server.log)")
   }
 
-  /// A large answer goes out in many records.
+  /// A large answer is sent in many records.
   @Test func anHTTPServerAnswersOverTLS() throws {
     let made = try Certificates()
     let server = try RealPipeline(
@@ -388,7 +388,7 @@ private let opensslPath: String? = ["/usr/bin/openssl"].first { (path: String) i
     #expect(server.failure?.message.contains("TLS cannot be used") == true, "\(String(describing: server.outcome))")
   }
 
-  /// What comes over a connection that closes without shaking hands is no request, and does no harm.
+  /// Data on a connection without a handshake is not a request, and does no harm.
   @Test func anHTTPServerSurvivesNonsense() throws {
     let made = try Certificates()
     let server = try serving("{ certificate: \(made.folder("server.pem")) }")

@@ -36,7 +36,7 @@ import Testing
     pipeline.run(until: .milliseconds(56))
     #expect(pipeline.out == ["25ms \"done\"", "40ms \"done\"", "55ms \"done\""])
     #expect(pipeline.probe("refused").events == [])
-    // What was begun or waits is done before the end: five ticks in all.
+    // Started and waiting executions complete before the end: five ticks in all.
     pipeline.drain()
     pipeline.run(until: .seconds(1))
     #expect(pipeline.out.suffix(3) == ["70ms \"done\"", "85ms \"done\"", "85ms |"])

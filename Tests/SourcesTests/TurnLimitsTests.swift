@@ -6,7 +6,8 @@ import Testing
 @testable import PipelineCore
 @testable import PipelineTesting
 
-/// A turn is bounded: a batch, or what is put off, goes on in the next one, and others come in between.
+/// A turn is bounded: the rest of a batch, or deferred work, continues in the next turn, and other work runs in
+/// between.
 @Suite struct TurnLimitsTests {
   /// Takes a millisecond for each event.
   private struct SlowSink: SinkComponent {
@@ -32,7 +33,7 @@ import Testing
 
   private static func rows(_ count: Int) -> String { (1...count).map { "{\"n\":\($0)}\n" }.joined() }
 
-  /// An answer of a thousand events, each of which takes a millisecond, beside a clock.
+  /// An answer of a thousand events, each of which takes a millisecond, next to a clock.
   @Test func timersComeBetweenTheEventsOfABatch() throws {
     let pipeline = try VirtualPipeline(
       """
@@ -54,13 +55,13 @@ import Testing
     pipeline.run(until: .milliseconds(900))
     let times = recording.times
     #expect(times.count >= 85, "\(times)")
-    // A turn may be spent behind the clock's period by what it takes to find out how slow events are.
+    // A turn may exceed the clock's period by the time needed to measure how slow events are.
     for (index, time) in times.enumerated().dropFirst(2) {
       #expect(time - times[index - 1] <= 20_000_000, "tick \(index + 1)")
     }
   }
 
-  /// The memory of a turn is that of a few events, not of the batch.
+  /// A turn uses memory for a few events, not for the batch.
   @Test func aTurnEndsWhenItsMemoryIsUsedUp() throws {
     let pipeline = try VirtualPipeline(
       """
@@ -82,7 +83,7 @@ import Testing
     #expect(most < 3 << 20, "\(most) bytes")
   }
 
-  /// The answer is given up to its last event, however it is divided, and the next request comes behind it.
+  /// The answer is sent to its last event, however it is divided, and the next request follows it.
   @Test func aDividedAnswerIsOneAnswer() throws {
     let pipeline = try VirtualPipeline(
       """
@@ -101,7 +102,7 @@ import Testing
     #expect(pipeline.http.exchanges.count == 2)
   }
 
-  /// Stopping sees a batch through of which some has been sent.
+  /// A stop completes a batch of which some has been sent.
   @Test func aBatchThatHasBegunIsSeenThroughAtAStop() throws {
     let pipeline = try VirtualPipeline(
       """
@@ -118,7 +119,7 @@ import Testing
     #expect(pipeline.outcome == .completed)
   }
 
-  /// Values without end neither keep the clock from ticking nor the pipeline from being stopped.
+  /// An endless sequence of values does not keep the clock from ticking or the pipeline from being stopped.
   @Test func anEndlessRoundStopsNothingElse() throws {
     let list = (1...2000).map(String.init).joined(separator: ", ")
     let pipeline = try RealPipeline(
@@ -136,7 +137,7 @@ import Testing
 }
 
 extension ProbeSink.Recording {
-  /// When events came, in nanoseconds.
+  /// When events arrived, in nanoseconds.
   fileprivate var times: [Int64] {
     moments.compactMap { if case .next = $0.moment { $0.at.nanoseconds } else { nil } }
   }

@@ -7,9 +7,9 @@ import Testing
 
 @testable import Transport
 
-/// How `webSocket` connects as a client: credentials, proxies, forbidden addresses, answers that are final.
+/// How `webSocket` connects as a client: credentials, proxies, forbidden addresses, permanent refusals.
 @Suite struct WebSocketClientTests {
-  /// What clients have asked for: the first line and a header.
+  /// The requests of clients: the first line and a header.
   private final class Heads: Sendable {
     private let heads = Mutex<[String]>([])
     var all: [String] { heads.withLock { $0 } }
@@ -21,7 +21,7 @@ import Testing
       .map { String($0.dropFirst(name.count + 2)) }
   }
 
-  /// Makes a connection a WebSocket, sends `text`, and reads until it ends.
+  /// Upgrades a connection to a WebSocket, sends `text`, and reads until it ends.
   private static func upgrade(_ connection: Connection, _ head: String, _ text: String) {
     let accept = WebSocketHandshake.accept(header("Sec-WebSocket-Key", head) ?? "") ?? ""
     connection.send(
@@ -38,7 +38,7 @@ import Testing
       """, http: CurlClient())
   }
 
-  /// A token is fetched, and once another one after a 401, as for requests.
+  /// A token is fetched, and replaced once after a 401, as for requests.
   @Test func tokensOfOAuth2ArePresentedAndReplaced() throws {
     let heads = Heads()
     let server = try ScriptedServer { connection in
@@ -90,7 +90,7 @@ import Testing
     server.stop()
   }
 
-  /// The proxy resolves the name: it exists nowhere else.
+  /// The proxy resolves the name, which exists nowhere else.
   @Test func aProxyIsAskedForTheWay() throws {
     let heads = Heads()
     let proxy = try ScriptedServer { connection in
@@ -117,7 +117,7 @@ import Testing
     proxy.stop()
   }
 
-  /// The name of this machine, if it leads to a private address.
+  /// The name of this machine, if it resolves to a private address.
   static let privateName: String? = {
     var name = [CChar](repeating: 0, count: 256)
     guard gethostname(&name, name.count) == 0 else { return nil }
@@ -155,7 +155,7 @@ import Testing
     server.stop()
   }
 
-  /// What another attempt would not change ends a sink, too.
+  /// A refusal that a retry would not change ends a sink, too.
   @Test func aRefusalEndsASink() throws {
     let server = try ScriptedServer { connection in
       _ = connection.message()

@@ -6,7 +6,7 @@ import Testing
 
 @testable import Transport
 
-/// What becomes of messages that a `webSocket` source has not taken when it stops.
+/// The handling of messages that a `webSocket` source has not processed when it stops.
 @Suite struct WebSocketEndTests {
   private func source(_ parameters: String) throws -> RealPipeline {
     try RealPipeline(
@@ -30,7 +30,8 @@ import Testing
     pipeline.inTurn { how == "drain" ? $0.execution.drain() : $0.execution.suspend() }
   }
 
-  /// Both what has come when the stop begins, and what the client has sent before it learns of it.
+  /// Both messages that have arrived when the stop begins, and those that the client sends before it learns of the
+  /// stop.
   @Test(arguments: ["drain", "suspend"]) func aStopTakesWhatWasSent(_ how: String) throws {
     let pipeline = try source("listen: '127.0.0.1:0', path: /in")
     let raw = try connected(pipeline)
@@ -47,7 +48,7 @@ import Testing
     #expect(pipeline.log.allSatisfy { !$0.contains("lost") }, "\(pipeline.log)")
   }
 
-  /// A client that answers nothing does not hold up the end, and the log says so.
+  /// A client that does not answer does not delay the end, and the log says so.
   @Test func aSilentClientIsCut() throws {
     let pipeline = try source("listen: '127.0.0.1:0', path: /in")
     let raw = try connected(pipeline)
@@ -62,7 +63,7 @@ import Testing
     #expect(raw.closeCode == 1001)
   }
 
-  /// What a stop cuts off is counted.
+  /// Messages lost in a stop are counted.
   @Test func messagesThatNoTurnTookAreCounted() throws {
     let pipeline = try source("listen: '127.0.0.1:0', path: /in")
     let raw = try connected(pipeline)

@@ -6,7 +6,7 @@ import Testing
 
 @testable import Transport
 
-/// `webSocket` as source and sink, against python3-websockets and against clients that break the rules.
+/// `webSocket` as source and sink, against python3-websockets and against clients that violate the protocol.
 @Suite struct WebSocketTests {
   static let needsPeer = Comment(rawValue: "needs the package python3-websockets")
 
@@ -26,7 +26,7 @@ import Testing
     #expect(pipeline.runToEnd() == .completed)
   }
 
-  /// What the peer says next, while the pipeline takes turns.
+  /// The peer's next line, while the pipeline runs turns.
   private func line(_ peer: WebSocketPeer, _ pipeline: RealPipeline) -> String? {
     pipeline.run(within: .seconds(30)) { peer.isReadable }
     return peer.line()
@@ -57,14 +57,14 @@ import Testing
     pipeline.run(within: .seconds(30)) { pipeline.events.count == 3 }
     #expect(pipeline.events == [#"["text","grüße"]"#, #"["binary","ab"]"#, #"["text","onetwothree"]"#])
     #expect(peer.line() == "pong")
-    // The server closes the connection: it is made again, and what it was closed with is logged.
+    // The server closes the connection: it is made again, and the close reason is logged.
     peer.say("close 1011 overloaded")
     #expect(peer.line()?.hasPrefix("closed 1011") == true)
     pipeline.run(within: .seconds(30)) { connections(pipeline)?.opened == 2 }
     #expect(peer.line()?.hasPrefix("connected") == true)
     #expect(
       pipeline.log.contains { $0.contains("closed it with 1011: overloaded; connecting again") }, "\(pipeline.log)")
-    // It restarts.
+    // The server restarts.
     peer.kill()
     pipeline.run(within: .seconds(30)) { (connections(pipeline)?.broken ?? 0) > 1 }
     let next = try WebSocketPeer("serve", "\(port)", "v1")
@@ -104,7 +104,7 @@ import Testing
     server.stop()
   }
 
-  /// A server that answers nothing: the ping finds out.
+  /// The ping detects a server that does not answer.
   @Test func aSilentServerIsLeft() throws {
     let server = try ScriptedServer { connection in
       guard let head = connection.message()?.head else { return }
@@ -153,7 +153,7 @@ import Testing
     let pipeline = try source("listen: '127.0.0.1:0', path: /in, decode: text, maxMessage: 100B")
     let port = try #require(pipeline.port())
     let raw = try RawWebSocket(port)
-    // The answer to a request that the pipeline takes in a turn.
+    // The answer to a request, which the pipeline handles in a turn.
     pipeline.run(within: .seconds(30)) { connections(pipeline)?.opened == 1 }
     #expect(raw.head.contains("Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo="))
     raw.send(1, Array("fine".utf8))
@@ -205,7 +205,7 @@ import Testing
     #expect(stranger.head.hasPrefix("HTTP/1.1 401"))
     stranger.connection.close()
     pipeline.run(within: .seconds(30)) { connections(pipeline)?.open == 0 }
-    // The stranger's place is free when the server has noticed that it is gone.
+    // The stranger's slot is free when the server has noticed that it is gone.
     var accepted: RawWebSocket?
     for _ in 0..<1000 where accepted == nil {
       let next = try RawWebSocket(port, "Authorization: Bearer t\r\n")
@@ -217,7 +217,7 @@ import Testing
     let raw = try #require(accepted)
     let second = try Connection(port: port)
     #expect(second.readAll().hasPrefix("HTTP/1.1 503"))
-    // It sends nothing.
+    // The client sends nothing.
     #expect(raw.closeCode == 1001)
     pipeline.run(within: .seconds(30)) { connections(pipeline)?.open == 0 }
     end(pipeline)
@@ -235,7 +235,7 @@ import Testing
       """
     ) { execution in execution.replacements.sources = { $0 == "in" ? source : nil } }
     pipeline.run(within: .seconds(30)) { source.feed.node != nil }
-    // Nobody is there yet: it waits.
+    // There is no client yet, so the event waits.
     source.feed.send(1, [1])
     pipeline.run(within: .seconds(30)) { pipeline.log.contains { $0.contains("cannot connect to 127.0.0.1:\(port)") } }
     let peer = try WebSocketPeer("serve", "\(port)")
@@ -283,7 +283,7 @@ import Testing
     for peer in peers { #expect(peer.line() == "closed 1001 the server stops") }
   }
 
-  /// Nobody waits for a client that does not read.
+  /// A client that does not read delays nothing.
   @Test(arguments: ["disconnect", "skip"]) func slowClientsAreBounded(_ slow: String) throws {
     let source = TrackedSource()
     let pipeline = try RealPipeline(
@@ -306,7 +306,7 @@ import Testing
     func isSlow() -> Bool { pipeline.log.contains { $0.contains(word) } }
     while !isSlow(), sent < 2000 { send() }
     try #require(isSlow())
-    // What waits: 256 KiB of the sink's, and what the system takes for both ends.
+    // The waiting data: 256 KiB in the sink, and the system's buffers at both ends.
     let system = ["tcp_wmem", "tcp_rmem"].reduce(0) { sum, name in
       let text = (try? String(contentsOfFile: "/proc/sys/net/ipv4/\(name)", encoding: .utf8)) ?? ""
       return sum + (text.split(whereSeparator: \.isWhitespace).last.flatMap { Int($0) } ?? 16 << 20)
@@ -315,7 +315,7 @@ import Testing
     #expect(sent <= most, "\(sent) messages of 60 KB, at most \(most)")
     if slow == "skip" {
       #expect(connections(pipeline)?.open == 1)
-      // The client has all up to the one that it missed, and those that come when it has read.
+      // The client has all events up to the first missed one, and those that arrive after it has read.
       _ = raw.head
       for number in 1..<sent {
         let frame = try #require(raw.frame())
@@ -346,7 +346,7 @@ import Testing
     pipeline.run(within: .seconds(30)) { page.waits(milliseconds: 0) }
     let answer = try #require(page.message())
     #expect(answer.head.contains("text/html") && String(decoding: answer.body, as: UTF8.self).contains("new WebSocket"))
-    // As the browser that has the page: with its origin.
+    // As a browser with the page would: with its origin.
     let browser = try WebSocketPeer("connect", "ws://127.0.0.1:\(port)/live", "http://127.0.0.1:\(port)")
     #expect(line(browser, pipeline) == "connected -")
     let order = try Connection(port: port)
