@@ -4,7 +4,7 @@ import PipelineRuntime
 import PluginHost
 import Testing
 
-/// Each breach of the contract is found by the check that is meant for it, and plugins that keep it pass.
+/// Each breach of the contract is found by its own check, and plugins that keep the contract pass.
 @Suite(.timeLimit(.minutes(10))) struct ContractSuiteTests {
   private static let rxd = ProcessInfo.processInfo.environment["RXD"] ?? "\(PluginFixtures.root)/.build/debug/rxd"
 
@@ -76,7 +76,7 @@ import Testing
     var name: String
     /// The check that must find it.
     var check: String
-    /// A part of what came.
+    /// A part of the reported actual behaviour.
     var came: String
     var code: String
     var timeout = TimeSpan.seconds(10)
@@ -96,7 +96,7 @@ import Testing
 
     """
 
-  /// Completes its output with the fifth event of an instance; `late` is given what comes behind.
+  /// Completes its output with the fifth event of an instance; later events are given to `late`.
   private static let finishing = """
     COMPONENT.update(state={'version': 1})
     seen = {}
@@ -302,7 +302,7 @@ import Testing
     }
   }
 
-  /// A property that is not required may be left out.
+  /// An optional property may be omitted.
   @Test func optionalPropertiesMayBeAbsent() throws {
     let file = try Self.bad(
       "optional",
@@ -351,7 +351,7 @@ import Testing
       path: "/usr/bin/python3", form: .program(arguments: [path], isInterpreter: true), directory: "")
     let findings = Self.findings(file, parameters: [yaml], files: files)
     #expect(Self.failures(findings).isEmpty)
-    // What was given was tried.
+    // Given parameters were used in the trial.
     #expect(findings.contains { $0.subject.contains("as given") && $0.check == "open" && $0.isOK }, "\(findings)")
   }
 
@@ -359,7 +359,7 @@ import Testing
     let shell = "\(PluginFixtures.root)/Plugins/examples/shell"
     let keep = PluginFile(path: "\(shell)/keep.sh", form: .program(arguments: ["kept"]), directory: "")
     #expect(Self.failures(Self.findings(keep)).isEmpty)
-    // Without a file it asks for pauses.
+    // Without a file it requests pauses.
     let failing = Self.findings(PluginFile(path: "\(shell)/keep.sh", directory: ""))
     #expect(Self.failures(failing).isEmpty)
     #expect(failing.contains { $0.check == "retry" && $0.isOK })

@@ -4,7 +4,7 @@ import PipelineHost
 import PluginHost
 import Testing
 
-/// Shared libraries behind rxd_plugin.h.
+/// Shared libraries that implement rxd_plugin.h.
 @Suite struct NativePluginTests {
   // MARK: The example in C
 
@@ -150,7 +150,7 @@ import Testing
     #expect(plugins.refusal(text).contains("cannot be loaded"))
   }
 
-  /// Takes jobs and never does them.
+  /// Accepts jobs and never runs them.
   private final class StuckWorker: Worker {
     func enqueue(_ work: @escaping @Sendable () -> Void) {}
   }
@@ -200,7 +200,7 @@ import Testing
     pipeline.run()
     #expect(pipeline.outcome == .completed)
     #expect(pipeline.counters.sent == 5)
-    // It asks for three pauses. The first batch is one event, which is delivered, so nothing comes again; then 0.5 s each, because each
+    // It requests three pauses. The first batch is one event, which is delivered, so nothing is repeated; then 0.5 s each, because each
     // delivery resets the pauses.
     #expect(pipeline.time.now == Instant(nanoseconds: 1_000_000_000))
     #expect(pipeline.log.contains { $0.contains("not now; trying again") })

@@ -5,7 +5,7 @@ import PipelineTestSupport
 import PluginHost
 import Testing
 
-/// Plugins whose files change, and what is known before a pipeline starts.
+/// Plugins whose files change, and errors that are known before a pipeline starts.
 @Suite(.serialized, .timeLimit(.minutes(5))) struct PluginChangeTests {
   private func copy(_ path: String, as name: String) throws -> String {
     let place = PluginFixtures.scratch(name)
@@ -13,7 +13,7 @@ import Testing
     return place
   }
 
-  /// A library that takes the place of a loaded one is loaded beside it.
+  /// A library that replaces a loaded one is loaded next to it.
   @Test func aReplacedLibraryIsLoadedBesideTheOldOne() throws {
     let path = try copy(PluginFixtures.probe(), as: "replaced.so")
     func events() throws -> [String] {
@@ -28,12 +28,12 @@ import Testing
     let next = try copy(PluginFixtures.probe("step", "STEP=100"), as: "next.so")
     #expect(rename(next, path) == 0)
     #expect(try events() == ["100", "200"])
-    // What was compiled with the old one goes on with it.
+    // A pipeline compiled with the old library keeps using it.
     old.run()
     #expect(old.probe().events == ["1", "2"])
   }
 
-  /// Code that runs would be that of another file: it is not loaded again.
+  /// The running code would be that of another file: the library is not loaded again.
   @Test func aLibraryThatIsWrittenOverIsRefused() throws {
     let path = try copy(PluginFixtures.probe(), as: "over.so")
     #expect(PluginFixtures.plugins.refusal(path) == "")
@@ -44,7 +44,7 @@ import Testing
     #expect(PluginFixtures.plugins.refusal(path).contains("written over while it is loaded"))
   }
 
-  /// A row operator whose `open` is refused fails before there is an event, at the place in the file.
+  /// A row operator whose `open` is refused fails before there is an event, with the location in the file.
   @Test func aRefusedRowFailsAtTheStart() throws {
     let pipeline = try PluginFixtures.pipeline(
       try PluginFixtures.probe("row", "ROW"), values: "[]",
@@ -54,7 +54,7 @@ import Testing
     #expect(pipeline.failure?.location?.line == 6 && pipeline.failure?.location?.column == 23)
   }
 
-  /// The same in an inner signal, which has not begun, and may never.
+  /// The same in an inner signal that has not started, and may never start.
   @Test func aRefusedRowOfAnInnerSignalFailsAtTheStart() throws {
     let pipeline = try PluginFixtures.pipeline(
       try PluginFixtures.probe("row", "ROW"), values: "{ list: [1], every: 1h }",
@@ -66,7 +66,7 @@ import Testing
     #expect(pipeline.failure?.location?.line == 6, "\(String(describing: pipeline.failure))")
   }
 
-  /// A reload tries sources, operators and sinks out without starting any: what is known of the files fails there.
+  /// A reload tests sources, operators and sinks without starting any: errors that the files reveal are found there.
   @Test(arguments: [
     ("source", "sources: { in: { work: {} } }\nsinks: { out: { from: in, discard: {} } }"),
     ("operator", "sources: { in: { values: [1] } }\nsinks: { out: { from: in, chain: [ work ], discard: {} } }"),
@@ -87,7 +87,7 @@ import Testing
     #expect(found.location != nil)
   }
 
-  /// What a plugin loads besides is a part of it.
+  /// Further files that a plugin loads are part of it.
   @Test func filesThatItUsesCount() throws {
     let path = try PluginFixtures.program(
       "uses", components: #"[{"kind": "operator", "name": "work", "summary": "Works."}]"#, "elif False: pass")
@@ -115,7 +115,7 @@ import Testing
 
   // MARK: Files that a spec names
 
-  /// A program whose spec is in part in another file, which it names.
+  /// A program with a part of its spec in another file, which it names.
   private func divided(_ name: String, _ summary: String) throws -> (path: String, other: String) {
     let path = PluginFixtures.scratch(name)
     let other = PluginFixtures.scratch(name + ".txt")
@@ -141,7 +141,7 @@ import Testing
     let first = try PluginFixtures.plugins.load(file).get()
     #expect(try first.spec.components.item(0).summary == "Works once.")
     #expect(first.file.uses == [other])
-    // Nothing is asked while nothing has changed.
+    // The plugin is not queried while nothing has changed.
     #expect(try checking.load(file).get().digest == first.digest)
     try Data("Works twice.".utf8).write(to: URL(fileURLWithPath: other))
     guard case .failure(let fault) = checking.load(file) else {
@@ -152,14 +152,14 @@ import Testing
     let second = try PluginFixtures.plugins.load(file).get()
     #expect(try second.spec.components.item(0).summary == "Works twice." && second.digest != first.digest)
     #expect(try checking.load(file).get().digest == second.digest)
-    // Who may write it counts as for the plugin itself.
+    // The permissions of the file are checked like those of the plugin.
     chmod(other, 0o666)
     #expect(PluginFixtures.plugins.refusal(path).hasPrefix("others may write '\(other)'"))
     unlink(other)
     #expect(PluginFixtures.plugins.refusal(path).hasPrefix("'\(other)' cannot be opened"))
   }
 
-  /// The file is looked at by those who look for changes, and the spec beside the plugin has both digests.
+  /// The file is watched for changes, and the installed spec has both digests.
   @Test func aFileOfASpecIsWatched() throws {
     let (path, other) = try divided("watched", "Watches.")
     let file = PluginFile(path: path, directory: "")
@@ -173,7 +173,7 @@ import Testing
     #expect(text.contains(loaded.digest) && text.contains(own) && loaded.digest != own, "\(text)")
   }
 
-  /// A library has read its files when it was loaded: it goes on with them, and a copy of it reads the new ones.
+  /// A library read its files when it was loaded: it continues with them, and a copy of it reads the new ones.
   @Test func aLibraryWhoseFileHasChangedIsLoadedFromACopy() throws {
     let other = PluginFixtures.scratch("library.txt")
     try Data("one".utf8).write(to: URL(fileURLWithPath: other))

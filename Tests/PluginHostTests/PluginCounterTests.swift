@@ -4,7 +4,7 @@ import PipelineHost
 import PluginHost
 import Testing
 
-/// What is counted of plugins, as metrics and `--stats` have it.
+/// The counters of plugins, in metrics and `--stats`.
 @Suite(.serialized, .timeLimit(.minutes(5))) struct PluginCounterTests {
   private func plugin(_ pipeline: VirtualPipeline, _ keyword: String) throws -> PipelineStatistics.Plugin {
     let plan = pipeline.execution.plan
@@ -37,7 +37,7 @@ import Testing
     #expect(last.instances == 0 && last.processes.isEmpty && last.inHand == 0)
     #expect(last.restarts == 3 && last.poisoned == 1)
     #expect(last.counts == ["hits": 6])
-    // Depending on when its lines are read, they belong to one second or two.
+    // Depending on when its lines are read, they fall into one second or two.
     #expect(last.missedLines >= 10 && last.missedLines <= 30, "\(last.missedLines)")
   }
 
@@ -50,7 +50,7 @@ import Testing
     #expect(counted.processes.isEmpty && counted.memory == nil)
   }
 
-  /// The functions of one place are opened once, and each execution counts for itself.
+  /// The functions of one location are opened once, and each execution counts separately.
   @Test func aRowCountsForEachExecution() throws {
     let plan = try PipelineText.compile(
       """

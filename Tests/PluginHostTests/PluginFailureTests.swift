@@ -2,7 +2,7 @@ import PipelineCore
 import PipelineHost
 import Testing
 
-/// A pipeline that fails and starts again goes on with what the steps of its plugins had kept, under a new name, too (RX507).
+/// A pipeline that fails and restarts continues with the state of its plugins' steps, under a new name, too (RX507).
 @Suite struct PluginFailureTests {
   enum Way: CaseIterable { case native, program }
 

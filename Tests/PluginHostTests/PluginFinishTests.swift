@@ -8,8 +8,8 @@ import Testing
 
 /// Operators of plugins that complete their output before their input does, in all forms.
 @Suite(.serialized, .timeLimit(.minutes(5))) struct PluginFinishTests {
-  /// Completes with the third event of an instance, or with another; answers what comes behind that, with `late`. A new instance is given one event, then
-  /// two: of these, the second comes behind an end at the second event of all.
+  /// Completes with the third event of an instance, or with another; `late` handles later events. A new instance is given one event, then two: of
+  /// these, the second follows an end at the second event overall.
   private static func program(
     _ name: String, late: String = "pass", more: String = "", last: Int = 3
   ) throws -> String {
@@ -49,12 +49,12 @@ import Testing
     #expect(pipeline.outcome == .completed)
     let keyword = String(step.prefix { $0 != ":" })
     if step != "exampleTake: 0" { #expect(self.dropped(pipeline, keyword) == dropped) }
-    // A row operator ends in the turn of the event, as the core's do: the source sends no more.
+    // A row operator completes in the turn of the event, like the core's: the source sends no more.
     let sent: UInt64 = keyword == "exampleTakeWhile" ? 4 : 10
     #expect(pipeline.execution.statistics.faults(pipeline.execution.plan, received: sent) == [])
   }
 
-  /// The events behind were handed over: whatever the program makes of them, nothing comes out, and it is not started again.
+  /// Later events were already passed to the program: whatever it makes of them is discarded, and it is not restarted.
   @Test(arguments: lates) func aProgramFinishesInTheMiddleOfWhatItWasGiven(_ late: String) throws {
     let path = try Self.program("two-\(Self.lates.firstIndex(of: late) ?? 0)", late: late, last: 2)
     let pipeline = try PluginFixtures.pipeline(path, values: "[0, 1, 2, 3, 4, 5]", chain: "[ three ]")
@@ -65,7 +65,7 @@ import Testing
     #expect(!pipeline.log.contains { $0.contains("starting again") }, "\(pipeline.log)")
   }
 
-  /// The other instances of the process go on.
+  /// The other instances of the process continue.
   @Test(arguments: lates) func groupsFinishEachForItself(_ late: String) throws {
     let path = try Self.program("grouped-\(Self.lates.firstIndex(of: late) ?? 0)", late: late)
     let pipeline = try VirtualPipeline(
@@ -96,7 +96,8 @@ import Testing
 
   // MARK: The input
 
-  /// The input is cancelled, and senders hear that all of their events were taken, also of those behind the end.
+  /// The input is cancelled, and senders are told that all of their events were accepted, including those after the
+  /// end.
   @Test(arguments: ["exampleTake: 2", "exampleTakeWhile: event < 3", "take: 2", "three"])
   func theInputIsCancelledAndItsEventsAreAcknowledged(_ step: String) throws {
     let example = try PluginFixtures.example.get()
@@ -116,7 +117,7 @@ import Testing
     pipeline.run()
     #expect(pipeline.probe().events == (step == "three" ? ["1", "2", "5"] : ["1", "2"]))
     #expect(pipeline.outcome == .completed)
-    // Behind the end there is nobody to send to: the core's take has no third batch either.
+    // After the end there is no receiver: the core's take has no third batch either.
     #expect(source.feed.outcomes[1] == .acknowledged && source.feed.outcomes[2] == .acknowledged)
   }
 
@@ -146,7 +147,7 @@ import Testing
     source.feed.send(2, [3])
     source.feed.send(3, [4, 5])
     pipeline.settle()
-    // The program has ended with the second event; 0.1 s later it is started again.
+    // The program has ended with the second event; it is restarted 0.1 s later.
     #expect(pipeline.probe().events == ["1"])
     #expect(source.feed.outcomes.isEmpty)
     pipeline.run()
@@ -196,7 +197,7 @@ import Testing
     }
   }
 
-  /// What was unanswered when the program ended is given to the next one, which finishes with it.
+  /// Events unanswered when the program ended are given to the next program, which completes with them.
   @Test func aProgramFinishesAfterACrash() throws {
     let once = PluginFixtures.scratch("finish-once")
     let path = try Self.program(

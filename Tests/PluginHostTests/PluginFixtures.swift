@@ -5,7 +5,7 @@ import PluginHost
 import Synchronization
 import Testing
 
-/// Plugins that are made for the tests.
+/// Plugins built for the tests.
 enum PluginFixtures {
   static let root = URL(fileURLWithPath: #filePath)
     .deletingLastPathComponent().deletingLastPathComponent().deletingLastPathComponent().path
@@ -33,7 +33,7 @@ enum PluginFixtures {
     if process.terminationStatus != 0 { throw Failed(description: String(decoding: output, as: UTF8.self)) }
   }
 
-  /// A build of `probe.c` with these macros; its path.
+  /// A build of `probe.c` with these macros; returns its path.
   static func probe(_ name: String = "probe", _ macros: String...) throws -> String {
     let path = scratch("probe-\(name).so")
     let problem = made.withLock { made -> (any Error)? in
@@ -49,7 +49,7 @@ enum PluginFixtures {
     return path
   }
 
-  /// A build of another file of the fixtures, made once.
+  /// A build of another fixture file, made once.
   static func build(_ name: String, to path: String) throws {
     let problem = made.withLock { made -> (any Error)? in
       guard made.insert(path).inserted else { return nil }
@@ -65,7 +65,7 @@ enum PluginFixtures {
     if let problem { throw problem }
   }
 
-  /// The components of the example in C.
+  /// The components of the C example.
   static let example: Result<String, any Error> = Result {
     let build = scratch("example")
     try run([
@@ -74,7 +74,7 @@ enum PluginFixtures {
     return "\(build)/example.so"
   }
 
-  /// A program in Python that answers by these lines; `EVENT` is the event and `f` the frame.
+  /// A Python program that answers with these lines; `EVENT` is the event and `f` the frame.
   static func program(_ name: String, components: String, _ body: String) throws -> String {
     let text = """
       #!/usr/bin/python3 -S
@@ -97,8 +97,8 @@ enum PluginFixtures {
     return try program(name, Data(text.utf8))
   }
 
-  /// A program or library of this content. The cases of a test make the same file at once: it gets its name when it is whole, so that none of
-  /// them starts half of it, and is made once.
+  /// A program or library with this content. The cases of a test make the same file concurrently: it is made once and gets its name when it
+  /// is complete, so that none of them starts a partial file.
   static func program(_ name: String, _ content: Data) throws -> String {
     let path = scratch(name)
     let part = path + ".part"
@@ -132,7 +132,7 @@ enum PluginFixtures {
 }
 
 extension LocalPlugins {
-  /// Loads the file; why it cannot be used, or an empty text.
+  /// Loads the file; returns why it cannot be used, or an empty text.
   func refusal(_ path: String) -> String {
     switch load(PluginFile(path: path, directory: "")) {
     case .success(let plugin): plugin.problems().joined(separator: "; ")

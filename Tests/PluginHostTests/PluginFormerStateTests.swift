@@ -5,9 +5,10 @@ import Testing
 
 @testable import PluginHost
 
-/// What a sink of a plugin kept before it delivered as other sinks do is not lost at the first start of the new version.
+/// State that a plugin's sink saved before such sinks used the common delivery is not lost at the first start of the new
+/// version.
 @Suite struct PluginFormerStateTests {
-  /// Keeps all events, and saves them as sinks of plugins did: each with the values of its parameters.
+  /// Holds all events, and saves them as sinks of plugins did: each with the values of its parameters.
   private struct FormerSink: SinkComponent {
     static let spec = ComponentSpec<FormerSink>("former", summary: "Keeps.", persistence: .position(version: 1))
 
@@ -21,7 +22,7 @@ import Testing
         kept.append((event, take(1, bytes: event.byteCount)))
       }
 
-      // As if its plugin did not answer.
+      // Behaves as if its plugin did not answer.
       override func finish() {}
 
       override func save(_ state: inout StateWriter) {

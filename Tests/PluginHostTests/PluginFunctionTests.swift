@@ -7,7 +7,7 @@ import Testing
 
 /// Functions of expressions, decoders and encoders of plugins.
 @Suite(.timeLimit(.minutes(5))) struct PluginFunctionTests {
-  /// The functions and formats of `formats.c`, which misbehave as their names say.
+  /// The functions and formats of `formats.c`, which misbehave as named.
   static func formats() throws -> String {
     let path = PluginFixtures.scratch("formats.so")
     try PluginFixtures.build("formats.c", to: path)
@@ -41,7 +41,7 @@ import Testing
     #expect("[" + found.events.joined(separator: ",") + "]" == expected)
   }
 
-  /// Functions of the file, conditions and templates call functions of plugins, too.
+  /// Functions of the file, conditions and templates also call functions of plugins.
   @Test func functionsOfTheFileCallFunctionsOfPlugins() throws {
     let pipeline = try VirtualPipeline(
       """
@@ -70,8 +70,8 @@ import Testing
 
   private static let odd = #"["1","true","z","18446744073709551615"]"#
 
-  /// A plugin walks through objects and lists by index, whether they are JSON text or made by
-  /// expressions, and sees keys and numbers whole.
+  /// A plugin can traverse objects and lists by index, whether they are JSON text or made by expressions, and gets
+  /// keys and numbers as whole values.
   @Test(arguments: [
     ("formats.names(event)", #"["a","b\u0000c"]"#),
     ("formats.names({1: 'x', true: 'y', 'z': 2, 18446744073709551615u: 3})", Self.odd),
@@ -90,7 +90,7 @@ import Testing
     #expect(pipeline.probe().events == [expected])
   }
 
-  /// A whole number is also a double, as JSON writes 2.0; the plugin and the expression see a double.
+  /// A whole number is also a double, because JSON writes 2.0 as 2; the plugin and the expression receive a double.
   @Test(arguments: [
     ("formats.half(3)", "1.5"), ("formats.half(event)", "3.5"), ("formats.half(event + 1)", "4.0"),
     ("formats.half(9u)", "4.5"),
@@ -162,7 +162,7 @@ import Testing
     #expect(FileManager.default.fileExists(atPath: file))
   }
 
-  /// A plugin that cannot be opened ends the pipeline before its first event, at the place that names it.
+  /// A plugin that cannot be opened ends the pipeline before its first event, with the location that names it.
   @Test func whatCannotBeOpenedEndsThePipelineAtItsStart() throws {
     for chain in ["[ { map: formats.closed(event) } ]", "[]"] {
       let source = chain == "[]" ? "file: { path: /dev/null, decode: { closed: { key: x } } }" : "values: [1]"
@@ -265,7 +265,7 @@ import Testing
     #expect(found.filter { $0.severity == .error }.map(\.message).first == message)
   }
 
-  /// The type of a decoder's events is known to expressions.
+  /// Expressions know the type of a decoder's events.
   @Test func theEventsOfADecoderHaveItsType() throws {
     let found = Self.diagnostics(
       """
@@ -278,7 +278,7 @@ import Testing
 
   // MARK: Tables
 
-  /// A table waits until its source has sent all rows that there are, however many batches that takes, and then follows the changes.
+  /// A table waits until its source has sent all existing rows, in any number of batches, and then follows the changes.
   @Test func aTableWaitsForTheRowsOfItsSource() throws {
     let pipeline = try RealPipeline(
       """

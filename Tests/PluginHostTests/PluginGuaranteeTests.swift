@@ -5,7 +5,7 @@ import Testing
 
 @testable import PipelineCore
 
-/// What a pipeline promises where a component of a plugin says so by the value of a parameter.
+/// The guarantee of a pipeline if a plugin's component declares it by the value of a parameter.
 @Suite struct PluginGuaranteeTests {
   private static let components = """
     [{"kind": "source", "name": "listen", "summary": "Listens.", "recovery": "sender",

@@ -4,8 +4,8 @@ import PipelineHost
 import PluginHost
 import Testing
 
-/// Plugins that are slow, gather what they are given, end once, or talk much: the work goes on, and none of it holds up or floods the rest. The
-/// pipeline is on virtual time; the limit for an answer is one of real time.
+/// Plugins that are slow, collect their input, end once, or send many messages: processing continues, and none of them delays or floods the
+/// rest. The pipeline is on virtual time; the time limit for an answer is real time.
 @Suite(.serialized, .timeLimit(.minutes(5))) struct PluginPaceTests {
   private static let operators = #"[{"kind": "operator", "name": "work", "summary": "Works."}]"#
   private static let sinks = #"[{"kind": "sink", "name": "work", "summary": "Works.", "confirmation": "disk"}]"#
@@ -37,7 +37,7 @@ import Testing
     return pipeline
   }
 
-  /// After a crash each unacknowledged event is sent alone, followed by `flush`, so a sink that gathers events acknowledges it.
+  /// After a crash each unacknowledged event is sent alone, followed by `flush`, so a collecting sink acknowledges it.
   @Test func aGatheringSinkGoesOnAfterOneCrash() throws {
     let mark = PluginFixtures.scratch("gathering-crashed")
     try? FileManager.default.removeItem(atPath: mark)
@@ -54,7 +54,7 @@ import Testing
     #expect(!pipeline.log.contains { $0.contains("has not answered") }, "\(pipeline.log)")
   }
 
-  /// The limit is for one event: a batch takes 3 s here, three times the limit.
+  /// The limit applies to one event: a batch takes 3 s here, three times the limit.
   @Test func aSlowSinkIsNotKilledForALargeBatch() throws {
     let path = try PluginFixtures.program(
       "slow-sink", components: Self.sinks,
@@ -64,7 +64,7 @@ import Testing
     #expect(!pipeline.log.contains { $0.contains("broke the contract") }, "\(pipeline.log)")
   }
 
-  /// A program may read everything that is there before it answers.
+  /// A program may read all available input before it answers.
   @Test func aSlowOperatorIsNotKilledForReadingAhead() throws {
     let path = try PluginFixtures.program(
       "slow-operator", components: Self.operators,
@@ -79,7 +79,7 @@ import Testing
               held.clear()
       """)
     let text = try String(contentsOfFile: path, encoding: .utf8)
-      // Unbuffered, so that `select` sees what there is.
+      // Unbuffered, so that `select` reports all available input.
       .replacing("for line in sys.stdin:", with: "for line in iter(sys.stdin.buffer.raw.readline, b''):")
     try Data(text.utf8).write(to: URL(fileURLWithPath: path))
     chmod(path, 0o755)

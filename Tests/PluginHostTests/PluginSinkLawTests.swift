@@ -7,11 +7,12 @@ import Testing
 @testable import PipelineCore
 @testable import Transport
 
-/// Sinks of plugins, a program and a library, keep the laws of the kit: they have no queue of their own. The pipeline is on virtual time.
+/// Sinks of plugins, in a program and in a library, obey the laws of the kit: they have no queue of their own. The pipeline is on virtual
+/// time.
 @Suite(.serialized, .timeLimit(.minutes(5))) struct PluginSinkLawTests {
   enum Kind: CaseIterable { case program, library }
 
-  /// A plugin with a sink; `isWorking`: it takes what comes, otherwise it asks for a pause each time.
+  /// A plugin with a sink; `isWorking`: it accepts events, otherwise it requests a pause each time.
   private func plugin(_ kind: Kind, isWorking: Bool) throws -> (path: String, sink: String) {
     if kind == .library { return (try PluginFixtures.probe(), "probeSink: \(isWorking ? "pass" : "never")") }
     let body =
@@ -51,7 +52,7 @@ import Testing
     #expect(pipeline.execution.sinks.first?.node is DeliverySink)
   }
 
-  /// Broken off while the plugin takes nothing, everything that it has taken counts.
+  /// Aborted while the plugin accepts nothing, all events that the sink has taken count as lost.
   @Test(arguments: Kind.allCases) func whatIsLeftIsCounted(_ kind: Kind) throws {
     let pipeline = try pipeline(kind, isWorking: false, input: Self.five)
     pipeline.run(until: .milliseconds(100))
@@ -62,11 +63,11 @@ import Testing
     #expect(counters.rejected + counters.undelivered == 5, "\(counters) \(pipeline.log)")
   }
 
-  /// With a queue on the disk, a plugin that takes nothing holds up no stop, and the next start delivers everything.
+  /// With a queue on disk, a plugin that accepts nothing does not delay a stop, and the next start delivers everything.
   @Test(arguments: Kind.allCases) func aDiskQueueOutlivesAStop(_ kind: Kind) throws {
     let store = MemoryStore(isImmediate: true)
     let first = try pipeline(kind, isWorking: false, input: "interval: 1ms", store: store)
-    // Five events, and more would come.
+    // Five events, and more would follow.
     first.run(until: TimeSpan(nanoseconds: 5_500_000))
     first.inTurn { $0.execution.suspend() }
     first.run(until: .seconds(20))

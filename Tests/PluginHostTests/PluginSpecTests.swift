@@ -3,7 +3,7 @@ import PipelineHost
 import PipelineTestSupport
 import Testing
 
-/// The document in which a plugin says what it offers.
+/// The document in which a plugin declares its components.
 @Suite struct PluginSpecTests {
   private func read(_ text: String) -> (spec: PluginSpec?, problems: [String]) {
     var diagnostics = Diagnostics()
@@ -126,7 +126,7 @@ import Testing
       spec.resolved(PluginArguments(values: [value, nil])).recovery
     }
     #expect(recovery(.integer(1)) == .sender && recovery(nil) == .sender)
-    // The first one counts.
+    // The first one wins.
     #expect(recovery(.integer(0)) == .never && recovery(.integer(2)) == .position)
   }
 

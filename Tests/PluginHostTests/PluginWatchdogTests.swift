@@ -5,11 +5,11 @@ import PluginHost
 import Testing
 import Transport
 
-/// Plugins that hang, many at once: each is noticed as if it were alone, and what does not hang goes on.
+/// Plugins that hang, many at once: each is noticed as if it were alone, and the others continue.
 @Suite(.serialized, .timeLimit(.minutes(5))) struct PluginWatchdogTests {
   private static let count = 16
 
-  /// A pipe with a name, which hanging plugins wait for.
+  /// A named pipe on which hanging plugins wait.
   private func pipe(_ name: String) throws -> String {
     let path = PluginFixtures.scratch(name + ".fifo")
     unlink(path)
@@ -17,10 +17,10 @@ import Transport
     return path
   }
 
-  /// Whatever waits for the pipe goes on, also what comes to it later.
+  /// Releases all waiters of the pipe, including later ones.
   private func release(_ path: String) { _ = open(path, O_RDWR | O_NONBLOCK | O_CLOEXEC) }
 
-  /// Each library hangs on a thread of its own, so each is named every minute, and one that works delivers everything meanwhile.
+  /// Each library hangs on its own thread, so each is reported every minute, and a working one delivers everything meanwhile.
   @Test(arguments: ["chain: [ { probe: 'MODE' } ], discard: {}", "probeSink: 'MODE'"]) func everyHungLibraryIsNamed(
     _ use: String
   ) throws {
@@ -43,7 +43,7 @@ import Transport
       #expect(own.count == 4, "\(index): \(pipeline.log)")
       #expect(own.last?.hasSuffix("the plugin has not answered for more than 4 minutes") == true, "\(own)")
     }
-    // What works answers on its own thread, in its own time.
+    // A working plugin answers on its own thread, at its own pace.
     let deadline = Date(timeIntervalSinceNow: 60)
     while pipeline.probe("free").events.count < 4, Date() < deadline { pipeline.settle() }
     #expect(pipeline.probe("free").events == ["1", "2", "3", "4"])
@@ -52,8 +52,8 @@ import Transport
     release(pipe)
   }
 
-  /// Each program is watched by a thread of its own: all are killed in their time also while no turn runs at all, because something
-  /// holds up the thread of the turns.
+  /// Each program is watched by its own thread: all are killed in time even while no turn runs because the thread of the turns is
+  /// blocked.
   @Test func hungProgramsAreKilledWhileNoTurnRuns() throws {
     let pipe = try pipe("hang-program")
     let marks = PluginFixtures.scratch("marks")
@@ -81,7 +81,7 @@ import Transport
       \(sinks)
       """, plugins: PluginFixtures.plugins)
     while pipeline.executor.run(limit: 1) {}
-    // All hang, and hold the pipe; its end is the end of the last of them. This thread, which runs the turns, waits.
+    // All hang, and hold the pipe, which ends when the last of them ends. This thread, which runs the turns, waits.
     let reader = open(pipe, O_RDONLY | O_CLOEXEC)
     try #require(reader >= 0)
     defer { close(reader) }
@@ -92,20 +92,20 @@ import Transport
       try #require(poll(&one, 1, 120_000) == 1, "\(hanging) hang, and are not killed")
       let count = read(reader, &buffer, buffer.count)
       if count <= 0 {
-        // Those that have not begun to hang come yet.
+        // Some have not begun to hang yet.
         if hanging == Self.count { break }
         continue
       }
       hanging += count
     }
-    // They are started again, and go on.
+    // They are restarted, and continue.
     #expect(pipeline.runToEnd() == .completed)
     for index in 0..<Self.count { #expect(pipeline.probe("out\(index)").events == ["1", "2"], "\(index)") }
     let said = pipeline.log.filter { $0.contains("it has not answered for 1s") }
     #expect(said.count == Self.count, "\(pipeline.log)")
   }
 
-  /// A pipeline with hung libraries and hung programs is suspended, as for a reload, with what they have not answered in its state.
+  /// A pipeline with hung libraries and hung programs is suspended, as for a reload, with their unanswered events in its state.
   @Test func aPipelineWithHungPluginsIsSuspended() throws {
     let pipe = try pipe("hang-both")
     let path = try PluginFixtures.program(

@@ -64,7 +64,7 @@ import Testing
     #expect(event.hasPrefix(#"[{"after":60000000000,"most":2048,"names":["x","y"]},{"key":"a"},["#), "\(event)")
     #expect(event.contains("\"MINE\"") && event.contains("\"RXD_PLUGIN\"") && !event.contains("RXD_TEST_HIDDEN"))
     #expect(event.hasSuffix("\"out/work\"]"))
-    // Nothing else, such as NOTIFY_SOCKET; LC_CTYPE is Python's own.
+    // Nothing else, such as NOTIFY_SOCKET; LC_CTYPE is set by Python itself.
     let parts = try #require(try JSONSerialization.jsonObject(with: Data(event.utf8)) as? [Any])
     let names = Set(try #require(parts[2] as? [String]))
     #expect(names.subtracting(["PATH", "LANG", "HOME", "TZ", "RXD_PLUGIN", "MINE", "LC_CTYPE"]).isEmpty, "\(names)")
@@ -94,11 +94,11 @@ import Testing
     #expect(first.probe().events == ["1", "3"])
     let second = try pipeline(first.suspend())
     second.run()
-    // The sum goes on, and so does the time to the next event.
+    // The sum continues, and so does the time to the next event.
     #expect(second.out.filter { !$0.contains("late") } == ["1s 6", "3s 10", "3s |"], "\(second.out)")
   }
 
-  /// A state that was saved under an older version of the spec comes with that version, until a newer one covers it.
+  /// A state saved under an older version of the spec is passed with that version, until a newer state replaces it.
   @Test func anOlderStateComesWithItsVersion() throws {
     func pipeline(_ version: Int, _ values: String, _ state: [UInt8]?) throws -> VirtualPipeline {
       let path = try program(
@@ -116,20 +116,20 @@ import Testing
         sinks: { out: { from: in, chain: [ work ], probe: {} } }
         """, restoring: state, isMoved: true, plugins: PluginFixtures.plugins)
     }
-    // A state is asked for after 256 inputs.
+    // A state is requested after 256 inputs.
     let many = "{ list: [" + (0..<300).map(String.init).joined(separator: ",") + "], every: 1s }"
     let first = try pipeline(1, many, nil)
     first.run(until: .seconds(280))
     #expect(first.probe().events.first == "[null,null]")
     let second = try pipeline(2, many, first.suspend())
-    // Suspended before a new state covers the old one.
+    // Suspended before a new state replaces the old one.
     second.run(until: .milliseconds(1))
     let third = try pipeline(2, many, second.suspend())
     third.run(until: .seconds(3))
     #expect(Set(third.probe().events) == [#"[1,"form 1"]"#])
   }
 
-  /// What is kept for a state has a bound.
+  /// The memory kept for a state is limited.
   @Test func aStateThatNeverComesEndsTheSignal() throws {
     let path = try program(
       "unsaved",
@@ -164,7 +164,7 @@ import Testing
     #expect(pipeline.out.first == "1h 3600")
   }
 
-  /// A reload tries a new version out with the state of the running one: its inputs are not for a second process.
+  /// A reload tests a new version with the state of the running one, but sends no inputs to a second process.
   @Test func aDryRunStartsNothing() throws {
     let notes = PluginFixtures.scratch("opened")
     let path = try program(
@@ -213,7 +213,7 @@ import Testing
     #expect(pipeline.outcome == .completed)
   }
 
-  /// A program that reads ahead dies with answers that it has not written: only the event at fault is rejected.
+  /// A program that reads ahead dies with unwritten answers: only the offending event is rejected.
   @Test func innocentEventsBeforeAPoisonousOneAreKept() throws {
     let path = try program(
       "ahead",
@@ -340,7 +340,7 @@ import Testing
       sinks: { out: { from: in, chain: [ work ], probe: {} } }
       """, plugins: PluginFixtures.plugins)
     pipeline.run()
-    // Of its descriptors, one is that of the directory.
+    // One of the descriptors is that of the directory.
     #expect(pipeline.probe().events == ["\"no memory\"", "4", "\"no files\""])
   }
 

@@ -4,12 +4,12 @@ import PipelineHost
 import PluginHost
 import Testing
 
-/// A native plugin as it was compiled when a version of the contract was made: `Plugins/examples/native-c` against the header of that time.
-/// It must load for ever, so the file is never built again.
+/// A native plugin compiled when a version of the contract was released: `Plugins/examples/native-c` against the header of that time. It
+/// must load forever, so the file is never rebuilt.
 #if arch(x86_64)
   @Suite struct ReferencePluginTests {
     private static func copy(_ name: String) throws -> String {
-      // What a checkout makes of the rights does not matter.
+      // The permissions that a checkout sets do not matter.
       let file = URL(fileURLWithPath: "\(PluginFixtures.root)/Tests/PluginHostTests/Fixtures/\(name)")
       return try PluginFixtures.program(name, Data(contentsOf: file))
     }
@@ -48,7 +48,7 @@ import Testing
       #expect(pipeline.probe().events == [#""A.L.""#])
     }
 
-    /// Sizes of released versions never change: a plugin compares them with what it is offered.
+    /// Sizes of released versions never change: a plugin compares them with the size that it receives.
     @Test func theTableOnlyGrows() throws {
       let source = PluginFixtures.scratch("sizes.c")
       try Data(

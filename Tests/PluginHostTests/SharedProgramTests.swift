@@ -9,7 +9,7 @@ import Testing
   private static let stateful =
     #"[{"kind": "operator", "name": "work", "summary": "Works.", "state": {"version": 1}}]"#
 
-  /// Sums up the numbers of each instance; answers with the process, the sum and the number.
+  /// Sums up the numbers of each instance; answers with the process id, the sum and the number.
   private func summing(_ name: String, before: String = "") throws -> String {
     try PluginFixtures.program(
       name, components: Self.stateful,
@@ -40,7 +40,7 @@ import Testing
     "[" + numbers.map(String.init).joined(separator: ",") + "]"
   }
 
-  /// What each group has summed up; the processes that did it.
+  /// The sums of each group; the processes that computed them.
   private func read(_ events: [String], keys: Int) throws -> (sums: [[Int]], processes: Set<Int>) {
     var sums = [[Int]](repeating: [], count: keys)
     var processes: Set<Int> = []
@@ -68,7 +68,8 @@ import Testing
     #expect(found.sums == sums(0..<3000, keys: 1000))
   }
 
-  /// The program ends with one event each time, and once with another: all groups go on with their states, and one event is given up.
+  /// The program ends with one event each time, and once with another: all groups continue with their states, and one event is given
+  /// up.
   @Test func groupsContinueAfterAnEnd() throws {
     let once = PluginFixtures.scratch("ended-once")
     let path = try summing(
@@ -96,7 +97,7 @@ import Testing
     #expect(pipeline.log.count { $0.contains("starting again in") } == 4, "\(pipeline.log)")
   }
 
-  /// Two groups have an event of their own that ends the program: each is given up, and nothing else.
+  /// Each of two groups has an event that ends the program: these are given up, and nothing else.
   @Test func twoPoisonousEventsInDifferentGroups() throws {
     let path = try summing("two", before: "if f['event'] in (30, 31): os._exit(3)")
     let pipeline = try grouped(path, keys: 10, values: list(0..<100))
@@ -120,7 +121,7 @@ import Testing
     #expect(early.processes.count == 1 && late.processes.count == 1 && early.processes != late.processes)
   }
 
-  /// An inner signal takes the place of another: the process stays.
+  /// An inner signal replaces another: the process stays.
   @Test func aProcessOutlivesItsInstances() throws {
     let path = try summing("latest")
     let pipeline = try VirtualPipeline(
@@ -140,7 +141,7 @@ import Testing
     #expect(pipeline.log.isEmpty, "\(pipeline.log)")
   }
 
-  /// A program that says that it has opened what it was not asked for breaks the contract.
+  /// A program that reports opening an instance that was not requested breaks the contract.
   @Test func aWrongNumberEndsTheProcess() throws {
     let path = try summing("number")
     let text = try String(contentsOfFile: path, encoding: .utf8)

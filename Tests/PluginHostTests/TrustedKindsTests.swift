@@ -9,20 +9,21 @@ import Transport
 
 @testable import PluginHost
 
-/// All that rxd believes because of its owner and mode is trusted alike: a plugin's program, the script of an interpreter, a shared library, a file
-/// that a plugin uses, the spec beside a plugin. Of a secret the same holds for its file; the directory that the command line names is the operator's word.
+/// Every file that rxd trusts because of its owner and mode is checked alike: a plugin's program, the script of an interpreter, a shared library, a
+/// file that a plugin uses, the installed spec of a plugin. For a secret the same applies to its file; the directory given on the command line is
+/// trusted.
 @Suite struct TrustedKindsTests {
   enum Kind: CaseIterable { case program, script, library, used, spec, secret }
 
-  /// A change of the folder `own` and the file `own/file` in it, and who is trusted then.
+  /// A change of the folder `own` and the file `own/file` in it, and which files are then trusted.
   struct Case: Sendable, CustomStringConvertible {
     var name: String
     var isTrusted: Bool
-    /// Of a secret; nil: as the others.
+    /// For a secret; nil: as for the others.
     var secret: Bool?
     var needsRoot = false
     var needsLists = false
-    /// The path of the file, from the folder.
+    /// The path of the file, relative to the folder.
     var path = "own/file"
     var change: @Sendable (Scratch) -> Void
     var description: String { name }
@@ -30,7 +31,7 @@ import Transport
 
   private static let other: uid_t = 65_534
 
-  /// An access list that lets another user, or a group, do what `permissions` says.
+  /// An access list that grants another user, or a group, the rights in `permissions`.
   private static func setList(_ path: String, _ tag: UInt16, _ permissions: UInt16, mask: UInt16 = 7) {
     var bytes: [UInt8] = [2, 0, 0, 0]
     func add(_ tag: UInt16, _ permissions: UInt16, _ identity: UInt32 = .max) {
@@ -148,7 +149,7 @@ import Transport
   @Test(.enabled(if: geteuid() == 0, "needs root"), arguments: cases.filter(\.needsRoot))
   func allKindsOfOtherUsersAreTrustedAlike(_ one: Case) { check(one) }
 
-  /// What was looked at is what is read, whatever has the path by then.
+  /// The checked file is the one that is read, even if its path names another file by then.
   @Test func aFileThatIsExchanged() throws {
     let scratch = Scratch()
     mkdir(scratch("own"), 0o700)

@@ -1,4 +1,4 @@
-// A plugin with functions, decoders and an encoder; some misbehave as their names say.
+// A plugin with functions, decoders and an encoder; some misbehave as named.
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -88,7 +88,7 @@ static int sum(void *instance, rxd_scope *scope, rxd_value *result, const rxd_va
   return RXD_OK;
 }
 
-// Fails where rxd does not hand over a double as its spec says.
+// Fails if rxd does not pass a double as its spec requires.
 static int half(void *instance, rxd_scope *scope, rxd_value *result, const rxd_value *arguments) {
   (void)instance;
   if (host->kind(&arguments[0]) != RXD_DOUBLE) return fail(scope, "it is no double", "");
@@ -145,7 +145,7 @@ static int between_row(void *instance, rxd_scope *scope, rxd_value *input, const
 
 static int bracketed_row(void *instance, rxd_scope *scope, rxd_value *event, const rxd_value *arguments) {
   (void)instance, (void)arguments;
-  // What is no text passes as it is, which is a mistake.
+  // A value that is not a text passes unchanged, which is a breach.
   if (host->kind(event) != RXD_TEXT) return RXD_OK;
   rxd_text text = host->text(scope, event);
   char bytes[1000];
@@ -157,7 +157,7 @@ static int bracketed_row(void *instance, rxd_scope *scope, rxd_value *event, con
 static int rows_open(const rxd_opening *opening, void **instance) {
   rxd_value count = host->member(opening->scope, &opening->parameters, RXD_TEXT_OF("count"));
   int64_t *self = malloc(sizeof *self);
-  // Behind a position nothing comes, as behind that of a log.
+  // After a position nothing follows, as after that of a log.
   *self = opening->position.bytes != NULL ? 0 : host->integer(&count);
   *instance = self;
   return RXD_OK;

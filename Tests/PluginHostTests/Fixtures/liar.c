@@ -1,4 +1,4 @@
-// A plugin that keeps the contract, or breaks it as one macro says.
+// A plugin that keeps the contract, or breaks it as one macro selects.
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,13 +28,13 @@ static const char spec[] =
 static const rxd_host *host;
 
 #ifdef LEAK
-// Seen, so that the compiler does not leave the memory out.
+// Visible, so that the compiler does not remove the allocation.
 static void *volatile leaked;
 #endif
 
 typedef struct tally {
   int64_t seen;
-  rxd_text kept;  // of the last event
+  rxd_text kept;  // text of the last event
 } tally;
 
 #ifdef GLOBAL
@@ -66,7 +66,7 @@ static void close_tally(void *instance) {
 static int inside;
 static int row(void *instance, rxd_scope *scope, rxd_value *event, const rxd_value *arguments) {
   (void)instance, (void)scope, (void)arguments;
-  // How many are inside at once decides. Lets the others come, who may be none.
+  // The number of concurrent calls decides. Lets other calls enter, if there are any.
   __atomic_add_fetch(&inside, 1, __ATOMIC_SEQ_CST);
   int others = 0;
   for (int turn = 0; turn < 20000 && others == 0; turn++) {
@@ -103,7 +103,7 @@ static int process(void *instance, rxd_scope *scope, const rxd_batch *batch, rxd
 #endif
     rxd_value sent = host->make_int(self->seen);
 #ifdef KEEP
-    // What the last call was given is read in this one.
+    // Reads the argument of the previous call in this one.
     if (self->kept.count > 0) sent = host->make_text(scope, self->kept);
     self->kept = host->json(scope, &input->event);
 #endif

@@ -1,4 +1,4 @@
-// A plugin that breaks the contract as the macros say.
+// A plugin that breaks the contract as the macros select.
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -71,7 +71,7 @@ static int open_probe(const rxd_opening *opening, void **instance) {
   return RXD_OK;
 }
 
-// "hang:PATH": until somebody opens the pipe at PATH for writing.
+// "hang:PATH": hangs until the pipe at PATH is opened for writing.
 static void hang(const probe *self) {
   if (strncmp(self->mode, "hang:", 5) == 0) close(open(self->mode + 5, O_RDONLY | O_CLOEXEC));
 }
