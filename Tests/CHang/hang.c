@@ -1,5 +1,5 @@
-// A device that hangs: loaded before the C library, this never comes back from fdatasync as long as the file exists that
-// HANG_WHILE names.
+// Simulates a hanging device: loaded before the C library, fdatasync does not return while the file named by HANG_WHILE
+// exists.
 #include <stdlib.h>
 #include <sys/syscall.h>
 #include <unistd.h>

@@ -1,4 +1,4 @@
-// A fault of a library: loaded before RE2, this ends the process when a text contains what TRAP_ON says.
+// Simulates a fault in a library: loaded before RE2, it traps when a text contains the value of TRAP_ON.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdbool.h>

@@ -37,7 +37,7 @@ import Testing
     other.append("templates: { few: { chain: [ { take: 1 } ] } }\n", to: "few.yaml")
     try FileManager.default.createSymbolicLink(atPath: folder("away.yaml"), withDestinationPath: other("few.yaml"))
     let loaded = load("away.yaml")
-    // That its templates are missing is no further error.
+    // The missing templates are not reported as a further error.
     #expect(loaded.diagnostics.map(\.code.name) == ["RX359"])
     #expect(loaded.plan == nil)
   }

@@ -3,14 +3,14 @@ import Testing
 @testable import PipelineCore
 @testable import PipelineRuntime
 
-/// The members of a loop by a number, in any order of changes.
+/// The members of a loop ordered by key, after changes in any order.
 @Suite struct LoopRankingTests {
   @Test func theLeastComesFirst() throws {
     var random = Seeded(state: 7)
     var ranking = LoopRanking(0)
     var other = LoopRanking(1)
     let members = (0..<200).map { _ in LoopMember(Executor(clock: SystemClock.shared), owner: Owner()) }
-    // What is in it, in the order in which it came.
+    // The expected members, in the order of insertion.
     var held: [(key: Int64, member: LoopMember)] = []
     for _ in 0..<5_000 {
       let member = members[Int(random.next() % 200)]
@@ -19,7 +19,7 @@ import Testing
         ranking.remove(member)
         held.remove(at: place)
       } else {
-        // Few numbers, so that many are equal.
+        // Few keys, so that many are equal.
         let key = Int64(random.next() % 20)
         ranking.insert(member, by: key)
         held.append((key, member))

@@ -27,7 +27,7 @@ import Testing
     #expect(loop.load == 1)
   }
 
-  /// What another thread posts wakes a loop that sleeps.
+  /// A closure posted by another thread wakes a sleeping loop.
   @Test func isWokenByOtherThreads() {
     let (loop, calls) = (Loop(), Calls())
     let executor = Executor(clock: SystemClock.shared)
@@ -59,12 +59,12 @@ import Testing
     #expect(loop.load == 0)
   }
 
-  /// A thread may run a turn in place of the loop's only while that sleeps.
+  /// A thread may run a turn in place of the loop's only while the loop sleeps.
   @Test func runsInlineOnlyWhileItSleeps() {
     let (loop, calls) = (Loop(), Calls())
     let executor = Executor(clock: SystemClock.shared)
     loop.add(executor, owner: Owner())
-    // The loop does not sleep: nobody has called `run`.
+    // The loop does not sleep: `run` has not been called.
     let isTaken = executor.runInline({ calls.add("early") }, false)
     #expect(!isTaken)
     let inline = executor.runInline
@@ -77,7 +77,7 @@ import Testing
     #expect(loop.inlineRuns == 1)
   }
 
-  /// Two executors that always have something to do get equal shares, within a few quanta.
+  /// Two executors that are always busy get equal shares, within a few quanta.
   @Test func busyExecutorsShareTheTime() {
     let loop = Loop()
     nonisolated(unsafe) var used = [TimeSpan.zero, .zero]
@@ -99,13 +99,13 @@ import Testing
     #expect(share > 0.25 && share < 0.75, "the first had \(share) of the time")
   }
 
-  /// Two executors that never run out of work hold up the timer of a third only by the turn that runs when it is due: it is served next, however
+  /// Two executors that never run out of work delay the timer of a third only by the turn that runs when it is due: it is served next, however
   /// slow the machine is.
   @Test func aDueTimerIsServedNext() {
     final class Ticker: TimerTarget {
       let executor = Executor(clock: SystemClock.shared)
       var due = Instant.distantFuture
-      /// The turns of others that have begun since the timer was due, at each tick.
+      /// The turns of other executors that started since the timer was due, at each tick.
       var heldUp: [Int] = []
       var begun = 0
       var mayGoOn: Bool { true }
@@ -139,7 +139,7 @@ import Testing
     }
     loop.run(until: later(.seconds(60))) { ticker.heldUp.count >= 200 }
     #expect(ticker.heldUp.count >= 200)
-    // At first one of the others may have had no turn yet. The loop and the executor have each looked at the clock before the turn that was due to run.
+    // At first one of the others may have had no turn yet. The loop and the executor have each read the clock before the turn that was due to run.
     #expect(ticker.heldUp.dropFirst(10).allSatisfy { $0 <= 2 }, "\(ticker.heldUp)")
   }
 }

@@ -51,7 +51,7 @@ import Testing
     #expect(letters.all.count == 1 && letters.all[0].contains("RX501"))
   }
 
-  /// From another thread, while the pipeline has more to come; and before it runs.
+  /// Called from another thread, while the pipeline has more input, and before it runs.
   @Test(arguments: [false, true]) func stopEndsIt(isEarly: Bool) throws {
     let lines = Notes()
     nonisolated(unsafe) var stop: () -> Void = {}

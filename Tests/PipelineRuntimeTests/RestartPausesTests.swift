@@ -3,7 +3,7 @@ import PipelineRuntime
 import PipelineTestSupport
 import Testing
 
-/// When a failed pipeline starts again.
+/// When a failed pipeline is restarted.
 @Suite struct RestartPausesTests {
   /// Tries from a first failure at 0 until the first try at or after `end`; returns all of them.
   private func tries(until end: TimeSpan, _ random: inout SplitMix) -> [Instant] {
@@ -15,7 +15,7 @@ import Testing
     return tries
   }
 
-  /// Whenever the cause goes, the next try is soon, compared with how long it was there.
+  /// Whenever the cause disappears, the next try is soon, compared with how long the cause lasted.
   @Test(arguments: [50, 400, 4000, 60_000, 3_600_000, 86_400_000]) func aTryComesSoonAfterTheCause(_ lasted: Int64)
     throws
   {
@@ -28,7 +28,7 @@ import Testing
     }
   }
 
-  /// An hour of trouble costs few starts, and most of them at its beginning.
+  /// An hour of failures causes few starts, most of them at its beginning.
   @Test func aLongTroubleCostsFewStarts() {
     var random = SplitMix(7)
     let tries = tries(until: .seconds(3600), &random)

@@ -27,7 +27,7 @@ import Testing
     }
   }
 
-  /// Whoever may write to a secret chooses it.
+  /// A user who may write to a secret's file controls the secret.
   @Test(
     arguments: [
       (0o600, nil), (0o640, nil), (0o440, nil), (0o604, "every user"), (0o602, "every user"),
@@ -40,7 +40,7 @@ import Testing
     defer { try? FileManager.default.removeItem(at: folder) }
     let file = folder.appending(path: "token").path
     try Data("x\n".utf8).write(to: URL(fileURLWithPath: file))
-    // The user's own group is nobody else: only root can give a file to another one.
+    // The group contains only the file's owner: only root can give a file to another group.
     if mode & 0o020 != 0 {
       guard geteuid() == 0 else { return }
       try #require(chown(file, 0, 65_534) == 0)

@@ -107,7 +107,7 @@ package struct MarbleCase {
     return try PipelineRun(yaml, sources: sources, options: options)
   }
 
-  /// What is wrong with the case: the two diagrams with the first difference marked; nil if nothing is.
+  /// The difference from the expected diagram: both diagrams with the first difference marked; nil if there is none.
   package func verdict(hot: Bool = true) throws -> String? {
     let run = try run(hot: hot)
     guard

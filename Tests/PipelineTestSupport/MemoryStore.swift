@@ -103,8 +103,8 @@ package final class MemoryStore: PipelineStore {
   }
 
   package var disk: Disk { state.withLock(\.disk) }
-  /// What transactions did that none may do. Nothing is stored from then on, and nothing is reported as stored, so what the test waits for does not
-  /// come; the reason is also on standard error.
+  /// Violations of the rules for transactions. Nothing is stored from then on, and nothing is reported as stored, so the test times out; the reason
+  /// is also on standard error.
   package var faults: [String] { state.withLock(\.faults) }
   package var lastOwner: Int64 {
     state.withLock { state in

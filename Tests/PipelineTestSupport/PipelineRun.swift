@@ -79,7 +79,7 @@ package struct PipelineRun {
     package var hot: [String] = []
     /// The turns, counted from 1, after which to save the state, drop everything and continue from the saved state.
     package var cutAfter: (Int) -> Bool = { _ in false }
-    /// Whether the state is saved after each turn as a store is given it, changed pages only, and a cut continues from that.
+    /// Whether only changed pages are saved after each turn, as for a store, and a cut continues from them.
     package var keepsPages = false
     /// Whether a cut suspends the pipeline, so that sinks finish what they hold, instead of dropping everything.
     package var suspends = false
@@ -125,7 +125,7 @@ package struct PipelineRun {
     isInputPaused = executor.isInputPaused
     outcome = running.outcome
     if outcome != nil, end == nil {
-      // Nothing may be sent any more, even if work is left.
+      // Nothing may be sent after this, even if work is left.
       stage.time.run(executor, turnLimit: 1000)
     }
     counters = running.counters
@@ -223,7 +223,7 @@ package struct PipelineRun {
         nonisolated(unsafe) let running = execution
         executor.post { running.launch { _ in } }
       } else {
-        // Pages that are not those of the state cannot go on.
+        // A cut cannot continue from pages that belong to another state.
         let owners = options.keepsPages && state == disk.state ? Set(disk.pages.keys) : []
         turn { execution.launch(restoring: state, owners: owners) { _ in } }
         refusals += execution.refusals

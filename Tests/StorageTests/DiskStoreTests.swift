@@ -8,7 +8,7 @@ import Transport
 
 @testable import Storage
 
-/// The SQLite file of a pipeline.
+/// The SQLite store of a pipeline.
 @Suite struct DiskStoreTests {
   private let folder = Scratch()
   private var path: String { folder("a.db") }
@@ -19,7 +19,7 @@ import Transport
     return try DiskStore(path) { level, message in lines.add("\(level): \(message)") }
   }
 
-  /// Commits and waits until it is on the disk.
+  /// Commits and waits until the commit is on disk.
   private func commit(_ store: DiskStore, _ change: (inout StoreTransaction) -> Void) {
     var transaction = StoreTransaction()
     change(&transaction)
@@ -69,7 +69,8 @@ import Transport
     #expect(lines.all.isEmpty)
   }
 
-  /// A sink gets another name: its rows are read under that at once, whatever waits to be written, and after a restart.
+  /// A sink is renamed: its rows are read under the new name immediately, whatever waits to be written, and after a
+  /// restart.
   @Test func rowsGetAnotherName() throws {
     var store = try open()
     commit(store) { $0.rows = [row(1, "old"), row(2, "new"), row(3, "old"), row(4, "other")] }
@@ -96,7 +97,7 @@ import Transport
     return state
   }
 
-  /// Pages change by themselves, belong to owners, and go with them.
+  /// Pages change separately, belong to owners, and are removed with them.
   @Test func keepsPages() throws {
     func state(_ bytes: [UInt8], _ pages: [StatePage], of owners: Set<Int64>) -> StoreTransaction.StateChange {
       var state = SavedState(bytes)
@@ -112,17 +113,17 @@ import Transport
     store = try open()
     commit(store) { $0.state = state([1, 2], [page(1, 0, [5]), page(1, 7, [6, 6]), page(2, 0, [7])], of: [1, 2]) }
     commit(store) { $0.state = state([1, 3], [page(1, 7, [8]), page(2, 0, []), page(2, 1, [9])], of: [1, 2]) }
-    // The next run in this process must not take the owners of this one, whose state it may go on from.
+    // The next run in this process must not reuse the owners of this one, from whose state it may continue.
     #expect(store.lastOwner == 2)
     #expect(store.close(within: .seconds(30)))
     #expect(try version() == 2, "earlier versions must not go on from a part of the state")
     store = try open()
     #expect(store.savedState == whole([1, 3], [page(1, 0, [5]), page(1, 7, [8]), page(2, 1, [9])]))
     #expect(store.lastOwner == 2)
-    // What another run keeps takes the place of all that was kept.
+    // The state of another run replaces all earlier state.
     commit(store) { $0.state = state([4], [page(3, 0, [1])], of: [3]) }
     #expect(try StoreReader(path).state() == whole([4], [page(3, 0, [1])]))
-    // A whole state, such as that of a stop, has none beside it.
+    // A whole state, such as that of a stop, has no pages.
     commit(store) { $0.state = .replace(SavedState(whole([4], [page(3, 0, [1])]))) }
     #expect(store.close(within: .seconds(30)))
     store = try open()
@@ -134,7 +135,7 @@ import Transport
     #expect(store.savedState == nil && store.lastOwner == 0 && lines.all.isEmpty)
   }
 
-  /// A page whose bytes have changed is found, and the state with it.
+  /// A page whose bytes have changed is detected, and the state is refused with it.
   @Test func damagedPagesAreFound() throws {
     var store = try open()
     commit(store) {
@@ -153,7 +154,7 @@ import Transport
     #expect(lines.all.contains { $0.contains("page 1 of owner 1 of the state is damaged") }, "\(lines.all)")
   }
 
-  /// A store that is removed or replaced while it is open is written again from what is open, and that is reported.
+  /// A store that is removed or replaced while it is open is written again from the open file, and that is reported.
   @Test(arguments: [false, true]) func keepsWhatIsRemoved(_ isReplaced: Bool) throws {
     var store = try open()
     let identity = store.identity
@@ -175,7 +176,7 @@ import Transport
     #expect(Set(names).isSubset(of: ["a.db", "a.db-wal", "a.db-shm", "a.db.replaced-1"]), "\(names)")
   }
 
-  /// Numbers of rows that are gone are not used again: readers tell repeats by them.
+  /// Numbers of removed rows are not used again: readers recognize repeats by them.
   @Test func numbersAreNotUsedTwice() throws {
     var store = try open()
     commit(store) { $0.rows = [row(7)] }
@@ -185,7 +186,7 @@ import Transport
     #expect(store.lastRow == 7)
   }
 
-  /// A state of many parts that changes in one writes little.
+  /// A change of one part of a large state writes little.
   @Test func writesOnlyPartsThatChange() throws {
     let store = try open()
     var bytes = [UInt8](repeating: 7, count: 1 << 20)
@@ -204,11 +205,11 @@ import Transport
     try #require(FileManager.default.attributesOfItem(atPath: path)[.size] as? Int)
   }
 
-  /// SQLite takes the first damaged page for the end of its log. A log that a crash has cut off is no damage.
+  /// SQLite treats the first damaged page as the end of its log. A log cut off by a crash is not damaged.
   @Test(arguments: ["whole", "changed", "cut off"]) func damageOfTheLogIsReported(what: String) throws {
     let store = try open()
     for number in 1...20 { commit(store) { $0.rows = [row(Int64(number), "out", [UInt8](repeating: 7, count: 3000))] } }
-    // What a kill leaves: a store that is closed empties its log.
+    // The files after a kill, because closing a store empties its log.
     let left = folder("left.db")
     try FileManager.default.copyItem(atPath: path, toPath: left)
     var log = try Data(contentsOf: URL(fileURLWithPath: path + "-wal"))
@@ -252,7 +253,7 @@ import Transport
     #expect(try file.boundDeadLetters(to: 50_000) == 0)
   }
 
-  /// Also where commits are few and come one behind the other.
+  /// Also with few commits, one right after another.
   @Test func fewLargeCommitsAreBounded() throws {
     let messages = Mutex<[String]>([])
     let store = try DiskStore(path, deadLetterBytes: 100_000) { _, message in messages.withLock { $0.append(message) } }
@@ -297,7 +298,7 @@ import Transport
   @Test func refusesOtherFiles() throws {
     folder.append(
       "no database at all, but long enough to be looked at as one; " + String(repeating: "x", count: 4096), to: "a.db")
-    // It is set aside, as a damaged store would be, and nothing of it is lost.
+    // The store is set aside like a damaged one, and nothing of it is lost.
     let store = try open()
     #expect(store.savedState == nil)
     #expect(lines.all.contains { $0.contains("is kept as") })
@@ -313,7 +314,7 @@ import Transport
     #expect { _ = try open() } throws: { "\(($0 as? StoreRefusal)?.message ?? "")".contains("its format is 99") }
   }
 
-  /// Bytes that change on the disk are found, whatever they belong to; the rest is delivered.
+  /// Corrupted bytes are detected, whatever they belong to; the rest is delivered.
   @Test(arguments: 0..<40) func damageIsFound(seed: Int) throws {
     var generator = SplitMix(UInt64(seed))
     var store = try open()

@@ -8,7 +8,7 @@ import Transport
 
 @testable import Storage
 
-/// Stores on file systems that are small or full, and files that are not what they were.
+/// Stores on small or full file systems, and files that were replaced.
 @Suite struct FullDiskTests {
   private let folder = Scratch()
   private let lines = Lines()
@@ -26,7 +26,7 @@ import Transport
     RemovedRow(number: number, sink: "out", events: 1, size: count)
   }
 
-  /// Commits; false: it is not on the disk after `limit` seconds.
+  /// Commits; false: the commit is not on disk after `limit` seconds.
   @discardableResult
   private func commit(_ store: DiskStore, within limit: Double = 30, _ change: (inout StoreTransaction) -> Void) -> Bool
   {
@@ -39,7 +39,7 @@ import Transport
 
   private func size(_ path: String) -> Int64 { FileDescriptor.Status(path: path)?.size ?? 0 }
 
-  /// A store that holds little has a small log, however many commits there were.
+  /// A store with little data has a small log, however many commits there were.
   @Test func theLogIsBoundedByWhatTheStoreHolds() throws {
     let path = folder("a.db")
     let store = try open(path)
@@ -51,7 +51,7 @@ import Transport
       }
     }
     #expect(size(path) + size(path + "-wal") < 3 << 20, "\(size(path)) and \(size(path + "-wal"))")
-    // While it is open, another process reads what is in the log and what is not any more.
+    // While the store is open, another process reads the committed data, whether it is still in the log or not.
     #expect(try StoreReader(path).backlogs()["out"]?.rows == 1)
     #expect(store.close(within: .seconds(30)))
     #expect(access(path + "-wal", F_OK) != 0 && access(path + "-shm", F_OK) != 0)
@@ -59,7 +59,7 @@ import Transport
     #expect(lines.all.isEmpty, "\(lines.all)")
   }
 
-  /// A reader sees one moment of a store that is written to, whatever the log does meanwhile.
+  /// A reader sees a consistent snapshot of a store that is written to, whatever happens to the log.
   @Test func readersSeeOneMoment() throws {
     let path = folder("a.db")
     let store = try open(path)
@@ -72,7 +72,7 @@ import Transport
     #expect(store.close(within: .seconds(30)))
   }
 
-  /// The log says when a reader holds it up.
+  /// A warning is logged when a reader keeps the log from shrinking.
   @Test func aLongReaderIsReported() throws {
     let path = folder("a.db")
     let store = try open(path)
@@ -93,7 +93,7 @@ import Transport
     #expect(store.close(within: .seconds(30)))
   }
 
-  /// The locks that a process has on the file: of the device and inode, as /proc/locks names them.
+  /// The locks of a process on the file, identified by device and inode as in /proc/locks.
   private func locks(_ path: String) -> Int {
     let text = (try? String(contentsOfFile: "/proc/locks", encoding: .utf8)) ?? ""
     let inode = FileDescriptor.Status(path: path)?.inode ?? 0
@@ -102,7 +102,8 @@ import Transport
     }
   }
 
-  /// Closing a descriptor of a file gives up the locks of the process on it: those of readers wait for the writer.
+  /// Closing any descriptor of a file releases the process's locks on it: those of readers are closed only after the
+  /// writer.
   @Test func readersInTheProcessLeaveTheLocksOfTheWriter() throws {
     let path = folder("a.db")
     var store: DiskStore? = try open(path)
@@ -114,7 +115,7 @@ import Transport
     var before: StoreReader? = try StoreReader(path)
     #expect(store?.close(within: .seconds(30)) == true)
     store = nil
-    // A reader that began before the writer does.
+    // A reader that started before the writer.
     let again = try open(path)
     commit(again) { $0.rows = [row(2, 60)] }
     let now = locks(path)
@@ -125,7 +126,7 @@ import Transport
     #expect(again.close(within: .seconds(30)))
   }
 
-  /// The pages that stores keep have one bound for all of them.
+  /// The page caches of all stores share one limit.
   @Test func pagesAreSharedByAllStores() {
     let caches = StoreCaches(1 << 20)
     #expect(caches.pages == 128)
@@ -137,14 +138,14 @@ import Transport
     #expect(StoreCaches(1 << 30).pages == StoreCaches.mostPages)
   }
 
-  /// A full file system: what is stored is said to have no room for more, what was delivered can be removed, the store can be closed and opened
-  /// again, and goes on when there is room.
+  /// A full file system: the store reports that there is no room, delivered rows can be removed, the store can be closed and reopened, and
+  /// continues when there is room.
   @Test(.enabled(if: SmallSystem.canBeMade(isDisk: false), "needs to mount a tmpfs")) func fullMemoryFileSystem() throws
   {
     try full(isDisk: false)
   }
 
-  /// Of blocks that are smaller than pages of memory a hole may be left in a page that has been written to.
+  /// With blocks smaller than memory pages, a page that was written to may still have a hole.
   @Test(.enabled(if: SmallSystem.canBeMade(isDisk: true), "needs mkfs.ext4 and to mount an image")) func fullDisk()
     throws
   {
@@ -166,15 +167,15 @@ import Transport
     store?.whenRoomChanges(report)
     let limit = monotonicNow() + 60_000_000_000
     var last: Int64 = 0
-    // The pipeline takes no further events after the report.
+    // The pipeline accepts no further events after the report.
     while last < 2000, reported.withLock(\.isEmpty), monotonicNow() < limit, let store {
       last += 1
       #expect(commit(store) { $0.rows = [row(last, 10_000)] })
     }
     #expect(reported.withLock(\.first) == .reserve && last < 2000)
-    // Another program takes what is left.
+    // Another program uses up the rest.
     let rest = system.fill()
-    // What sinks have delivered leaves, and a state is saved.
+    // Delivered rows are removed, and a state is saved.
     let half = last / 2
     if let store {
       #expect(
@@ -186,7 +187,7 @@ import Transport
     }
     store = nil
     room = nil
-    // The next start, while it is full.
+    // The next start, while the file system is full.
     room = try StoreRoom(system.path + "/room")
     let again = try open(path, room)
     again.whenRoomChanges(report)
@@ -201,7 +202,7 @@ import Transport
     #expect(try StoreReader(path).contents().rows.map(\.number) == [last + 1])
   }
 
-  /// A store whose file is gone or empty, beside a log that has all of it, is made again; what the log lacks is not passed over in silence.
+  /// A store whose file is gone or empty is restored from its log if the log is complete; if it is not, that is reported.
   @Test(arguments: [false, true], [false, true]) func aLogWithoutItsFile(_ hasMoved: Bool, _ isEmpty: Bool) throws {
     let path = folder("a.db")
     do {
@@ -231,8 +232,8 @@ import Transport
     #expect(lines.all.contains { $0.contains("was \(what) beside its log") }, "\(lines.all)")
   }
 
-  /// A directory that is moved away while its stores are open: the process writes to them wherever they are, and nothing to another directory
-  /// that has the name now. No second process opens the moved one.
+  /// A directory that is moved while its stores are open: the process continues to write to them, and nothing to another directory that now
+  /// has the name. No second process opens the moved one.
   @Test func aDirectoryThatIsMoved() throws {
     mkdir(folder("st"), 0o700)
     let store = try open(folder("st/a.db"))
@@ -244,7 +245,7 @@ import Transport
     #expect(
       lines.all.count == 1 && lines.all.first?.contains("was moved or removed while it was in use") == true,
       "\(lines.all)")
-    // Another store of that name begins, and both go on.
+    // Another store of that name is created, and both continue.
     let other = try open(folder("st/a.db"))
     commit(other) { $0.rows = [row(1, 10)] }
     for number in Int64(301)...600 { #expect(commit(store) { $0.rows = [row(number, 3000)] }) }

@@ -7,14 +7,14 @@ import Transport
 
 @testable import Storage
 
-/// Reading a store while others write to it, and changing one that nobody uses.
+/// Reads a store while others write to it, and changes one that is not in use.
 @Suite struct StoreReaderTests {
   private let folder = Scratch()
   private var path: String { folder("a.db") }
 
   private func open() throws -> DiskStore { try DiskStore(path) { _, _ in } }
 
-  /// Commits and waits until it is on the disk.
+  /// Commits and waits until the commit is on disk.
   private func commit(_ store: DiskStore, _ change: (inout StoreTransaction) -> Void) {
     var transaction = StoreTransaction()
     change(&transaction)
@@ -59,7 +59,7 @@ import Transport
     #expect(contents.rows.map(\.number) == [1, 2] && contents.deadLetters.count == 3 && contents.lastRow == 2)
   }
 
-  /// What `ls` would show, times included.
+  /// The names that `ls` would show, with times.
   private func names() throws -> [String] {
     try FileManager.default.contentsOfDirectory(atPath: folder.path).sorted().map { name in
       let about = try FileManager.default.attributesOfItem(atPath: folder(name))
@@ -82,7 +82,7 @@ import Transport
     fill(store)
     let reader = try StoreReader(path)
     try expectAll(reader)
-    // What a reader gives is of one moment.
+    // A reader returns a consistent snapshot.
     commit(store) { $0.state = .replace(SavedState([4])) }
     #expect(try reader.state() == [1, 2, 3])
     #expect(try StoreReader(path).state() == [4])
@@ -173,7 +173,7 @@ import Transport
     let identity = store.identity
     #expect(store.close(within: .seconds(30)))
     let contents = try StoreReader(path).contents()
-    // The other has had numbers that are not used again.
+    // The other store has used numbers that are not used again.
     let other = try DiskStore(folder("b.db")) { _, _ in }
     commit(other) { $0.rows = [OutboxRow(number: 40, sink: "old", events: 1, bytes: [1])] }
     #expect(other.close(within: .seconds(30)))

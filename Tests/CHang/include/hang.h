@@ -1,1 +1,1 @@
-// Nothing to call: the library takes the place of calls of the C library.
+// No declarations: the library replaces calls of the C library.

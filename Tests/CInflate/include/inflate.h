@@ -1,7 +1,7 @@
 #ifndef INFLATE_H
 #define INFLATE_H
 #include <stddef.h>
-/// Decompresses one whole body of gzip or zstd, whichever it begins like, into `out`; how many bytes that gave, or -1 if it is
-/// neither, damaged, or does not end where the body does.
+/// Decompresses a complete gzip or zstd body into `out`. Returns the number of decompressed bytes, or -1 if the body has
+/// neither format, is damaged, or has trailing or missing bytes.
 long inflate_body(const void *bytes, size_t count, void *out, size_t capacity);
 #endif

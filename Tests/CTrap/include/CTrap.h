@@ -1,1 +1,1 @@
-// Nothing to call: it is loaded before the libraries of a program.
+// No declarations: the library is loaded before the libraries of a program.
