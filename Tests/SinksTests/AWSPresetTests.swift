@@ -3,7 +3,7 @@ import PipelineHost
 import PipelineTestSupport
 import Testing
 
-/// The presets of AWS, against answers of the form that it documents; `AWSServerTests` has them beside a server.
+/// The AWS presets, against answers in the documented format; `AWSServerTests` run them against a server.
 @Suite struct AWSPresetTests {
   private let credentials = "region: eu-central-1, accessKey: AKIA, secretKey: s"
 
@@ -63,7 +63,7 @@ import Testing
     #expect(try paths.item(0).hasPrefix("shop=a/2026"))
     #expect(try paths.item(1).hasPrefix("shop=b%2Fc/2026"))
     #expect(try paths.item(0).hasSuffix(".ndjson.gz"))
-    // Also a small object is what its name says.
+    // A small object is compressed too if its name says so.
     #expect(sending.http.exchanges.map { $0.header("content-encoding") } == ["gzip", "gzip"])
   }
 
@@ -74,7 +74,7 @@ import Testing
         : Self.status(400, "<Error><Code>ExpiredToken</Code><Message>The provided token has expired.</Message></Error>")
     }
     sending.run()
-    // The first one is sent again, the second ends the pipeline; neither halves the object.
+    // The first batch is sent again, the second ends the pipeline; neither halves the object.
     #expect(sending.http.exchanges.count == 2)
     #expect(sending.failure?.message.contains("ExpiredToken") == true)
   }

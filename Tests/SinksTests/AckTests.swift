@@ -7,7 +7,7 @@ import Transport
 
 @testable import Sinks
 
-/// What becomes of events that came in together is told when all that came of them has been written.
+/// The outcome of events that arrived together is reported when all of their results have been written.
 @Suite struct AckTests {
   private final class Outcomes: Sendable {
     let all = Mutex<[Ack.Outcome]>([])
@@ -50,7 +50,7 @@ import Transport
 
   // MARK: Through a pipeline
 
-  /// `in` is tracked, sinks `a` and `b` hold.
+  /// `in` is tracked; the sinks `a` and `b` hold their events.
   private func pipeline(_ signals: String, sinks: String) throws -> (
     VirtualPipeline, TrackedSource.Feed, [String: HoldingSink.Held]
   ) {
@@ -109,8 +109,8 @@ import Transport
     #expect(held["a"]?.receipts.contains { $0.notifiesSender } == false, "a turn of a timer belongs to nobody")
   }
 
-  /// A call that an inner signal makes for an event belongs to it: while it waits for its turn, while it is under way, while it is
-  /// to be repeated, and what is written of its answer.
+  /// A call that an inner signal makes for an event belongs to that event: while it is queued, while it is outstanding, before it
+  /// is repeated, and until its results are written.
   @Test func waitsForCallsThatAreUnderWay() throws {
     let http =
       "{ from: { http: { url: 'http://h.example/{{ event }}', decode: json } }, chain: [ { retry: { delay: 1s } } ] }"
@@ -140,7 +140,7 @@ import Transport
     #expect(feed.outcomes == [1: .acknowledged, 2: .acknowledged])
   }
 
-  /// An older question that a newer one has replaced is acknowledged; one that ends with the pipeline has failed.
+  /// A request that a newer one has replaced is acknowledged; one that ends with the pipeline has failed.
   @Test func doesNotWaitForCallsThatAreGivenUp() throws {
     let (pipeline, feed, _) = try pipeline(
       "made: { from: in, chain: [ { switchToLatest: { from: { http: { url: 'http://h.example/{{ event }}' } } } } ] }",
@@ -157,7 +157,7 @@ import Transport
     }
   }
 
-  /// A turn that has put off more than others may wait for goes on in the next ones.
+  /// Deferred work that exceeds the limit of a turn continues in later turns.
   @Test func waitsForWhatIsPutOffToLaterTurns() throws {
     let (pipeline, feed, held) = try pipeline("", sinks: "a: { from: in, \(discard) }")
     feed.send(1, [], steps: 2500)
@@ -195,7 +195,7 @@ import Transport
 
   let scratch = Scratch()
 
-  /// A file sink in the real world, fed by a tracked source.
+  /// A real file sink, fed by a tracked source.
   private func writing(_ file: String, chain: String = "") throws -> (RealPipeline, TrackedSource.Feed) {
     let pipeline = try RealPipeline(
       """
@@ -218,7 +218,7 @@ import Transport
       if !text.hasPrefix("\(number)\n"), !text.contains("\n\(number)\n") { missing.withLock { $0.append(number) } }
     }
     let count = 500
-    // Several at once are written together.
+    // Several batches at once are written together.
     for number in 0..<count { feed.send(number, [Int64(number)]) }
     #expect(pipeline.run { feed.outcomes.count == count })
     #expect(feed.outcomes.values.allSatisfy { $0 == .acknowledged })

@@ -3,7 +3,7 @@ import PipelineHost
 import PipelineTestSupport
 import Testing
 
-/// The presets that notify people, against answers of the form that their servers document.
+/// The presets that notify people, against answers in the format that their servers document.
 @Suite struct AlertPresetTests {
   private func sending(_ use: String, events: String, secrets: [String: String] = [:]) throws -> VirtualPipeline {
     try VirtualPipeline(
@@ -105,7 +105,7 @@ import Testing
         "custom_details":{"host":"a","check":"disk","ok":false}}}
 
         """)
-    // Too many: the same event again.
+    // Too many requests: the same event again.
     first.answer(
       429, "{\"status\":\"throttle exceeded\",\"message\":\"Requests for this service are arriving too quickly\"}")
     sending.run(until: .seconds(30))

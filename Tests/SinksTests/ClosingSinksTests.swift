@@ -5,7 +5,7 @@ import PipelineTestSupport
 import Synchronization
 import Testing
 
-/// A sink that is cancelled waits for its writer beside the turns: the thread that runs them has those of other pipelines, too.
+/// A cancelled sink waits for its writer off the pipeline thread, which other pipelines use too.
 @Suite struct ClosingSinksTests {
   private let scratch = Scratch()
   private let worker = HeldWorker()
@@ -50,7 +50,7 @@ import Testing
     #expect(pipeline.run { pipeline.counters.received > 0 })
     pipeline.inTurn { $0.execution.cancel() }
     #expect(pipeline.run { pipeline.execution.outcome != nil })
-    // The turn is over, and the sink is not.
+    // The turn has ended, and the sink has not.
     #expect(worker.count == 1)
     #expect(!pipeline.execution.hasClosed)
     worker.run()
@@ -58,7 +58,7 @@ import Testing
     #expect(pipeline.counters.sent + pipeline.counters.undelivered == pipeline.counters.received)
   }
 
-  /// The end of a pipeline that fails is reported when the file has what its sink had taken.
+  /// The end of a failed pipeline is reported once the file has everything that its sink had accepted.
   @Test func theEndComesBehindThem() throws {
     let worker = worker
     let pipeline = try RealPipeline(
@@ -74,7 +74,7 @@ import Testing
     #expect(scratch.read("out") == "3\n")
   }
 
-  /// A pipeline that is suspended waits for no destination that is down, if the outbox has the events.
+  /// A suspended pipeline does not wait for an unavailable destination if its outbox has the events.
   @Test func anOutboxWaitsForNoDeadDestination() throws {
     let port = try FreePort()
     let store = MemoryStore(isImmediate: true)

@@ -6,7 +6,7 @@ import Transport
 
 @testable import Sinks
 
-/// Out is what has arrived; what a sink had taken and could not write is told as that.
+/// Only delivered events count as out; accepted but unwritten ones are counted separately.
 @Suite struct DeliveryCountTests {
   let scratch = Scratch()
 
@@ -26,7 +26,7 @@ import Transport
     return (ends[0], ends[1])
   }
 
-  /// The pipe takes the first 64 KiB, whoever encodes: the turns, threads that decode, or nobody, because lines pass as they are.
+  /// The pipe accepts the first 64 KiB, whoever encodes: turns, decoder threads, or nothing, because lines pass unchanged.
   @Test(arguments: ["", "filter: event.n >= 0", "take: 1000000"])
   func whatWasNeverWrittenIsNotOut(_ chain: String) throws {
     let count = 20_000
@@ -58,7 +58,7 @@ import Transport
       reported.first?.contains("\(count - written) events were taken but not delivered: ") == true, "\(pipeline.log)")
   }
 
-  /// A block that is not one line for each event is out as a whole or not at all.
+  /// A block that is not one line per event counts as out either as a whole or not at all.
   @Test func aBlockOfLongEventsIsOutAsAWhole() throws {
     let count = 5000
     scratch.append((0..<count).map { "{\"n\":\($0)}\n" }.joined(), to: "in")
@@ -80,7 +80,7 @@ import Transport
     #expect(counters.sent == 0 && counters.undelivered == UInt64(count))
   }
 
-  /// Nobody reads any more: that is how a reader says that it has enough.
+  /// The reader stops reading, which means that it has enough.
   @Test func unreadFieldsAreNotMissing() throws {
     let ends = pipe()
     close(ends.input)
@@ -116,7 +116,7 @@ import Transport
     #expect(pipeline.counters.rejected == 1)
   }
 
-  /// Where errors and events are one signal, what is written of it is out.
+  /// If errors and events are one signal, its written part is out.
   @Test func aSignalOfBothIsOut() throws {
     let pipeline = try RealPipeline(
       """

@@ -7,17 +7,16 @@ import Transport
 @testable import PipelineCore
 @testable import Sinks
 
-/// JSON text that was not checked when it was read leaves a sink only as the line that it came as. Every sink that encodes is asked with every
-/// format that it takes, by its spec.
+/// Unchecked JSON text leaves a sink only as its original line. Every sink that encodes is tested with every format that its spec allows.
 @Suite struct EncodedJSONTests {
   private let scratch = Scratch()
   private static let malformed = #"{"b":,}"#
 
-  /// A sink, and what has left it so far.
+  /// A sink, and its output so far.
   private final class Way {
     let text: (String) -> String
     let sent: () -> [UInt8]
-    /// What it writes is a stream of lines, each judged by itself, also where the format is `json`.
+    /// Whether its output is a stream of lines, each checked separately, even if the format is `json`.
     let isLines: () -> Bool
     let stop: () -> Void
     init(
@@ -29,13 +28,13 @@ import Transport
     }
   }
 
-  /// The same as `file`, on the streams of the tests.
+  /// Sinks like `file` that write to the streams of the tests.
   private static let streams: Set<String> = ["stdout", "stderr"]
   private static let encoding = Catalogue.sinks.components.filter { sink in
     sink.parameters.contains { $0.name == "encode" } && !streams.contains(sink.name)
   }
 
-  /// How each sink stands before a receiver. A new sink that encodes needs a line.
+  /// Each sink with a receiver. A new sink that encodes needs a line here.
   private func ways(_ name: String, _ http: ScriptedHTTP) throws -> [Way] {
     func lines(_ endpoint: SocketEndpoint, _ text: @escaping (String, String) -> String) throws -> Way {
       let received = Guarded<[UInt8]>([])
@@ -97,7 +96,7 @@ import Transport
     case "http":
       return ["batch: 1", "batch: { count: 3, every: 1ms }"].map { batch in
         Way(
-          // As its type says.
+          // Lines if the content type says so.
           isLines: http.exchanges.allSatisfy { $0.header("content-type") == "application/x-ndjson" },
           { "http: { url: 'http://h.example/', \(batch), encode: \($0) }" }, sent: { Array(http.bodies.joined().utf8) })
       }
@@ -105,7 +104,7 @@ import Transport
     }
   }
 
-  /// Those that need a client.
+  /// Sinks that need a client.
   private static let served: Set<String> = ["sse", "webSocket", "reply"]
 
   @Test(arguments: encoding.map(\.name)) func nothingMalformedLeaves(_ name: String) throws {
@@ -120,7 +119,7 @@ import Transport
     }
   }
 
-  /// - Parameter isWhole: The step sends the event as it came.
+  /// - Parameter isWhole: The step sends the event unchanged.
   private func sent(_ name: String, _ format: String, _ step: String, _ isWhole: Bool) throws {
     var number = 0
     while true {
@@ -139,7 +138,7 @@ import Transport
           out: { from: in, chain: [ { \(step) } ], \(way.text(format)) }
           bad: { from: out.errors, chain: [ { map: event.error } ], probe: {} }
         """
-      // A format that the sink does not take, or that needs more.
+      // A format that the sink does not support, or that needs further parameters.
       guard
         let pipeline = try? RealPipeline(
           text, http: http,

@@ -4,7 +4,7 @@ import PipelineHost
 import PipelineTestSupport
 import Testing
 
-/// `meta.id`, and the `Idempotency-Key` of requests: what an event is called comes again with it.
+/// `meta.id`, and the `Idempotency-Key` of requests: a repeated event has the same name.
 @Suite struct EventNameTests {
   private func names(_ signals: String, sources: String) throws -> [String] {
     let pipeline = try VirtualPipeline(
@@ -35,7 +35,7 @@ import Testing
         ].map { "\"\($0)\"" })
   }
 
-  /// Inner signals, at once and over time, name their events after the one they were made for.
+  /// Inner signals, immediate or over time, name their events after the event for which they were made.
   @Test(arguments: ["", ", chain: [ { delay: 1s } ]"])
   func innerSignalsNameAfterTheOuterEvent(_ chain: String) throws {
     let names = try names(
@@ -49,7 +49,7 @@ import Testing
         ].map { "\"\($0)\"" })
   }
 
-  /// What is made of several events, or by time, has no name.
+  /// An event made from several events, or by time, has no name.
   @Test(arguments: [
     ("{ bufferWithCount: 2 }", "{ values: [a, b] }"), ("{ take: 1 }", "{ interval: 1s }"),
     ("{ window: { count: 2 } }", "{ values: [a, b] }"),
@@ -61,7 +61,7 @@ import Testing
         == [#""none""#])
   }
 
-  /// A pipeline that does not read them has none.
+  /// A pipeline that does not read names has none.
   @Test func nobodyPaysForNamesThatNobodyReads() throws {
     let pipeline = try VirtualPipeline(
       "sources: { n: { values: [a] } }\nsinks: { out: { from: n, chain: [ { map: meta.offset } ], probe: {} } }")
@@ -69,7 +69,7 @@ import Testing
     #expect(!pipeline.execution.namesEvents)
   }
 
-  /// Whenever it is killed: what comes again has the name that it had, and nothing else has it.
+  /// Killed at any time: a repeated event has its old name, and no other event has that name.
   @Test func everyReplayGivesTheSameNames() throws {
     let yaml = """
       sources:
@@ -86,7 +86,7 @@ import Testing
     let expected = whole.probe().events
     #expect(expected.count == 15 && Set(expected).count == 15)
     #expect(Set(expected.map { $0.split(separator: ",")[0] }).count == 15)
-    // It is killed at some time, and goes on from an earlier state.
+    // It is killed at some time, and continues from an earlier state.
     var generator = SplitMix(7)
     for _ in 0..<40 {
       let saved = Int64(generator.next() % 5000)
@@ -117,14 +117,14 @@ import Testing
     }
   }
 
-  /// Killed before the server has answered for all: the request that comes again has its key, in light delivery, too.
+  /// Killed before the server has answered everything: a repeated request has the same key, in light delivery, too.
   @Test(arguments: [(1, false), (2, false), (1, true)])
   func aKilledSinkSendsTheSameKeys(_ batch: Int, _ isDurable: Bool) throws {
     let yaml = Self.shop.replacingOccurrences(of: "BATCH", with: "\(batch)")
     let store = MemoryStore(isImmediate: true)
     let first = try VirtualPipeline(
       yaml, random: 1, delivery: DeliveryOptions(store: store, isDurable: isDurable))
-    // The server takes what comes in the first second, and answers nothing more.
+    // The server accepts the events of the first second, and then stops answering.
     first.http.script = { _, _ in
       first.executor.now < Instant(nanoseconds: 500_000_000) ? ScriptedHTTP.status(200) : nil
     }
@@ -140,12 +140,12 @@ import Testing
     let repeated = sent.filter { again[$0.key] != nil }
     #expect(!repeated.isEmpty)
     for (body, keys) in repeated { #expect(again[body]?.first == keys.first, "\(body)") }
-    // No two requests of a run have one key, also if their events are equal.
+    // No two requests of a run have the same key, even if their events are equal.
     let all = again.values.flatMap { $0 }
     #expect(Set(all).count == all.count && !all.isEmpty)
   }
 
-  /// Where one event may reach the sink twice, or has no name, keys are random: an equal key would lose it.
+  /// If one event may reach the sink twice, or has no name, keys are random: an equal key would lose an event.
   @Test(arguments: [
     "{ merge: [n, n] }", "{ from: n, chain: [ { sample: 1s } ] }", "{ from: n, chain: [ { repeat: 2 } ] }",
     "{ from: n, chain: [ { flattenMap: { signal: { values: [1] } } } ] }", "{ from: { interval: 1s } }",

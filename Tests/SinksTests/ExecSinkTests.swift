@@ -3,7 +3,7 @@ import PipelineCore
 import PipelineHost
 import Testing
 
-/// Real programs that get events on their standard input.
+/// Real programs that receive events on their standard input.
 @Suite struct ExecSinkTests {
   let folder = Scratch()
 
@@ -26,7 +26,7 @@ import Testing
     #expect(pipeline.log == [])
   }
 
-  /// No shell reads the arguments, and it gets only the variables that the file gives.
+  /// No shell parses the arguments, and the program gets only the variables in the file.
   @Test func startsProgramsAsTheFileSays() throws {
     let path = folder("out")
     let script = #"cat > /dev/null; printf '%s\n' "$@" > "# + path + "; env | grep -v '^_\\|^PWD\\|^SHLVL' >> \(path)"
@@ -37,7 +37,7 @@ import Testing
     #expect(folder.read("out") == "a b\n$HOME; x\nNAME=v\n")
   }
 
-  /// A program that ends leaves what it has not read to the next one: each event comes once, in order.
+  /// Events that a program has not read when it ends go to the next one: each event arrives once, in order.
   @Test func theNextRunGetsWhatWasNotRead() throws {
     let path = folder("out")
     let pipeline = try pipeline(
@@ -102,7 +102,7 @@ import Testing
     #expect(pipeline.failure?.message == message)
   }
 
-  /// A program that reads nothing holds the pipeline back; what it has not read is counted when the pipeline is broken off.
+  /// A program that does not read pauses the pipeline; its unread events are counted when the pipeline is aborted.
   @Test func aProgramThatDoesNotReadHoldsBack() throws {
     let pipeline = try RealPipeline(
       """

@@ -6,7 +6,7 @@ import Transport
 @testable import PipelineCore
 @testable import Sinks
 
-/// A pipeline that fails and starts again, several times: no sink refuses what it has saved (RX507).
+/// A pipeline that fails and restarts several times: no sink rejects its own saved state (RX507).
 @Suite struct FailedPipelineTests {
   private let world = SinkWorld()
 
@@ -48,7 +48,7 @@ import Transport
     }
   }
 
-  /// A step that has changed is the one that begins anew, and says so.
+  /// Only a changed step starts without its state, which is reported.
   @Test func aChangedStepBeginsAnew() throws {
     func yaml(_ start: Int) -> String {
       """

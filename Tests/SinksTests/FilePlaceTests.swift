@@ -6,7 +6,7 @@ import Testing
 
 @testable import PipelineCore
 
-/// A `file` sink knows where it had written to, and cuts back what came after the state from which it goes on.
+/// A `file` sink knows its position, and truncates the file to the position in the state from which it continues.
 @Suite struct FilePlaceTests {
   let scratch = Scratch()
 
@@ -40,13 +40,13 @@ import Testing
     return nil
   }
 
-  /// Ends a pipeline without any of the ways to end it well; what its writer still has gets written, as a kernel would.
+  /// Aborts a pipeline; data already given to the writer is still written, as by a kernel.
   private func breakOff(_ pipeline: RealPipeline) {
     pipeline.inTurn { $0.execution.cancel() }
     pipeline.run { pipeline.execution.hasClosed }
   }
 
-  /// Launches it, and runs turns until the condition holds, which another thread may bring about.
+  /// Launches the pipeline, and runs turns until the condition holds, which another thread may cause.
   private func run(_ pipeline: RealPipeline, until condition: () -> Bool) -> Bool {
     pipeline.run { pipeline.execution.hasBegun || pipeline.outcome != nil }
     for _ in 0..<20_000 { if pipeline.run(within: .milliseconds(3), until: condition) { return true } }
@@ -57,8 +57,8 @@ import Testing
 
   // MARK: Once, after a crash
 
-  /// The process is lost again and again, with a random part of what was written after the last checkpoint: lines are torn.
-  /// In the end every row stands in the file once, in order.
+  /// The process is lost repeatedly, with a random part of the data written after the last checkpoint: lines are cut off.
+  /// In the end every row is in the file once, in order.
   @Test(arguments: [true, false], 0..<12 as Range<UInt64>)
   func everyRowStandsOnce(_ follow: Bool, _ seed: UInt64) throws {
     var random = SplitMix(seed)
@@ -84,7 +84,7 @@ import Testing
         $0.settings.acknowledgesOnDisk = acknowledgesOnDisk
       }
       #expect(pipeline.execution.refusals.isEmpty)
-      // Without a state everything begins anew.
+      // Without a state everything starts again.
       if state == nil { state = checkpoint(pipeline) }
       for _ in 0..<(1 + random.below(4)) {
         if follow { write(1 + random.below(300)) }
@@ -126,7 +126,7 @@ import Testing
     #expect(run(pipeline) { scratch.read(name) == text }, "\(name) is \(scratch.read(name))")
   }
 
-  /// A state that has the first line, of a pipeline that was lost when it had written two more.
+  /// A state that includes the first line, of a pipeline that was lost after writing two more.
   private func lostBehindOne(_ encode: String = "text") throws -> [UInt8] {
     scratch.append("one\n", to: "in.log")
     let pipeline = try followed("{ path: '\(scratch("out"))', encode: \(encode) }")
@@ -146,7 +146,7 @@ import Testing
     #expect(pipeline.log.contains { $0.contains("cut 2 bytes off \(scratch("out"))") })
   }
 
-  /// A suspended pipeline has written everything that its state says.
+  /// A suspended pipeline has written everything that its state covers.
   @Test func nothingOfASuspendedPipelineIsCut() throws {
     scratch.append("one\ntwo\n", to: "in.log")
     let first = try followed("{ path: '\(scratch("out"))', encode: text }")
@@ -158,7 +158,7 @@ import Testing
     #expect(notes(second) == [])
   }
 
-  /// Columns and header belong to the place.
+  /// Columns and header belong to the position.
   @Test(arguments: ["csv", "{ csv: { columns: [n, a] } }"]) func theHeaderOfATableIsNotRepeated(_ encode: String) throws
   {
     let sink = "{ path: '\(scratch("out"))', encode: \(encode) }"
@@ -173,7 +173,7 @@ import Testing
     let second = try followed(sink, state: state, chain: chain)
     waitFor("n,a\none,1\ntwo,1\n", second)
     breakOff(second)
-    // In front of the first row there was no header either.
+    // At the start of the file there was no header either.
     unlink(scratch("out"))
     let third = try followed(sink, chain: chain)
     waitFor("n,a\none,1\ntwo,1\n", third)
@@ -181,7 +181,7 @@ import Testing
 
   // MARK: Output that does not come again
 
-  /// A second source, which does not send the same again.
+  /// A second source, which does not repeat its events.
   private func withTimer(_ sink: String, state: [UInt8]? = nil, chain: String = "{ map: event }") throws
     -> RealPipeline
   {
@@ -204,12 +204,12 @@ import Testing
     scratch.append("two\nthree\n", to: "in.log")
     waitFor("one\ntwo\nthree\n", in: name, first)
     breakOff(first)
-    // The last line is torn, and stays so: it is not joined to the next.
+    // The last line is cut off, and stays so: the next line is not appended to it.
     cut(name, to: 10)
     let second = try withTimer(sink, state: state)
     waitFor("one\ntwo\nth\ntwo\nthree\n", in: name, second)
     #expect(notes(second) == [])
-    // The state of an orderly end is no other.
+    // The state of a normal end is the same.
     let end = try #require(second.suspend())
     scratch.append("four\n", to: "in.log")
     let third = try withTimer(sink, state: end)
@@ -245,7 +245,7 @@ import Testing
     #expect(pipeline.log.contains { $0.contains("off \(scratch("out.1"))") })
   }
 
-  /// A checkpoint after a rotation is of the new file.
+  /// A checkpoint after a rotation refers to the new file.
   @Test func aCheckpointFollowsARotation() throws {
     scratch.append("one\n", to: "in.log")
     let sink = "{ path: '\(scratch("out"))', encode: text }"
@@ -254,7 +254,7 @@ import Testing
     #expect(rename(scratch("out"), scratch("out.1")) == 0)
     scratch.append("two\n", to: "in.log")
     waitFor("two\n", first)
-    // The first one may come before the writer has said where it wrote.
+    // The first checkpoint may precede the writer's report of its position.
     _ = checkpoint(first)
     let state = try #require(checkpoint(first))
     scratch.append("three\n", to: "in.log")
@@ -266,7 +266,7 @@ import Testing
     #expect(second.log.contains { $0.contains("cut 6 bytes") })
   }
 
-  /// As `copytruncate` does it.
+  /// Truncated, as by `copytruncate`.
   @Test func aCheckpointFollowsATruncation() throws {
     scratch.append("one\n", to: "in.log")
     let sink = "{ path: '\(scratch("out"))', encode: text }"
@@ -286,7 +286,7 @@ import Testing
 
   // MARK: Files of others
 
-  /// What is not the sink's own tail is left alone.
+  /// Data that the sink did not append is left alone.
   @Test func anotherFileIsLeftAlone() throws {
     let state = try lostBehindOne()
     unlink(scratch("out"))
@@ -304,7 +304,7 @@ import Testing
     #expect(pipeline.log.contains { $0.hasPrefix("warning") && $0.contains("lines may be repeated") })
   }
 
-  /// The same file with other content is not what the sink had written.
+  /// The same file with other content is not the sink's output.
   @Test func anOverwrittenFileIsLeftAlone() throws {
     let state = try lostBehindOne()
     cut("out", to: 0)
@@ -341,7 +341,7 @@ import Testing
 
   // MARK: Whoever keeps the events itself
 
-  /// A state in which events are kept until they are delivered has the place behind those that are kept no more.
+  /// A state in which events are kept until delivery contains the position after the events that are no longer kept.
   @Test func aMarkSaysWhichPlaceIsSaved() throws {
     scratch.append("one\n", to: "in.log")
     let sink = "{ path: '\(scratch("out"))', encode: text }"
@@ -363,7 +363,7 @@ import Testing
 
   // MARK: On the disk
 
-  /// Where states are kept, events are acknowledged when they are on the disk, whatever `sync` says: together, and soon if a
+  /// If states are saved, events are acknowledged when they are on disk, whatever `sync` says: together, and soon if a
   /// checkpoint waits.
   @Test(arguments: ["never", "batch", "interval, syncInterval: 1h"]) func acknowledgesOnTheDisk(_ sync: String) throws {
     let source = TrackedSource()

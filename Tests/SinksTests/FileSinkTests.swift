@@ -72,7 +72,7 @@ import Testing
       "{ path: '\(scratch("a.json"))', mode: replace, sync: batch }", events: "[1, 2, { three: 3 }]")
     #expect(writing.outcome == .completed)
     #expect(scratch.read("a.json") == "{\"three\":3}\n")
-    // Who had opened the old content still has it whole.
+    // A reader that had opened the old content still reads all of it.
     #expect(String(decoding: reader.readDataToEndOfFile(), as: UTF8.self) == "old")
     #expect(try FileManager.default.contentsOfDirectory(atPath: scratch.path) == ["a.json"])
   }

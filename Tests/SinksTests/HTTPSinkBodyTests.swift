@@ -5,7 +5,7 @@ import Testing
 
 @testable import Sinks
 
-/// What the `http` sink makes of events and answers by its expressions: bodies, envelopes, names of requests, meanings.
+/// The expressions of the `http` sink: bodies, envelopes, names of requests, interpretation of answers.
 @Suite struct HTTPSinkBodyTests {
   private func pipeline(
     _ parameters: String, events: String = "[{ n: 1 }, { n: 2 }, { n: 3 }]", url: String = "http://h.example/in",
@@ -47,7 +47,7 @@ import Testing
       ])
     #expect(sending.http.exchanges.map(\.request.url).last == "http://h.example/3")
     #expect(sending.http.exchanges.map { $0.header("x-n") } == ["1", "2", "3"])
-    // The refused event is the event, not what was sent of it.
+    // The refused event is the event itself, not the part of it that was sent.
     #expect(sending.probe("lost").events == ["[{\"n\":2},\"the server refused the event with 422: bad\"]"])
   }
 
@@ -81,7 +81,7 @@ import Testing
     #expect(complaints("encode: form, batch: 5, envelope: { all: toJson(events) }").isEmpty)
     #expect(complaints("encode: csv, envelope: events").first?.contains("'envelope' makes the whole body") == true)
     #expect(complaints("batch: { count: 2, form: array }, envelope: events").count == 1)
-    // An envelope is of no single event.
+    // An envelope does not belong to a single event.
     #expect(complaints("envelope: request.n").first?.contains("n") == true)
     #expect(complaints("encode: { influx: { precision: h } }").first?.contains("precision") == true)
   }
@@ -172,7 +172,7 @@ import Testing
       "batch: { count: 4, every: 10s }", events: "[{ k: a }, { k: b }, { k: a }, { k: b }]",
       url: "http://h.example/{{ event.k }}/{{ formatTime(now, '%M%S') }}/{{ request.number }}", pace: "1s", taken)
     sending.run()
-    // `now` is when the event came, so each has a URL of its own here.
+    // `now` is the arrival of the event, so here each event has its own URL.
     #expect(
       sending.http.exchanges.map(\.request.url) == [
         "http://h.example/a/0000/1", "http://h.example/b/0001/2", "http://h.example/a/0002/3",
@@ -195,14 +195,14 @@ import Testing
     let sending = try pipeline("answer: response.body.m", events: "[1, 2, 3, 4, 5]") { number, _ in
       ScriptedHTTP.status(number < 3 ? 200 : 418, meanings[number])
     }
-    // The sixth is one of five, sent again.
+    // The sixth is a repetition of one of the five.
     sending.run()
     #expect(sending.http.bodies.map { $0.first } == ["1", "1", "2", "3", "4", "5"])
     #expect(sending.outcome == .completed)
     let lost = sending.probe("lost").events
     #expect(lost.count == 4)
     #expect(try lost.item(0).hasPrefix("[1,\"the server refused the event with 200"))
-    // Where the expression says nothing or fails, the status decides.
+    // If the expression gives no result or fails, the status decides.
     #expect(try lost.item(1).contains("answered 418, which will not change for other events"))
     #expect(lost[2...].allSatisfy { $0.contains("answered 418") })
     #expect(sending.counters.sent == 1)
@@ -215,7 +215,7 @@ import Testing
     let unknown = try pipeline("answer: '\"perhaps\"'", errors: false) { _, _ in ScriptedHTTP.status(200) }
     unknown.run()
     #expect(unknown.failure?.message.contains("'answer' gave 'perhaps'") == true)
-    // It counts nothing as taken that nobody has said to be taken.
+    // Only events that the answer names as accepted count as accepted.
     let partial = try pipeline("answer: '\"partial\"'", errors: false) { _, _ in ScriptedHTTP.status(200) }
     partial.run()
     #expect(partial.failure?.message.contains("add 'partial'") == true)

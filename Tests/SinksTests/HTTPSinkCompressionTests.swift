@@ -9,9 +9,9 @@ import Transport
 
 @testable import Sinks
 
-/// What a body was before it was compressed.
+/// Decompresses bodies.
 enum Inflated {
-  /// Nil if the bytes are no whole body of gzip or zstd.
+  /// Nil if the bytes are not a complete gzip or zstd body.
   static func bytes(_ body: [UInt8]) -> [UInt8]? {
     var length = -1
     let text = [UInt8](unsafeUninitializedCapacity: 1 << 20) { room, count in
@@ -21,7 +21,7 @@ enum Inflated {
     return length < 0 ? nil : text
   }
 
-  /// By what the request says of itself; empty if that is not true.
+  /// Decompresses according to the request's header; empty if the header is wrong.
   static func text(_ exchange: ScriptedHTTP.Exchange) -> String {
     let body = exchange.request.body ?? []
     guard exchange.header("content-encoding") != nil else { return exchange.body }
@@ -29,7 +29,7 @@ enum Inflated {
   }
 }
 
-/// Does what it is given when the test says so. For one thread, that of the test.
+/// Runs its jobs when the test says so. For one thread, that of the test.
 final class HandWorker: Worker, @unchecked Sendable {
   private var waiting: [@Sendable () -> Void] = []
   private(set) var done = 0
@@ -37,7 +37,7 @@ final class HandWorker: Worker, @unchecked Sendable {
 
   func enqueue(_ work: @escaping @Sendable () -> Void) { waiting.append(work) }
 
-  /// Does what was handed over first; false if there is nothing.
+  /// Runs the oldest job; false if there is none.
   @discardableResult
   func work() -> Bool {
     guard !waiting.isEmpty else { return false }
@@ -229,7 +229,7 @@ final class HandWorker: Worker, @unchecked Sendable {
 
   @Test(arguments: ["gzip", "zstd", "none"])
   func arrivesAsItWas(_ format: String) throws {
-    // Nobody is answered until four requests have come.
+    // No request is answered until four have arrived.
     let collection = Collection(together: 4)
     let server = try ScriptedServer(collection.serve)
     defer { server.stop() }
@@ -261,7 +261,7 @@ final class HandWorker: Worker, @unchecked Sendable {
   }
 }
 
-/// What an HTTP server on loopback is sent.
+/// The requests that an HTTP server on loopback receives.
 private final class Collection: Sendable {
   struct Body: Sendable {
     var encoding: String?
@@ -274,7 +274,7 @@ private final class Collection: Sendable {
 
   var bodies: [Body] { received.withLock { $0 } }
 
-  /// - Parameter together: how many requests must have come before the first is answered.
+  /// - Parameter together: how many requests must arrive before the first is answered.
   init(together: Int) { self.together = together }
 
   func serve(_ connection: Connection) {

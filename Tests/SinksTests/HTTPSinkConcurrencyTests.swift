@@ -3,7 +3,7 @@ import PipelineHost
 import PipelineTestSupport
 import Testing
 
-/// Several requests of one `http` sink under way at once.
+/// Several concurrent requests of one `http` sink.
 @Suite struct HTTPSinkConcurrencyTests {
   private func pipeline(
     _ parameters: String, events: String = "[1, 2, 3, 4, 5, 6]", pace: String? = nil
@@ -130,7 +130,7 @@ import Testing
     #expect(sending.executor.pendingTimers == 0)
   }
 
-  /// A server that has come back gets its load in steps.
+  /// A server that has recovered gets its load gradually.
   @Test func requestsGrowInNumberAfterTrouble() throws {
     let sending = try pipeline("maxConcurrent: 8", events: "[\((1...60).map(String.init).joined(separator: ", "))]")
     sending.settle()
@@ -236,7 +236,7 @@ import Testing
     answer(sending, 0, 413)
     answer(sending, 2, 413)
     #expect(bodies(sending, from: 3) == ["1"])
-    // Its lesson is an older one.
+    // Its result is outdated.
     answer(sending, 1, 413)
     #expect(bodies(sending, from: 4) == ["2"])
     sending.http.script = { _, exchange in ScriptedHTTP.status(exchange.body.utf8.count > 4 ? 413 : 200) }
@@ -315,7 +315,7 @@ import Testing
 
   // MARK: Anything goes
 
-  /// A server that answers anything, at any time, in any order.
+  /// A server that gives any answer, at any time, in any order.
   @Test(arguments: 0..<300)
   func eachEventIsDeliveredOnceOrRejectedOrThePipelineEnds(_ seed: Int) throws {
     var chance = Chance(state: UInt64(seed) &* 0x9E37_79B9_7F4A_7C15 &+ 1)
@@ -349,7 +349,7 @@ import Testing
     var feeds = 0
     var accepted: [Int64] = []
     var seen = 0
-    /// No request may be made before; since when there is trouble, which requests are younger than it.
+    /// No request may be made before this time; when failures began, and which requests are younger.
     var quietUntil: Int64 = 0
     var trouble: Int?
     let endsBadly = chance(6) == 0
@@ -419,7 +419,7 @@ import Testing
       }
       look()
     }
-    // The server has recovered; input that was held back comes, too.
+    // The server has recovered; held input arrives too.
     for _ in 0..<10_000 where sending.outcome == nil {
       if worker.work() {
         sending.settle()

@@ -5,7 +5,7 @@ import Testing
 
 @testable import Sinks
 
-/// Where the `http` sink sends events: several servers, URLs of events, and answers that take a part of them.
+/// The destinations of the `http` sink: several servers, URLs of events, and answers that accept a part of them.
 @Suite struct HTTPSinkRoutingTests {
   private func pipeline(
     _ parameters: String, events: String = "[1, 2, 3]", pace: String? = nil, errors: Bool = true,
@@ -47,7 +47,7 @@ import Testing
       exchange.request.url.hasPrefix("http://a") && number < 3 ? ScriptedHTTP.status(503) : ScriptedHTTP.status(200)
     }
     sending.run()
-    // The first one is tried again after ten seconds.
+    // The first server is tried again after ten seconds.
     #expect(sent(sending) == ["0s a 1", "0s b 1", "4s b 2", "8s b 3"])
     #expect(sending.outcome == .completed)
     #expect(sending.counters.sent == 3)
@@ -103,7 +103,7 @@ import Testing
       events: "[1]"
     ) { number, _ in ScriptedHTTP.status(number < 4 ? 503 : 200) }
     sending.run()
-    // A failed trial closes the way for another minute.
+    // A failed trial blocks the server for another minute.
     #expect(sent(sending) == ["0s a 1", "1s a 1", "2s a 1", "62s a 1", "122s a 1"])
     #expect(sending.log.contains { $0.contains("the server gets no request for 1m") }, "\(sending.log)")
     #expect(sending.outcome == .completed)
@@ -143,11 +143,11 @@ import Testing
     ) { _, _ in ScriptedHTTP.status(200) }
     sending.run(until: .seconds(3))
     #expect(sending.http.exchanges.map(\.request.url.last) == ["x", "y", "z", "w"])
-    // Each a second after its event, or when no more can come.
+    // Each a second after its event, or when no further event can arrive.
     #expect(sending.http.times.map(\.nanoseconds) == [1_000_000_000, 1_600_000_000, 1_800_000_000, 1_800_000_000])
   }
 
-  /// A batch for each URL: as many requests as the events of each need, whatever order they come in.
+  /// A batch for each URL: as many requests as the events of each need, in any order of arrival.
   @Test func eachURLHasItsOwnBatch() throws {
     let events = (0..<120).map { "{ p: \($0 % 6), n: \($0) }" }.joined(separator: ", ")
     let sending = try pipeline(
@@ -165,12 +165,12 @@ import Testing
       pace: "1s"
     ) { _, _ in ScriptedHTTP.status(200) }
     sending.run(until: .seconds(20))
-    // z sends x, w sends y; the rest goes at the end.
+    // z sends x, w sends y; the rest is sent at the end.
     #expect(sending.http.exchanges.map(\.request.url.last) == ["x", "y", "z", "w"])
     #expect(sending.http.bodies.map { $0.split(separator: "\n").count } == [2, 2, 1, 1])
   }
 
-  /// Where the input waits, the oldest batch goes: nothing else would make room.
+  /// If the input waits, the oldest batch is sent, because only that makes room.
   @Test func aFullQueueSendsTheOldest() throws {
     let sending = try pipeline(
       "url: 'http://a.example/{{ event }}', batch: { count: 10, every: 1h }, queue: 3", events: "[a, b, c, d, e]",

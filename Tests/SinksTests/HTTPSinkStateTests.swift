@@ -3,7 +3,7 @@ import PipelineHost
 import PipelineTestSupport
 import Testing
 
-/// What an `http` sink has not delivered is part of a saved state.
+/// The undelivered events of an `http` sink are part of a saved state.
 @Suite struct HTTPSinkStateTests {
   private func yaml(_ url: String, _ parameters: String = "batch: 2") -> String {
     """
@@ -13,7 +13,8 @@ import Testing
     """
   }
 
-  /// The server is dead: nothing is waited for, and the next execution sends everything, to where the file says now.
+  /// The server is dead: nothing waits for it, and the next execution sends everything to the current address in the
+  /// file.
   @Test func theQueueMoves() throws {
     let first = try VirtualPipeline(yaml("http://old.example/"))
     first.run(until: .zero)
@@ -28,14 +29,14 @@ import Testing
     second.http.script = { _, _ in ScriptedHTTP.status(200) }
     second.run(until: .milliseconds(10))
     #expect(second.execution.refusals.isEmpty)
-    // A request stays what it was, so that a server that has seen it knows it again.
+    // A request is repeated unchanged, so that a server that has seen it recognizes it.
     #expect(second.http.bodies == ["1\n2\n", "3\n", "4\n", "5\n", "6\n"])
     #expect(second.http.exchanges.first?.header("Idempotency-Key") == key)
     #expect(second.http.exchanges.allSatisfy { $0.request.url == "http://new.example/" })
     #expect(second.counters.sent == 6)
   }
 
-  /// A sink that the next execution does not have finishes what it holds.
+  /// A sink that is missing in the next execution finishes its events.
   @Test func aSinkThatGoesFinishes() throws {
     let first = try VirtualPipeline(yaml("http://old.example/"))
     first.run(until: .zero)
@@ -65,7 +66,7 @@ import Testing
     #expect(first.counters.undelivered == 0)
   }
 
-  /// A sink that goes is given up after two seconds in which it delivered nothing: a server that is silent, and one that refuses.
+  /// A removed sink is given up after two seconds without a delivery: the server is silent, or refuses.
   @Test(arguments: [nil, 503]) func aSinkThatGoesAndIsDead(_ status: Int?) throws {
     for keepsDeadLetters in [false, true] {
       let first = try VirtualPipeline(yaml("http://old.example/"), random: .max, keepsDeadLetters: keepsDeadLetters)
@@ -85,7 +86,8 @@ import Testing
     }
   }
 
-  /// In `light` the dead letters of a sink that is given up are committed with the state; what would be lost stays in the last commit.
+  /// In `light` the dead letters of a sink that is given up are committed with the state; events that would be lost stay in the last
+  /// commit.
   @Test(arguments: [true, false]) func aCommitBesideASinkThatIsGivenUp(_ keepsDeadLetters: Bool) throws {
     let store = MemoryStore(isImmediate: true)
     let text = """
@@ -109,7 +111,7 @@ import Testing
     #expect((store.disk.state == before) == !keepsDeadLetters)
   }
 
-  /// A request under way is answered, and not repeated; no other begins.
+  /// An outstanding request is answered, and not repeated; no other starts.
   @Test func anAnswerIsAwaited() throws {
     let first = try VirtualPipeline(yaml("http://h.example/"))
     first.run(until: .zero)
@@ -127,7 +129,7 @@ import Testing
     #expect(second.http.bodies == ["3\n4\n", "5\n6\n"])
   }
 
-  /// A dead server is not waited for longer than two seconds; a failed request waits for the next execution.
+  /// A dead server is waited for at most two seconds; a failed request waits for the next execution.
   @Test(arguments: [nil, 503]) func anAnswerThatDoesNotCome(_ status: Int?) throws {
     let first = try VirtualPipeline(yaml("http://h.example/"))
     first.run(until: .zero)
@@ -145,7 +147,7 @@ import Testing
     #expect(second.http.bodies == ["1\n2\n", "3\n4\n", "5\n6\n"])
   }
 
-  /// A failure of the pipeline leaves the queue to the next run, too.
+  /// A failure of the pipeline also leaves the queue to the next run.
   @Test func aFailureKeepsTheQueue() throws {
     func text(_ divisor: Int) -> String {
       """

@@ -69,7 +69,7 @@ import Testing
       try #require(sending.execution.statistics.steps.first { $0.step == sending.execution.plan.sinks[0].step })
     }
     sending.run(until: .seconds(4))
-    // One is under way; the input waits because three are more than `queue`.
+    // One is outstanding; the input waits because three are more than `queue`.
     let waiting = try sink()
     #expect(waiting.queue == PipelineStatistics.Queue(events: 4, bytes: 6, inFlight: 1, oldest: .seconds(3)))
     #expect(waiting.holding == 4 && waiting.isPausing && waiting.retries == 0)
@@ -84,7 +84,7 @@ import Testing
     #expect(over.paused > .zero && over.sent == 4)
   }
 
-  /// From coming to being delivered, with the time in the queue.
+  /// The latency from arrival to delivery, including the time in the queue.
   @Test func reportsHowLongItTakes() throws {
     let sending = try pipeline("queue: 10", events: "[1, 2, 3, 4]", pace: "1s")
     func latency() throws -> Latency? {
@@ -96,7 +96,7 @@ import Testing
     try sending.http.exchanges.item(0).answer(200)
     sending.run(until: .seconds(4))
     let taken = try #require(try latency())
-    // The first event comes at the start: 4, 3, 2 and 1 seconds.
+    // The first event arrives at the start: 4, 3, 2 and 1 seconds.
     #expect(taken.count == 4 && taken.sum == 10_000_000_000)
     #expect(taken.bound(of: 0.5) == 2_500_000_000 && taken.bound(of: 0.99) == 5_000_000_000)
     var twice = taken
@@ -105,7 +105,7 @@ import Testing
     #expect(Latency().bound(of: 0.5) == nil)
   }
 
-  /// An inner request takes from being sent to its answer.
+  /// The time of an inner request runs from sending to its answer.
   @Test func reportsHowLongAnswersTake() throws {
     let asking = try VirtualPipeline(
       """
@@ -232,7 +232,7 @@ import Testing
     #expect(sending.outcome == .completed)
   }
 
-  /// `Retry-After` and when the second attempt comes, in seconds; by itself it would be after 100 ms.
+  /// `Retry-After`, and when the second attempt is made, in seconds; by default after 100 ms.
   @Test(arguments: [
     ("1", 1.0), ("120", 120), ("600", 600), ("601", 600), ("315360000", 600),
     ("9223372036854775807", 600), ("99999999999999999999", 600), ("-1", 0.1), ("+5", 0.1),
@@ -333,7 +333,7 @@ import Testing
     #expect(sending.http.exchanges.count == 1)
   }
 
-  /// A missing library is no trouble that passes.
+  /// A missing library is a permanent failure.
   @Test func withoutTheLibraryThePipelineEnds() throws {
     let sending = try pipeline("", events: "[1, 2]")
     sending.http.script = { _, _ in .failure(HTTPFailure(.unavailable, "libcurl.so.4 is missing")) }
@@ -344,8 +344,8 @@ import Testing
     #expect(sending.executor.pendingTimers == 0)
   }
 
-  /// Every limit of time that a request has is a parameter of what sends it, so it stands on its page. How long connections are kept is
-  /// the same for all, which share them.
+  /// Every time limit of a request is a parameter of the component that sends it, and therefore on its page. The idle time of
+  /// connections is the same for all components, which share them.
   @Test(arguments: [ComponentKind.source, .sink]) func thereAreNoHiddenLimits(_ kind: ComponentKind) throws {
     let entry = try #require(PipelineText.catalogue.component(kind, "http"))
     let limits = Mirror(reflecting: HTTPOptions()).children.filter { $0.label != "connectionLife" }.compactMap {
@@ -366,7 +366,7 @@ import Testing
     #expect(options.timeout == .seconds(120) && options.connectTimeout == .seconds(20))
   }
 
-  /// One line when it begins to fail, one when it is over, whatever happens between.
+  /// One log line when requests begin to fail, and one when that is over, whatever happens in between.
   @Test func troubleIsInTheLogOnce() throws {
     let sending = try pipeline("retry: { delay: 100ms, maxDelay: 1s }", events: "[1, 2, 3]")
     sending.http.script = { number, _ in
@@ -388,7 +388,7 @@ import Testing
       ], "\(sending.log)")
   }
 
-  /// The current trouble of a sink is reported with its newest reason and its beginning.
+  /// The current problem of a sink is reported with its newest reason and its start.
   @Test func troubleIsSeenWhileItLasts() throws {
     let sending = try pipeline("retry: { delay: 100ms, maxDelay: 1s }", events: "[1, 2, 3]")
     sending.http.script = { number, _ in
@@ -436,7 +436,7 @@ import Testing
   }
 
   @Test func bytesHoldBackTheInputToo() throws {
-    // 40 events of half a megabyte: far fewer than the queue may hold, but too much to keep.
+    // 40 events of half a megabyte: far fewer than the queue's limit, but too much memory.
     let sending = try VirtualPipeline(
       """
       sources:

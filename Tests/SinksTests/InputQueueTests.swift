@@ -4,9 +4,9 @@ import Testing
 
 @testable import PipelineCore
 
-/// How batches come from a source's own thread into the pipeline.
+/// The path of batches from a source's own thread into the pipeline.
 @Suite struct InputQueueTests {
-  /// Does something where a thread would wait.
+  /// Runs code where a thread would wait.
   private final class Gate: InputQueue.Gate {
     let count = Mutex(0)
     let waits: Mutex<@Sendable () -> Void> = Mutex { Issue.record("nobody may wait") }
@@ -75,7 +75,7 @@ import Testing
     #expect(source()?.isWaiting == false && source()?.waited == .milliseconds(30))
   }
 
-  /// A look at the pipeline is no turn, and needs none.
+  /// An inspection of the pipeline is not a turn, and needs none.
   @Test func inspectionsComeBetweenTurns() {
     let log = log
     let executor = pipeline.execution.executor

@@ -3,7 +3,7 @@ import PipelineCore
 import PipelineHost
 import Testing
 
-/// The sink `journald`: what it sends, and what a journald of the test's own makes of it.
+/// The sink `journald`: the datagrams that it sends, and their entries in the test's own journald.
 @Suite struct JournaldSinkTests {
   private func encoded(_ json: String, _ change: (inout JournalEncoding) -> Void = { _ in }) throws -> String? {
     var encoding = JournalEncoding()
@@ -56,7 +56,8 @@ import Testing
       } == "MESSAGE=a\nPRIORITY=2\nSYSLOG_IDENTIFIER=shop\n")
   }
 
-  /// Entries of all kinds go to journald and come back: plain, with line breaks and bytes, and too large for a datagram.
+  /// Entries of all kinds are sent to journald and read back: plain, with line breaks and bytes, and too large for a
+  /// datagram.
   @Test(.enabled(if: JournalDaemon.canRun, "needs root and systemd-journald")) func journaldTakesEntries() throws {
     let daemon = try JournalDaemon()
     let directory = try #require(daemon.directory)

@@ -3,7 +3,7 @@ import PipelineCore
 import PipelineHost
 import Testing
 
-/// What waits in steps and in the queues of sinks keeps within the process's budget of memory.
+/// Events that wait in steps and in the queues of sinks stay within the process's memory budget.
 @Suite struct KeptMemoryTests {
   private static let size = 40_000
   private static let budget = 4 << 20
@@ -44,16 +44,16 @@ import Testing
     pipeline.settle()
     let most = memory.held
     #expect(pipeline.executor.isInputPaused)
-    // Half of the budget, and what one turn adds.
+    // Half of the budget, plus the events of one turn.
     #expect(most >= Self.budget / 4 && most <= Self.budget / 2 + 2 * Self.size + 65_536, "\(most)")
-    // What waits leaves by itself; then the input goes on, to the last event.
+    // Waiting events leave on their own; then the input continues, to the last event.
     pipeline.run(until: .seconds(3600 * 1100))
     #expect(!pipeline.executor.isInputPaused)
     #expect(memory.held <= 65_536)
     #expect(source.feed.outcomes.count == 1000)
   }
 
-  /// An event that nothing keeps costs nothing, and one that is small does not count as much.
+  /// An event that is not held is not counted, and a small one counts less.
   @Test func whatPassesIsNotCounted() throws {
     let memory = MemoryBudget(Self.budget)
     let (pipeline, _) = try pipeline("kept: { from: big, chain: [ { filter: size(event) > 1 } ] }", memory)
@@ -63,7 +63,7 @@ import Testing
     #expect(pipeline.counters.sent == 1000)
   }
 
-  /// A cancelled step gives back what it held.
+  /// A cancelled step releases its memory.
   @Test func theEndGivesBack() throws {
     let memory = MemoryBudget(Self.budget)
     let (pipeline, _) = try pipeline(Self.steps[0], memory)
@@ -75,7 +75,8 @@ import Testing
     #expect(!pipeline.executor.isInputPaused)
   }
 
-  /// While others hold more than the budget, the input waits for nearly nothing; it goes on when they have less, although nothing of its own leaves.
+  /// While others hold more than the budget, the input is paused at hardly any memory; it resumes when they hold less, although none of its own
+  /// events leave.
   @Test func aPauseForOthersEndsWithThem() throws {
     let memory = MemoryBudget(16 << 20)
     var others = MemoryShare(of: memory)
@@ -92,7 +93,7 @@ import Testing
     #expect(memory.held > 7 << 20)
   }
 
-  /// A saved state counts where it is restored.
+  /// A restored state is counted.
   @Test func whatIsRestoredCounts() throws {
     let memory = MemoryBudget(Self.budget)
     let yaml = """
@@ -116,7 +117,7 @@ import Testing
 
   // MARK: Sinks
 
-  /// A receiver that is dead: its sink takes half of the budget, and what was read with the last of it.
+  /// The receiver is dead: the sink uses half of the budget, plus what was read with the last event that fitted.
   @Test func aSocketSinkKeepsWithinTheBudget() throws {
     let (receiver, port) = try #require(SocketClient.listening())
     receiver.end()

@@ -4,7 +4,7 @@ import PipelineHost
 import PipelineTestSupport
 import Testing
 
-/// What decoding threads have encoded for a sink goes through its outbox as it is.
+/// Events that decoder threads have encoded for a sink pass through its outbox unchanged.
 @Suite struct OutboxLinesTests {
   let scratch = Scratch()
   private static let count = 20_000
@@ -49,7 +49,7 @@ import Testing
     #expect(scratch.read("out.log") == (encode.contains("csv") ? "n\n" : "") + wanted.joined())
   }
 
-  /// Rows of events with names are another format, and no lines.
+  /// Rows of named events have another format, and are not lines.
   @Test func namedEvents() throws {
     scratch.append("a\nb\n", to: "in.log")
     let store = MemoryStore(isImmediate: true)

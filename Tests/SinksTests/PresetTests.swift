@@ -4,7 +4,7 @@ import PipelineHost
 import PipelineTestSupport
 import Testing
 
-/// The presets of stores, against answers of the form that their servers document.
+/// The presets of stores, against answers in the format that their servers document.
 @Suite struct PresetTests {
   private func sending(_ use: String, events: String = "[{ n: 1 }, { n: 2 }, { n: 3 }]") throws -> VirtualPipeline {
     try VirtualPipeline(
@@ -16,7 +16,7 @@ import Testing
       """, random: .max)
   }
 
-  /// The help for a password in a URL names parameters that the user of the preset can give.
+  /// The help for a password in a URL names parameters that the preset has.
   @Test(arguments: [
     ("use: slack, with: { url: 'http://u:pw@h.example/' }", "slack"),
     (
@@ -57,7 +57,7 @@ import Testing
     #expect(sending.http.exchanges.count == 2)
     let second = try #require(sending.http.exchanges.last)
     #expect(second.body == "{\"\(action)\":{\"_index\":\"logs\",\"_id\":\"2\"}}\n{\"n\":2}\n")
-    // It is there already, because an earlier answer was lost.
+    // The document already exists, because an earlier answer was lost.
     second.answer(
       200,
       """
@@ -84,7 +84,7 @@ import Testing
       ])
   }
 
-  /// Results that change: a row that is taken back deletes its document, which may be gone already.
+  /// Changing results: a retracted row deletes its document, which may already be gone.
   @Test func elasticsearchFollowsResultsThatChange() throws {
     let sending = try sending(
       """
@@ -105,7 +105,7 @@ import Testing
       {"index":{"_id":"2","status":503,"error":{"type":"unavailable"}}},{"delete":{"_id":"2","status":404,"result":"not_found"}}]}
       """)
     sending.run(until: .seconds(60))
-    // The deletion came through before what it deletes: both come again, in order.
+    // The deletion succeeded before the write that it should follow: both are repeated, in order.
     let second = try #require(sending.http.exchanges.last)
     #expect(second.body == lines.dropFirst(3).map { $0 + "\n" }.joined())
     second.answer(
@@ -158,7 +158,7 @@ import Testing
     sending.run(until: .seconds(30))
     #expect(sending.http.exchanges.count == 2)
     #expect(try sending.http.exchanges.item(1).body == first.body)
-    // An entry is too old: the request is halved until it is alone.
+    // An entry is too old: the request is halved until that entry is alone.
     sending.http.script = { _, exchange in
       exchange.body.contains("10000000000")
         ? ScriptedHTTP.status(400, "entry with timestamp 1970-01-01 00:00:10 ignored, reason: 'entry too far behind'")
@@ -218,7 +218,7 @@ import Testing
     #expect(sending.outcome == .completed)
     let refused = sending.probe("refused").events
     #expect(refused.count == 3)
-    // No such field, a null field, and the one that the server refuses.
+    // A missing field, a null field, and the one that the server refuses.
     #expect(refused.contains { $0.hasPrefix("[{\"p\":\"c\"},") })
     #expect(refused.contains { $0.hasPrefix("[{\"p\":\"e\",\"c\":null},") && $0.contains("it has no field") })
     #expect(refused.contains { $0.hasPrefix("[{\"p\":\"b\",\"c\":\"hot\"},") && $0.contains("field type conflict") })
@@ -287,7 +287,7 @@ import Testing
     #expect(busy.http.bodies.count == 2)
     #expect(try busy.http.bodies.item(0) == busy.http.bodies.item(1))
     let wrong = try splunk([ScriptedHTTP.status(400, #"{"text":"Data channel is missing","code":10}"#)])
-    // All of it at once, and never in halves.
+    // Everything at once, and never in halves.
     #expect(wrong.http.bodies.count == 1)
     #expect(wrong.probe("refused").events.count == 3)
     #expect(wrong.probe("refused").events.allSatisfy { $0.contains("Data channel is missing") })

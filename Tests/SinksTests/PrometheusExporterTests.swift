@@ -5,7 +5,7 @@ import Testing
 
 @testable import Sinks
 
-/// What the exporter keeps, and the page that it serves.
+/// The metrics kept by the exporter, and the page that it serves.
 @Suite struct PrometheusExporterTests {
   private func metric(
     _ name: String, _ type: String, _ value: Double, _ labels: [(String, String)] = [], relative: Bool = false,
@@ -62,7 +62,7 @@ import Testing
         """)
   }
 
-  /// What somebody else has made is served as it was.
+  /// Histograms and summaries made elsewhere are served unchanged.
   @Test func passesHistogramsAndSummariesOn() {
     let store = MetricStore(buckets: [1], mostSeries: 100, expire: nil)
     for (name, value, labels) in [
@@ -94,7 +94,7 @@ import Testing
     #expect(store.take(metric("ids", "set", 1), at: 0)?.contains("has the type 'set'") == true)
     #expect(store.take(metric("c", "counter", -1, relative: true), at: 0)?.contains("would fall by 1") == true)
     #expect(store.take(metric("h", "timer", .infinity), at: 0)?.contains("has observed inf") == true)
-    // What was refused has left no series, and no type for its name.
+    // A refused metric has left no series, and no type for its name.
     #expect(page(store) == "")
     #expect(store.take(metric("c", "gauge", 1), at: 0) == nil)
     #expect(
@@ -106,7 +106,7 @@ import Testing
     #expect(store.take(metric("b", "gauge", 2), at: 0) == nil)
   }
 
-  /// One datagram must not make a page that Prometheus refuses as a whole; exporter and remote write read metrics in one place.
+  /// One datagram must not spoil the whole page for Prometheus; exporter and remote write share the code that reads metrics.
   @Test func aLabelIsNoNameOfAMetric() throws {
     for labels in ["{'__name__': 'evil'}", "{'.-name..': 'evil'}"] {
       let pipeline = try VirtualPipeline(
@@ -129,7 +129,7 @@ import Testing
     #expect(store.take(metric("a", "gauge", 1, [("x", "1")]), at: second) == nil)
     #expect(store.take(metric("a", "gauge", 2, [("x", "2")]), at: 8 * second) == nil)
     #expect(page(store, at: 12 * second) == "# TYPE a gauge\na{x=\"2\"} 2\n")
-    // There is room again, and what is left is still found.
+    // There is room again, and the remaining series are still found.
     #expect(store.take(metric("b", "gauge", 3), at: 13 * second) == nil)
     #expect(store.take(metric("a", "gauge", 4, [("x", "2")]), at: 14 * second) == nil)
     #expect(page(store, at: 15 * second) == "# TYPE a gauge\na{x=\"2\"} 4\n# TYPE b gauge\nb 3\n")

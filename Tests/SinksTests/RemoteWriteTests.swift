@@ -6,9 +6,9 @@ import Testing
 
 @testable import Sinks
 
-/// The bodies of `prometheusRemoteWrite`. `RemoteWriteServerTests` sends them to a real Prometheus.
+/// The bodies of `prometheusRemoteWrite`. `RemoteWriteServerTests` send them to a real Prometheus.
 @Suite struct RemoteWriteTests {
-  /// As the format's description says, without our own code.
+  /// Decompresses according to the format's description, without rxd's code.
   private func uncompressed(_ block: [UInt8]) -> [UInt8]? {
     var at = 0
     func varint() -> Int {
@@ -66,7 +66,7 @@ import Testing
   @Test func messagesAreThoseOfTheProtocol() {
     var one: [UInt8] = []
     let labels = RemoteWriteMessage.labels("up", [("Z", "1"), ("a", ""), ("b", "x")])
-    // In the order of bytes: Z, __name__, b; a has no text.
+    // In byte order: Z, __name__, b; a has no text.
     #expect(
       labels == [0x0A, 6, 0x0A, 1] + Array("Z".utf8) + [0x12, 1] + Array("1".utf8) + [0x0A, 14, 0x0A, 8]
         + Array("__name__".utf8) + [0x12, 2] + Array("up".utf8) + [0x0A, 6, 0x0A, 1] + Array("b".utf8) + [0x12, 1]
@@ -108,7 +108,7 @@ import Testing
     [ { name: a, type: gauge, value: 1 }, { name: b, type: gauge, value: 2, timestamp: 1.5 }, { name: c }, 7, { name: d, value: 1, timestamp: soon } ]
     """
 
-  /// A refused request is halved until the sample at fault is alone.
+  /// A refused request is halved until the offending sample is alone.
   @Test(arguments: [(503, 2), (429, 2), (200, 2), (400, 0)]) func goesByTheAnswer(_ status: Int, _ sent: Int) throws {
     let running = try VirtualPipeline(
       """

@@ -6,7 +6,7 @@ import Synchronization
 import Testing
 import Transport
 
-/// What clients hear in `rxd test` is what they hear of the server on loopback.
+/// Clients receive the same answers in `rxd test` as from the server on loopback.
 @Suite struct ReplyAgreementTests {
   struct Asked: Sendable {
     var method = "GET"
@@ -14,7 +14,7 @@ import Transport
     var authorization: String?
     var body: String?
 
-    /// As the input of a test says it.
+    /// In the notation of a test's input.
     var event: String {
       var members = ["path: \(path)", "method: \(method)"]
       if let authorization { members.append("headers: { authorization: \(authorization) }") }
@@ -35,7 +35,7 @@ import Transport
     var server: String
     var chain: String
     var asked: [Asked]
-    /// All ask at once; who hears what is not compared then.
+    /// All requests at once; which client gets which answer is then not compared.
     var atOnce = false
     var statuses: [Int]
     var testDescription: String { "\(server), \(chain)" }
@@ -90,7 +90,7 @@ import Transport
       statuses: [200, 503]),
   ]
 
-  /// `tests` stand at its end.
+  /// `tests` are at its end.
   private func yaml(_ row: Agreement, _ tests: String = "") -> String {
     """
     sources:
@@ -116,7 +116,7 @@ import Transport
   }
 
   private func statusesInATest(_ row: Agreement) throws -> [Int] {
-    // One after the other: each has its answer before the next one asks.
+    // One after another: each has its answer before the next request.
     let steps = row.asked.enumerated().map { index, asked in
       "{ at: \(row.atOnce ? 1 : index * 10 + 1)s, next: \(asked.event) }"
     }
@@ -172,7 +172,7 @@ import Transport
     return row.asked.indices.compactMap { number in heard.withLock { $0[number] } }
   }
 
-  /// Where nobody listens any more, a test says 503; 0 is some other failure.
+  /// If the server has closed, a test says 503; 0 is any other failure.
   private static func status(_ result: Result<HTTPResponse, HTTPFailure>) -> Int {
     switch result {
     case .success(let response): response.status

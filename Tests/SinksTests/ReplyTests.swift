@@ -5,13 +5,13 @@ import Synchronization
 import Testing
 import Transport
 
-/// `httpServer` and `reply` together, asked by the real client on loopback.
+/// `httpServer` and `reply` together, used by the real client on loopback.
 @Suite struct ReplyTests {
   private func port(_ pipeline: RealPipeline) throws -> Int {
     try #require(pipeline.port(), "\(pipeline.log) \(String(describing: pipeline.outcome))")
   }
 
-  /// Asks and runs the pipeline's turns until the answer is there.
+  /// Sends a request and runs the pipeline's turns until the answer arrives.
   private func ask(_ pipeline: RealPipeline, _ client: CurlClient, _ request: HTTPRequest) throws
     -> HTTPResponse
   {
@@ -165,12 +165,12 @@ import Transport
     }
     #expect(try post("{\"n\":1}\n{\"n\":2}\n").status == 200)
     #expect(taking.events == [#"[1,"POST",0]"#, #"[2,"POST",8]"#])
-    // One good one suffices.
+    // A single valid event suffices.
     #expect(try post("oops\n{\"n\":3}\n").status == 200)
     let refused = try post("oops\nagain")
     #expect(refused.status == 400)
     #expect(text(refused).contains("no event of the body could be decoded"))
-    // What the pipeline makes of an event is no fault of the client's.
+    // Errors in the pipeline's processing are not the client's fault.
     #expect(try post("{\"m\":1}\n").status == 200)
     #expect(try post("").status == 200)
     #expect(try post("{\"n\":4}", path: "/other").status == 404)
@@ -199,7 +199,7 @@ import Transport
     #expect(try ask(taking, CurlClient(), request).status == status)
   }
 
-  /// Whoever has an answer finds the events in the file, however many ask at a time.
+  /// After an answer the events are in the file, for any number of concurrent clients.
   @Test(arguments: ["", "chain: [ { filter: 'event.n >= 0' } ], "])
   func theEventsAreInTheFileWhenTheAnswerComes(_ chain: String) throws {
     let scratch = Scratch()
@@ -219,7 +219,7 @@ import Transport
     let ring = taking.ring
     let count = 64
     let exchanges = (0..<count).map { number in
-      // Some are large enough to be passed on as they are.
+      // Some are large enough to be passed through unchanged.
       let line = "{\"n\":\(number),\"text\":\"" + String(repeating: "x", count: number % 8 == 0 ? 2000 : 10) + "\"}\n"
       let body = String(repeating: line, count: 20)
       let request = HTTPRequest(method: "POST", url: url, body: Array(body.utf8))
@@ -252,7 +252,7 @@ import Transport
     #expect(taking.log.contains { $0.contains("waiting until it can be written") })
   }
 
-  /// What waits when the pipeline is stopped is written, then answered.
+  /// Waiting events are written when the pipeline is stopped, then answered.
   @Test func drainingWritesBeforeItAnswers() throws {
     let scratch = Scratch()
     let taking = try RealPipeline(
@@ -312,7 +312,7 @@ import Transport
     #expect(response.status == 504)
   }
 
-  /// Who has heard 504 sends it again, so the pipeline must not take it in when it gets to it at last.
+  /// A client that has received 504 sends the event again, so the pipeline must not accept the first one later.
   @Test(arguments: ["decode: json", "decode: json, answer: accepted", "answer: reply"])
   func whatWasAnswered504IsNotTakenIn(_ parameters: String) throws {
     let serving = try RealPipeline(
@@ -326,7 +326,7 @@ import Transport
     let heard = Mutex<Int?>(nil)
     let reported = DispatchSemaphore(value: 0)
     let client = CurlClient()
-    // Nobody runs turns: the pipeline is busy, or congested.
+    // No turns run: the pipeline is busy, or its input is paused.
     let exchange = client.send(HTTPRequest(method: "POST", url: url, body: Array("{}".utf8))) { result in
       heard.withLock { $0 = (try? result.get())?.status }
       reported.signal()
@@ -336,7 +336,7 @@ import Transport
     serving.executor.run()
     #expect(serving.events == [])
     #expect(serving.counters.received == 0)
-    // The next one is.
+    // The next request is accepted.
     let next = client.send(HTTPRequest(method: "POST", url: url, body: Array("{}".utf8))) { _ in }
     #expect(serving.run { serving.counters.received == 1 })
     withExtendedLifetime((exchange, next)) {}
@@ -385,7 +385,7 @@ import Transport
     #expect(failure.message.contains("127.0.0.1:\(taken)"))
     #expect(failure.message.contains("another program listens there"))
     #expect(failure.location?.line == 3)
-    // Once the first has ended, its port is free at once.
+    // Once the first pipeline has ended, its port is free.
     first.inTurn { $0.execution.drain() }
     #expect(first.runToEnd() == .completed)
     let third = try server("127.0.0.1:\(taken)")
@@ -594,5 +594,5 @@ import Transport
   }
 }
 
-/// Guards what answers leave for the thread of a test.
+/// Protects the answers that are passed to the thread of a test.
 private let pipelineQueue = DispatchQueue(label: "answers")

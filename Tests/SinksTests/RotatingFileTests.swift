@@ -6,7 +6,7 @@ import Testing
 
 @testable import PipelineCore
 
-/// A `file` sink with `rotate`: full files get names with their times, and each row stands in one file.
+/// A `file` sink with `rotate`: full files are named after their times, and each row is in one file.
 @Suite struct RotatingFileTests {
   let scratch = Scratch()
 
@@ -17,7 +17,7 @@ import Testing
     }
   }
 
-  /// The time and number of a full file; the present one is the last.
+  /// The time and number of a full file; the current file is the last.
   private func order(_ name: String) -> [Int] {
     var rest = name
     for ending in [".gz", ".zst"] where rest.hasSuffix(ending) { rest.removeLast(ending.count) }
@@ -71,7 +71,7 @@ import Testing
       #expect(name.range(of: "^log(-[0-9]{8}-[0-9]{6}(\\.[0-9]+)?)?$", options: .regularExpression) != nil, "\(name)")
       #expect(scratch.read("out/" + name).utf8.count <= 1024)
     }
-    // One turn's rows are not divided.
+    // The rows of one turn are not divided.
     #expect(scratch.read("out/" + names()[0]).utf8.count > 700)
   }
 
@@ -89,7 +89,7 @@ import Testing
     #expect(writing.outcome == .completed)
     #expect(try rows() == Array(0..<2000))
     #expect(names().filter { $0.hasSuffix(form == "gzip" ? ".gz" : ".zst") }.count == names().count - 1)
-    // The source reads them, too.
+    // The source reads them too.
     let reading = try RealPipeline(
       """
       sources: { in: { file: '\(scratch("out"))/log-*' } }
@@ -100,7 +100,7 @@ import Testing
     #expect(reading.events.count == 2000 - present)
   }
 
-  /// Each file that events name rotates by itself.
+  /// Each file named by events rotates separately.
   @Test func manyFilesRotate() throws {
     let writing = try run("{ size: 1KiB }", count: 2000, path: "{{ int(event) % 2 }}")
     #expect(writing.outcome == .completed)
@@ -112,7 +112,7 @@ import Testing
     }
   }
 
-  /// By the clock of the pipeline: at each full hour.
+  /// By the pipeline's clock: at each full hour.
   @Test func everyHour() throws {
     mkdir(scratch("out"), 0o700)
     let pipeline = try VirtualPipeline(
@@ -123,14 +123,14 @@ import Testing
     let end = Date(timeIntervalSinceNow: 60)
     while pipeline.outcome == nil, Date() < end { pipeline.run() }
     #expect(pipeline.outcome == .completed)
-    // At 0:00 or 0:25 the first, by how the source begins.
+    // The first at 0:00 or 0:25, depending on how the source starts.
     let files = names().map { scratch.read("out/" + $0).split(separator: "\n").compactMap { Int($0) } }
     #expect(files.flatMap { $0 } == Array(0..<6))
     #expect(files.count == 3, "\(names())")
     #expect(names().dropLast().allSatisfy { $0.hasPrefix("log-20260101-0") }, "\(names())")
   }
 
-  /// A file without a next row is renamed at the end of its period all the same, and to that time; also one that was closed meanwhile.
+  /// A file without a further row is also renamed at the end of its period, to that time; even one that was closed meanwhile.
   @Test(arguments: ["log", "{{ event }}"], ["10s", "3h"]) func silentFilesRotate(_ path: String, _ idle: String) throws
   {
     mkdir(scratch("out"), 0o700)
@@ -144,7 +144,7 @@ import Testing
           from: first
           file: { path: "\(scratch("out"))/\(path)", encode: text, rotate: { every: 1h, compress: gzip }\(timeout) }
       """)
-    // Threads of their own write, rename and compress. The time goes on when the row is written.
+    // Separate threads write, rename and compress. Time advances when the row is written.
     let name = path == "log" ? "log" : "0"
     pipeline.run(until: .seconds(1600))
     Polling.until {
@@ -160,7 +160,7 @@ import Testing
     #expect(try content(names().first ?? "none") == "0\n")
   }
 
-  /// A file that cannot be renamed goes on growing.
+  /// A file that cannot be renamed continues to grow.
   @Test func anotherProgramRotates() throws {
     mkdir(scratch("out"), 0o700)
     scratch.append("", to: "in.log")
@@ -201,7 +201,7 @@ import Testing
     return nil
   }
 
-  /// The process is lost again and again, most times behind rotations that no state knows.
+  /// The process is lost repeatedly, usually after rotations that are in no state.
   @Test(arguments: ["none", "gzip"], 0..<8 as Range<UInt64>)
   func everyRowStandsOnce(_ form: String, _ seed: UInt64) throws {
     mkdir(scratch("out"), 0o700)

@@ -5,7 +5,7 @@ import PipelineTestSupport
 import Testing
 import Transport
 
-/// The sink `sqlite`, read by SQLite's own shell.
+/// The sink `sqlite`, checked with SQLite's own shell.
 @Suite(.serialized, .enabled(if: SQLiteShell.isInstalled, "needs sqlite3")) struct SQLiteSinkTests {
   let scratch = Scratch()
   private var path: String { scratch("a.db") }
@@ -36,7 +36,7 @@ import Transport
     #expect(running.counters.sent == 1)
   }
 
-  /// Only the rows that the table refuses go to the errors output.
+  /// Only the rows that the table rejects go to the errors output.
   @Test func takesErrorsOfRowsApart() throws {
     try shell.run("CREATE TABLE t(id INTEGER PRIMARY KEY, v INTEGER CHECK(v < 10)); INSERT INTO t VALUES (3, 0);")
     let running = try pipeline(
@@ -57,7 +57,7 @@ import Transport
     #expect(running.counters.sent == 2 && running.counters.rejected == 4)
   }
 
-  /// A condition that only the end of a transaction shows, and one that ends it.
+  /// A constraint that fails only at the end of a transaction, and one that ends it.
   @Test(arguments: [
     "CREATE TABLE p(id INTEGER PRIMARY KEY); INSERT INTO p VALUES (1), (3); CREATE TABLE t(id REFERENCES p(id) DEFERRABLE INITIALLY DEFERRED);",
     "CREATE TABLE t(id CHECK(id <> 2) ); CREATE TRIGGER g BEFORE INSERT ON t WHEN new.id = 2 BEGIN SELECT RAISE(ROLLBACK, 'not two'); END;",
@@ -91,7 +91,7 @@ import Transport
     running.run { running.log.contains { $0.contains("trying again") } }
     #expect(!FileManager.default.fileExists(atPath: path))
     #expect(running.log.contains { $0.contains("unable to open database file") })
-    // It is waited for.
+    // The sink waits for the table.
     try shell.run("CREATE TABLE t(v);")
     #expect(running.runToEnd() == .completed)
     #expect(try shell.run("SELECT v FROM t;") == "1")
@@ -112,14 +112,14 @@ import Transport
     #expect(found.hasSuffix(message), "\(found)")
   }
 
-  /// With nothing to write, a file that is not there keeps nobody waiting.
+  /// A missing file does not delay an end without events.
   @Test func endsWithoutEvents() throws {
     let running = try pipeline("[]", "columns: { v: event }, retry: 1ms")
     #expect(running.runToEnd() == .completed)
     #expect(!FileManager.default.fileExists(atPath: path))
   }
 
-  /// Acknowledged when it is committed, not before.
+  /// Acknowledged when committed, not earlier.
   @Test func acknowledgesBehindTheCommit() throws {
     try shell.run("CREATE TABLE t(v);")
     let source = TrackedSource()
@@ -128,7 +128,7 @@ import Transport
     ) { $0.replacements.sources = { $0 == "in" ? source : nil } }
     source.feed.ring = running.ring
     running.run { source.feed.node != nil }
-    // It waits where the sink looks at the file first.
+    // The sink waits where it first accesses the file.
     var locker: Database? = try Database(
       path, .foreignWriting(creates: false), limits: DatabaseLimits(busy: .seconds(600)))
     try locker?.execute("BEGIN EXCLUSIVE")

@@ -42,16 +42,16 @@ import Transport
 
     func client(_ headers: String = "") throws -> Client {
       let client = try Client(port, headers, pipeline.ring)
-      // The comment that greets it: from now on it gets what comes.
+      // The greeting comment: the client receives every later event.
       pipeline.run { client.lines.count > client.head.count + 1 || client.isOver }
       return client
     }
   }
 
-  /// Reads a feed on a thread of its own.
+  /// Reads a feed on its own thread.
   private final class Client: Sendable {
     private struct State {
-      /// The lines of the head and of the feed, each without its end and cut after 200 bytes.
+      /// The lines of the head and of the feed, each without its line ending and truncated to 200 bytes.
       var lines: [String] = []
       var line: [UInt8] = []
       var isOver = false
@@ -90,7 +90,7 @@ import Transport
     var lines: [String] { state.withLock(\.lines) }
     var isOver: Bool { state.withLock(\.isOver) }
     var head: [String] { Array(lines.prefix { !$0.isEmpty }) }
-    /// Those of the feed, without comments.
+    /// The messages of the feed, without comments.
     var messages: [String] {
       lines.drop { !$0.isEmpty }.split(separator: "").filter { $0 != [":"] }.map { $0.joined(separator: "\n") }
     }
@@ -149,14 +149,14 @@ import Transport
     #expect(client.messages.isEmpty)
   }
 
-  /// Nobody waits for a client that does not read: it is disconnected, and the others get everything.
+  /// A client that does not read is disconnected, and the others receive everything without delay.
   @Test func slowClientsAreDropped() throws {
     let feed = try Feed(
       ", encode: text, heartbeat: 20ms", chain: "[ { map: 'string(event) + env.BIG' } ]",
       environment: ["BIG": String(repeating: "x", count: 60_000)])
     let slow = try Connection(port: feed.port)
     slow.send("GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n")
-    // It is answered in a turn.
+    // The request is answered in a turn.
     feed.pipeline.run { slow.waits(milliseconds: 0) }
     let reader = try feed.client()
     var sent: Int64 = 0
@@ -165,7 +165,7 @@ import Transport
       sent += 1
       feed.send([sent])
       let wanted = Int(sent)
-      // The other one reads along.
+      // The other client reads meanwhile.
       if sent % 2 == 0 { feed.pipeline.run { reader.ids.count >= wanted } }
     }
     #expect(sent < 2000)

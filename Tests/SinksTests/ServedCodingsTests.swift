@@ -5,7 +5,7 @@ import Synchronization
 import Testing
 import Transport
 
-/// Bodies that come compressed.
+/// Compressed request bodies.
 @Suite struct ServedCodingsTests {
   private let serving: RealPipeline
   private let url: String
@@ -38,9 +38,9 @@ import Transport
     let compressor = try #require(Compressor(.zstd, level: 3))
     return try #require(compressor.compress(bytes))
   }
-  /// Without the frame of gzip.
+  /// Raw deflate, without the gzip format.
   private static func raw(_ bytes: [UInt8]) throws -> [UInt8] { Array(try gzip(bytes).dropFirst(10).dropLast(8)) }
-  /// In the frame of zlib.
+  /// In the zlib format.
   private static func deflate(_ bytes: [UInt8]) throws -> [UInt8] {
     var (a, b) = (UInt32(1), UInt32(0))
     for byte in bytes {
@@ -77,7 +77,7 @@ import Transport
       #expect(body.count < 64 << 10)
       #expect(try post(body, coding).status == 413, "\(coding)")
     }
-    // As much as there may be, and one byte more.
+    // The maximum size, and one byte more.
     let line = "\"\(String(repeating: "x", count: (64 << 10) - 3))\"\n"
     #expect(try post(Self.gzip(Array(line.utf8)), "gzip").status == 200)
     #expect(try post(Self.zstd(Array((line + " ").utf8)), "zstd").status == 413)
@@ -132,7 +132,7 @@ import Transport
     #expect(String(decoding: answer.body, as: UTF8.self) == #"["höllo",false]"#)
   }
 
-  /// A body may be as large as the budget: its head does not count against it.
+  /// A body may be as large as the budget: its head does not count.
   @Test func theLargestBodyFitsIntoTheBudget() throws {
     let taking = try RealPipeline(
       """
@@ -147,7 +147,7 @@ import Transport
     }
   }
 
-  /// What our sink compresses, our server takes.
+  /// The server accepts what rxd's own sink compresses.
   @Test(arguments: ["gzip", "zstd"]) func theSinkIsUnderstood(_ format: String) throws {
     let sending = try RealPipeline(
       """
@@ -167,7 +167,7 @@ import Transport
     #expect(serving.events.count == 3)
   }
 
-  /// Asks and runs the pipeline's turns until the answer is there.
+  /// Sends a request and runs the pipeline's turns until the answer arrives.
   private func ask(_ pipeline: RealPipeline, _ client: CurlClient, _ request: HTTPRequest) throws -> HTTPResponse {
     final class Box: @unchecked Sendable { var result: Result<HTTPResponse, HTTPFailure>? }
     let box = Box()
@@ -182,5 +182,5 @@ import Transport
   }
 }
 
-/// Guards what answers leave for the thread of a test.
+/// Protects the answers that are passed to the thread of a test.
 private let answersQueue = DispatchQueue(label: "answers")

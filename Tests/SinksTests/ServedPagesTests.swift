@@ -7,7 +7,8 @@ import Transport
 @testable import Sinks
 @testable import Sources_
 
-/// Every component that serves HTTP on a loopback address refuses what pages of other sites send, before the pipeline sees it.
+/// Every component that serves HTTP on a loopback address refuses requests from pages of other sites, before the pipeline sees
+/// them.
 @Suite struct ServedPagesTests {
   /// A server in a pipeline: its request, and whether its own parameter allows an origin.
   struct Served: CustomTestStringConvertible, Sendable {

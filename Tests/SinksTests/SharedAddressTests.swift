@@ -5,7 +5,8 @@ import Transport
 
 @testable import PipelineCore
 
-/// Sources and sinks of one process that serve HTTP at one address: what works, and what the check refuses.
+/// Sources and sinks of one process that serve HTTP at one address: valid combinations, and those that the check
+/// refuses.
 @Suite struct SharedAddressTests {
   private func ask(_ port: Int, _ what: String, _ body: String = "") throws -> Connection {
     let connection = try Connection(port: port)
@@ -14,7 +15,7 @@ import Transport
     return connection
   }
 
-  /// A source, an answering source, a feed and metrics of one pipeline, and a source of another one.
+  /// A source, an answering source, a feed and metrics of one pipeline, and a source of another.
   @Test func onePortServesAll() throws {
     let port = try FreePort().number
     let address = "127.0.0.1:\(port)"
@@ -53,7 +54,7 @@ import Transport
     let wrong = try ask(port, "GET /orders").readAll()
     #expect(wrong.hasPrefix("HTTP/1.1 405") && wrong.contains("Allow: POST\r\n"))
     #expect(try ask(port, "GET /none").readAll().hasPrefix("HTTP/1.1 404"))
-    // The end of one pipeline leaves the other one alone.
+    // The end of one pipeline does not affect the other.
     one.inTurn { $0.execution.drain() }
     #expect(one.runToEnd() == .completed)
     #expect(try ask(port, "POST /orders").readAll().hasPrefix("HTTP/1.1 503"))
@@ -99,7 +100,7 @@ import Transport
     }
   }
 
-  /// Two pipelines with the same path: the later one is refused, and both places are named.
+  /// Two pipelines with the same path: the later one is refused, and both locations are named.
   @Test func twoPipelinesAreCheckedTogether() {
     func compile(_ name: String, _ path: String) -> FrontEnd.Result {
       FrontEnd(PipelineText.catalogue).compile(

@@ -4,7 +4,7 @@ import PipelineHost
 import PipelineTestSupport
 import Testing
 
-/// What each sink gives up for good goes to its errors output.
+/// Events that a sink gives up permanently go to its errors output.
 @Suite struct SinkErrorsTests {
   // MARK: http
 
@@ -64,7 +64,7 @@ import Testing
     #expect(pipeline.outcome == .completed)
   }
 
-  /// Nothing else happens while the server thinks, but what hangs on its answer is not over.
+  /// Nothing else happens while the server prepares its answer, but signals that depend on the answer have not ended.
   @Test func errorsOfWhatReadsThemStay() throws {
     let pipeline = try sending(
       "", events: "[1]", signals: "half: { from: shop.errors, chain: [ { map: event.event.no } ] }",
@@ -91,7 +91,7 @@ import Testing
     #expect(pipeline.executor.pendingTimers == 0)
   }
 
-  /// As before, where nobody reads the errors: the pipeline ends.
+  /// If nothing reads the errors, the pipeline ends, as before.
   @Test func usedUpAttemptsThatNobodyReads() throws {
     let pipeline = try sending(
       "retry: 2", sinks: "lost: { from: shop.errors, chain: [ { take: 1 } ], probe: {} }")
@@ -116,7 +116,7 @@ import Testing
     #expect(pipeline.http.open.isEmpty)
   }
 
-  /// Each says why it is there.
+  /// Each given-up event has its reason.
   @Test func whatIsLeftWhenThePipelineFails() throws {
     let pipeline = try sending("batch: 2")
     pipeline.http.script = { _, _ in .failure(HTTPFailure(.unavailable, "no library")) }
@@ -140,7 +140,7 @@ import Testing
       ])
   }
 
-  /// A setting that the server does not take is a matter of these events only where something reads the errors.
+  /// A setting that the server rejects concerns single events only if the errors are read.
   @Test(arguments: [301, 401, 403, 404, 415])
   func aWrongSettingWhoseErrorsAreRead(_ status: Int) throws {
     let pipeline = try sending("batch: 2, maxConcurrent: 2", events: "[1, 2, 3, 4, 5, 6, 7]")
@@ -186,7 +186,7 @@ import Testing
     hopeless: { from: lost.errors, probe: {} }
     """
 
-  /// What one server does not take goes to another; what that does not take goes on.
+  /// Events that one server rejects go to another; those that the second rejects go on.
   @Test func errorsOfErrors() throws {
     let pipeline = try sending("", sinks: spare)
     pipeline.http.script = { _, exchange in
@@ -200,7 +200,7 @@ import Testing
     #expect(pipeline.outcome == .completed)
   }
 
-  /// Both are asked for what they have left, the second also for what the first has just given it.
+  /// Both sinks give up their remaining events, the second also those that it has just received from the first.
   @Test func whatIsLeftGoesThroughToTheLast() throws {
     let pipeline = try sending("", sinks: spare)
     pipeline.settle()
@@ -234,7 +234,7 @@ import Testing
 
   // MARK: Who waits for the events
 
-  /// `in` is tracked; `lost` holds what it takes of the errors of `shop`.
+  /// `in` is tracked; `lost` holds the errors of `shop` that it accepts.
   private func tracked(
     _ parameters: String
   ) throws -> (VirtualPipeline, TrackedSource.Feed, HoldingSink.Held) {
@@ -276,7 +276,7 @@ import Testing
     #expect(feed.outcomes == [1: .failed("no room")])
   }
 
-  /// Several that came at different times are given up in one turn.
+  /// Several batches that arrived at different times are given up in one turn.
   @Test func allOfABatchWaitForTheErrors() throws {
     let (pipeline, feed, lost) = try tracked("retry: 1, batch: { count: 4, every: 1s }")
     for number in 1...4 { feed.send(number, [Int64(number)]) }
@@ -301,7 +301,7 @@ import Testing
     #expect(feed.outcomes == [1: .acknowledged])
   }
 
-  /// Whoever waits hears that it failed, and will send it again: that is no loss to be told elsewhere.
+  /// A waiting sender is told of the failure and sends the event again: that loss is not reported elsewhere.
   @Test func waitersAreNotifiedOfTheEnd() throws {
     let (pipeline, feed, lost) = try tracked("")
     feed.send(1, [1])
@@ -316,8 +316,8 @@ import Testing
 
   // MARK: Anything goes
 
-  /// A server that answers anything in any order, and a sink for errors that is done whenever it likes: each event is
-  /// accepted or told once, none is acknowledged before, and the pipeline ends when both are through.
+  /// A server that gives any answers in any order, and a sink for errors that finishes at any time: each event is
+  /// accepted or reported once, none is acknowledged earlier, and the pipeline ends when both have finished.
   @Test(arguments: 0..<200)
   func eachEventIsAcceptedOrReported(_ seed: UInt64) throws {
     var random = SplitMix(seed)

@@ -7,8 +7,8 @@ import Testing
 @testable import Sinks
 @testable import Transport
 
-/// Laws of every sink of the catalogue, before real destinations that take everything or nothing. What holds of the queue, of batches, of repetitions
-/// and of reloads is held for all sinks of the kit at once, on virtual time (`DeliveryLawTests`, `DeliveryRestartLawTests`, `DeliveryPropertyTests`).
+/// Laws of every sink of the catalogue, with real destinations that accept everything or nothing. The laws of queues, batches, repetitions and
+/// reloads are tested for all sinks of the kit at once, on virtual time (`DeliveryLawTests`, `DeliveryRestartLawTests`, `DeliveryPropertyTests`).
 @Suite(.timeLimit(.minutes(10))) struct SinkLawTests {
   private let world = SinkWorld()
 
@@ -48,13 +48,13 @@ import Testing
     #expect(entry.picky.isEmpty == (entry.takesAnything != nil), "an event that it refuses, or why there is none")
   }
 
-  /// Sinks that do not stand on the kit, and why. A new one that has to wait for its destination does.
+  /// Sinks that do not use the kit, and why. A new sink that waits for its destination must use it.
   private static let apart: Set<String> = [
-    // Files are written in blocks, at an end that a state can cut back to.
+    // Files are written in blocks, up to an end to which a state can truncate them.
     "file", "stdout", "stderr",
-    // To whoever is connected.
+    // They send to connected clients only.
     "sse", "prometheusExporter",
-    // Nothing waits in them.
+    // No event waits in them.
     "discard", "reply",
   ]
 
@@ -72,7 +72,7 @@ import Testing
 
   // MARK: Events that cannot be delivered
 
-  /// An event that cannot be encoded, or that is too large, is refused alone; its neighbours are delivered, and its sender has its acknowledgement.
+  /// An event that cannot be encoded, or that is too large, is refused alone; its neighbours are delivered, and its sender is acknowledged.
   @Test(arguments: SinkWorld.names) func whatCannotBeEncodedIsRefusedAlone(_ name: String) throws {
     for sink in try world.required(name).picky {
       let source = TrackedSource()
@@ -92,7 +92,7 @@ import Testing
 
   // MARK: A dead destination
 
-  /// Broken off before a dead destination, a sink counts everything that it has taken and not delivered.
+  /// Aborted with a dead destination, a sink counts every event that it accepted and has not delivered.
   @Test(arguments: SinkWorld.names) func whatIsLeftIsCounted(_ name: String) throws {
     for sink in try world.required(name).dead {
       let events = (0..<50).map(String.init).joined(separator: ", ")
@@ -106,12 +106,12 @@ import Testing
     }
   }
 
-  /// With a queue on the disk, a dead destination holds neither the senders nor another sink; a stop ends soon; and the next start delivers
-  /// everything, with other settings of the sink and in another place of the file.
+  /// With a queue on disk, a dead destination delays neither the senders nor another sink; a stop ends soon; and the next start delivers
+  /// everything, even with other settings of the sink and at another position in the file.
   @Test(arguments: SinkWorld.names) func aDiskQueueOutlivesAStop(_ name: String) throws {
     let entry = try world.required(name)
     guard let dead = entry.dead.first, var working = entry.working.first else { return }
-    // Made of the same events.
+    // Made from the same events.
     if let chain = dead.range(of: "chain: ["), let end = dead.range(of: " ], ", range: chain.upperBound..<dead.endIndex)
     {
       working = dead[..<end.upperBound] + working
@@ -128,7 +128,7 @@ import Testing
     first.inTurn { $0.execution.suspend() }
     #expect(first.runToEnd(within: .seconds(60)) == .completed, "\(dead): \(first.log)")
     #expect(store.disk.rows.values.contains { $0.sink == "out" }, "\(dead)")
-    // The other sink may have some to deliver, too.
+    // The other sink may have some events to deliver, too.
     let left = store.disk.rows.values.reduce(0) { $0 + $1.events }
 
     let second = try RealPipelineAgain(working, store).pipeline
@@ -141,20 +141,20 @@ import Testing
 
   // MARK: Opened and closed
 
-  /// Descriptors of this process whose file lies in the folder.
+  /// The open descriptors of this process for files in the folder.
   private func open(in folder: String) -> [String] {
     ((try? FileManager.default.contentsOfDirectory(atPath: "/proc/self/fd")) ?? [])
       .compactMap { try? FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/fd/\($0)") }
       .filter { $0.hasPrefix(folder) }
   }
 
-  /// Opened and closed many times, whatever ends it, a sink leaves no memory of the budget and no open file.
+  /// Opened and closed many times, whatever ends it, a sink leaves no budgeted memory and no open file.
   @Test(arguments: SinkWorld.names) func openedAndClosedManyTimes(_ name: String) throws {
     let sink = try #require(try world.required(name).working.first)
     for round in 0..<20 {
       let memory = MemoryBudget()
       let source = TrackedSource()
-      // What prints does so in the first round alone.
+      // Sinks that print do so only in the first round.
       let one = name.hasPrefix("std") ? sink.replacing("event < 3", with: "event < 0") : sink
       let pipeline = try pipeline(one, source, isWorking: true, memory: memory)
       for number in 0..<10 { source.feed.send(number, [Int64(number)]) }
@@ -172,7 +172,7 @@ import Testing
 
   // MARK: Trials
 
-  /// A trial, as before a reload, delivers nothing and leaves no trace: neither a file, nor a request, nor anything in the sink that runs meanwhile.
+  /// A trial, as before a reload, delivers nothing and leaves no trace: no file, no request, and no change to the running sink.
   @Test(arguments: SinkWorld.names) func aTrialLeavesNoTrace(_ name: String) throws {
     let entry = try world.required(name)
     for sink in Set(entry.working + entry.dead).sorted() {
@@ -205,7 +205,7 @@ import Testing
   }
 }
 
-/// A pipeline that goes on from a store, with its sink behind another one.
+/// A pipeline that continues from a store, with its sink after another one.
 private struct RealPipelineAgain {
   let pipeline: RealPipeline
 

@@ -6,7 +6,7 @@ import Transport
 
 @testable import Sinks
 
-/// Every sink takes part in `--queue-memory`: what it has taken and not delivered counts, and holds its input back.
+/// Every sink takes part in `--queue-memory`: events that it has accepted and not delivered count, and pause its input.
 @Suite struct SinkMemoryTests {
   private let scratch = Scratch()
   private static let limit = 1 << 20
@@ -34,7 +34,7 @@ import Transport
       pipeline.run { source.feed.node != nil }
       for number in 0..<400 { source.feed.send(number, [Int64(number)]) }
       #expect(pipeline.run(within: .seconds(60)) { pipeline.executor.isInputPaused }, "\(sink): \(pipeline.log)")
-      // Half of the budget, and what one turn adds.
+      // Half of the budget, plus the events of one turn.
       #expect(memory.held > Self.limit / 4 && memory.held < Self.limit / 2 + (128 << 10), "\(sink): \(memory.held)")
       pipeline.inTurn { $0.execution.cancel() }
       pipeline.run(within: .seconds(60)) { memory.held == 0 && pipeline.execution.hasClosed }
@@ -43,7 +43,7 @@ import Transport
     }
   }
 
-  /// What waits for many files counts, behind the first of them that takes nothing.
+  /// Events that wait for many files count, after the first of these files that accepts nothing.
   @Test func everyFileOfATemplateCounts() throws {
     try #require(scratch.makeFull("0"))
     let memory = MemoryBudget(Self.limit)
@@ -61,7 +61,7 @@ import Transport
     pipeline.run { source.feed.node != nil }
     for number in 0..<400 { source.feed.send(number, [Int64(number)]) }
     #expect(pipeline.run(within: .seconds(60)) { pipeline.executor.isInputPaused }, "\(pipeline.log)")
-    // Half of the budget, and what one turn adds.
+    // Half of the budget, plus the events of one turn.
     #expect(memory.held > Self.limit / 4 && memory.held < Self.limit / 2 + (128 << 10), "\(memory.held)")
     pipeline.inTurn { $0.execution.cancel() }
     pipeline.run(within: .seconds(60)) { memory.held == 0 && pipeline.execution.outcome != nil }
@@ -69,7 +69,7 @@ import Transport
     #expect(!pipeline.executor.isInputPaused)
   }
 
-  /// However many pipelines there are, their queues stay within the budget together, and each may go on in turn.
+  /// However many pipelines there are, their queues stay within the budget together, and each can continue in turn.
   @Test func manyPipelinesShareTheBudget() throws {
     let memory = MemoryBudget(8 << 20)
     let text = String(repeating: "x", count: 2000)
@@ -87,7 +87,7 @@ import Transport
       pipeline.settle()
       pipelines.append((pipeline, source))
     }
-    // One fills what it may before the others begin.
+    // One fills its share before the others begin.
     for (pipeline, source) in pipelines {
       for number in 0..<3000 { source.feed.send(number, [Int64(number)]) }
       pipeline.settle()
@@ -102,7 +102,7 @@ import Transport
     #expect(memory.held == 0)
   }
 
-  /// A pause for others' sake ends with them, although nothing of its own leaves.
+  /// A pause caused by others ends with them, although none of its own events leave.
   @Test func aPauseForOthersEnds() throws {
     let memory = MemoryBudget(8 << 20)
     var others = MemoryShare(of: memory)

@@ -9,11 +9,11 @@ import Transport
 @testable import PipelineTesting
 @testable import Sinks
 
-/// Every sink acknowledges every event that it takes once: at once, or on a receipt.
+/// Every sink acknowledges every accepted event once: immediately, or on a receipt.
 @Suite struct SinkReceiptTests {
   private let world = SinkWorld()
 
-  /// What a pipeline says of a sink.
+  /// A pipeline's report on a sink.
   private struct Report {
     var faults: [String] = []
     var outcomes: [Int: Ack.Outcome] = [:]
@@ -22,12 +22,12 @@ import Transport
     var events = 0
   }
 
-  /// Runs a sink behind a source that asks what becomes of each of its batches: some of one event, some of many, some of
-  /// none, several at once. Then the source ends, unless `isCancelled`.
+  /// Runs a sink after a source that tracks the outcome of each of its batches: some with one event, some with many,
+  /// some with none, several at once. Then the source ends, unless `isCancelled`.
   ///
   /// - Parameters:
-  ///   - component: In place of what the text says.
-  ///   - limit: How long to wait for outcomes; a sink that never acknowledges shows after that.
+  ///   - component: Replaces the component in the text.
+  ///   - limit: How long to wait for outcomes; afterwards it is clear that a sink never acknowledges.
   private func run(
     _ sink: String, _ component: (any SinkComponent)? = nil, isCancelled: Bool = false,
     within limit: TimeSpan = .seconds(60)
@@ -85,7 +85,7 @@ import Transport
     }
   }
 
-  /// Broken off in the middle, it acknowledges nothing twice, and whoever asked hears of all of it.
+  /// Aborted in the middle, it acknowledges nothing twice, and every batch gets an outcome.
   @Test(arguments: SinkWorld.names) func everySinkAcknowledgesOnceWhenItIsBrokenOff(_ name: String) throws {
     for text in try world.required(name).working {
       let report = try run(text, isCancelled: true)
@@ -94,7 +94,7 @@ import Transport
     }
   }
 
-  /// A sink of a plugin that follows the rules.
+  /// A plugin's sink that follows the rules.
   @Test func aSinkThatHoldsAcknowledges() throws {
     let sink = LateSink(ProbeSink.Recording())
     let report = try run("discard: {}", sink)
@@ -163,7 +163,7 @@ import Transport
     }
   }
 
-  /// One that goes away before all of its events are acknowledged has failed.
+  /// A receipt that is released before all of its events are acknowledged has failed.
   @Test func aReceiptThatIsLostHasFailed() {
     let outcomes = Mutex<[Ack.Outcome]>([])
     let book = ReceiptBook()

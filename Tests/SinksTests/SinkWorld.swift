@@ -6,34 +6,34 @@ import Transport
 @testable import PipelineCore
 @testable import Sinks
 
-/// How each sink may stand in the laws of all sinks. A new sink needs an entry in ``entry(_:)``: without one the laws fail and say so.
+/// The entry of each sink in the laws of all sinks. A new sink needs an entry in ``entry(_:)``: without one the laws fail and say so.
 final class SinkWorld {
-  /// Settings of one sink, as YAML behind `from: in, `. The events are whole numbers; a `chain:` may come first.
+  /// Settings of one sink, as YAML after `from: in, `. The events are whole numbers; a `chain:` may come first.
   struct Entry {
-    /// Before a destination that takes what comes.
+    /// With a destination that accepts everything.
     var working: [String] = []
-    /// Before a destination that takes nothing.
+    /// With a destination that accepts nothing.
     var dead: [String] = []
-    /// Why it has no dead destination, where it has none: what came is delivered or refused in its turn, or dropped as the sink is meant to.
+    /// Why it has no dead destination, if so: each event is delivered or refused in its turn, or dropped by design.
     var neverWaits: String?
-    /// In a pipeline that fails and is restarted again and again.
+    /// In a pipeline that fails and is restarted repeatedly.
     var failing: [String] = []
-    /// The event 2 cannot be encoded, or is larger than the destination takes, and any other can.
+    /// Event 2 cannot be encoded, or exceeds the destination's limit; any other can.
     var picky: [String] = []
-    /// Why it refuses no event for its form, where it refuses none.
+    /// Why it refuses no event for its form, if so.
     var takesAnything: String?
   }
 
   let scratch = Scratch()
   private let receiver = Swallower()
 
-  /// Of the event 2 a text, of any other a map: no row of a table and no metric is a text.
+  /// Event 2 becomes a text, any other a map: a text is neither a row of a table nor a metric.
   private static let odd = "{ map: \"event == 2 ? dyn('2') : dyn({'a': string(event)})\" }"
   /// The same for metrics.
   private static let oddMetric =
     "{ map: \"event == 2 ? dyn('2') : dyn({'name': 'm', 'value': 1, 'labels': {'a': string(event)}})\" }"
 
-  /// Of the event 2 a text that no datagram can hold.
+  /// Event 2 becomes a text that no datagram can hold.
   private static let large =
     "{ map: \"{'n': event, 't': '\(String(repeating: "x", count: 40_000))'}\" }, { map: \"event.n == 2 ? event.t + event.t : 'small'\" }"
 
@@ -137,7 +137,7 @@ final class SinkWorld {
         working: ["reply: {}"], neverWaits: "an answer belongs to a request, or is refused", failing: ["reply: {}"],
         takesAnything: "without a request every event is refused")
     case "stdout", "stderr":
-      // Three lines on the screen of whoever runs the tests. The rest is that of `file`, on the streams of the tests.
+      // Prints three lines on the terminal that runs the tests. Otherwise like `file`, on the streams of the tests.
       Entry(
         working: ["chain: [ { filter: event < 3 } ], \(name): {}"], neverWaits: "the same as `file`",
         failing: ["chain: [ { filter: event < 0 } ], \(name): {}"],
@@ -184,7 +184,7 @@ final class SinkWorld {
       picky: ["chain: [ \(Self.odd) ], http: { url: 'http://h.example/', encode: csv, retry: { delay: 1ms } }"])
   }
 
-  /// The entry, or a failure of the test that says what to add.
+  /// The entry, or a test failure that says what to add.
   func required(_ name: String) throws -> Entry {
     try #require(entry(name), "say in SinkWorld how '\(name)' may stand in the laws of all sinks")
   }
@@ -192,13 +192,13 @@ final class SinkWorld {
   static let names = Catalogue.sinks.components.map(\.name)
 }
 
-/// Reads whatever is sent to it over TCP, a Unix socket or as datagrams, and does nothing with it.
+/// Reads and discards everything that is sent to it over TCP, over a Unix socket or as datagrams.
 private final class Swallower: Sendable {
   let port: Int
-  /// Nobody listens there.
+  /// A port without a listener.
   let closedPort: Int
   let path: String
-  /// A socket that takes datagrams.
+  /// A socket that accepts datagrams.
   let datagrams: String
   private let folder = Scratch()
   private let receivers: [StreamReceiver]

@@ -32,7 +32,7 @@ import Testing
     #expect(pipeline.counters.sent == 3)
   }
 
-  /// Nobody is there at first: events wait, and the log says so once.
+  /// At first there is no receiver: events wait, and the log says so once.
   @Test func waitsForItsReceiver() throws {
     let (receiver, port) = try #require(SocketClient.listening())
     receiver.end()
@@ -54,7 +54,7 @@ import Testing
     #expect(pipeline.log.contains { $0.contains("sending again, after") })
   }
 
-  /// A receiver that breaks off its connections gets what it had not read again: nothing is missing.
+  /// A receiver that breaks its connections receives unread data again: nothing is missing.
   @Test func sendsAgainWhatABrokenConnectionDidNotTake() throws {
     let folder = Scratch()
     let receiver = try #require(SocketClient.listening(path: folder("s")))
@@ -108,7 +108,7 @@ import Testing
       "sources: { in: { unix: { path: \(folder("s")), kind: \(kind) } } }\nsinks: { out: { from: in, probe: {} } }")
     receiving.run { receiving.log.contains { $0.contains("listening on") } }
     let sending = try pipeline("unix: { path: \(folder("s")), kind: \(kind), encode: text }")
-    // The turns of both run here, in turn.
+    // The turns of both run here alternately.
     let end = Date(timeIntervalSinceNow: 60)
     while Date() < end, sending.outcome == nil || receiving.events.count < 3 {
       sending.run(within: .milliseconds(5)) { sending.outcome != nil }

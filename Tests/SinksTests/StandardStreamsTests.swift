@@ -3,7 +3,7 @@ import PipelineCore
 import PipelineHost
 import Testing
 
-/// Standard input and output belong to a process, so here the program itself runs.
+/// Standard input and output belong to a process, so the program itself runs here.
 @Suite(.enabled(if: RunningProgram.path != nil, "needs the program, which 'swift build' makes"))
 struct StandardStreamsTests {
   let scratch = Scratch()
@@ -116,7 +116,7 @@ struct StandardStreamsTests {
 
   @Test func aSlowReaderHoldsTheInputBack() throws {
     let program = try start("stdin: { decode: text }", "stdout: text")
-    // Far more than all buffers on the way hold; written by a thread of its own, as it will block.
+    // Far more than all buffers on the way hold; written by its own thread, because it will block.
     let line = String(repeating: "x", count: 1023) + "\n"
     let count = 200_000
     let input = program.input
@@ -131,7 +131,7 @@ struct StandardStreamsTests {
       try? input.close()
       written.signal()
     }
-    // The writer comes to a halt: what it has handed over grows no more between two looks.
+    // The writer has stopped: its progress does not change between two checks.
     var last = -1
     while progress.count != last || last == 0 {
       last = progress.count

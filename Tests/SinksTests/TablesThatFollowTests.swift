@@ -5,7 +5,7 @@ import PipelineTestSupport
 import Testing
 import Transport
 
-/// Tables of SQLite that follow results that change, and the Nexmark queries that need them.
+/// SQLite tables that follow changing results, and the Nexmark queries that need them.
 @Suite(.serialized, .enabled(if: SQLiteShell.isInstalled, "needs sqlite3")) struct TablesThatFollowTests {
   let scratch = Scratch()
   private var path: String { scratch("a.db") }
@@ -27,7 +27,7 @@ import Transport
     var text: String { "{\"id\":\(id),\"category\":\(category),\"at\":\(at),\"expires\":\(expires)}" }
   }
 
-  /// After any row, taken back or not, the table has the three greatest of each key.
+  /// After any row, retracted or not, the table has the three greatest values of each key.
   @Test(arguments: [1, 7, 100]) func theTableEqualsTheResult(_ batch: Int) throws {
     for seed in 0..<3 {
       try? FileManager.default.removeItem(atPath: path)
@@ -68,7 +68,7 @@ import Transport
     }
   }
 
-  /// Without `mode: upsert` a row that is taken back is a row like others.
+  /// Without `mode: upsert` a retracted row is inserted like any other.
   @Test func aHistoryHasEveryRow() throws {
     let running = try RealPipeline(
       """

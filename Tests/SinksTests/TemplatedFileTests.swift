@@ -73,10 +73,10 @@ import Testing
       return writing.outcome != nil
     }
     #expect(writing.outcome == .completed)
-    // A directory is opened on the way to a file.
+    // A directory is opened in the course of opening a file.
     #expect(highest <= most + 1)
     for number in 0..<20 {
-      // A header for each file, not for each opening.
+      // A header once for each file, not each time it is opened.
       #expect(scratch.read("\(number).csv") == "n\n" + String(repeating: "\(number)\n", count: 20))
     }
   }
@@ -133,7 +133,7 @@ import Testing
     #expect(Set(try FileManager.default.contentsOfDirectory(atPath: scratch.path)) == ["out", "elsewhere"])
   }
 
-  /// A value that is a part of a name may have dots, and a file may be no link, FIFO or directory.
+  /// A value that is only a part of a name may contain dots, and the path must not name a link, FIFO or directory.
   @Test func aNameIsWhatCounts() throws {
     #expect(symlink(scratch("target"), scratch("a..log")) == 0)
     #expect(mkfifo(scratch("b..log"), 0o600) == 0)
@@ -162,7 +162,7 @@ import Testing
     #expect(writing.deadLetters == [])
   }
 
-  /// An event without the field, and one that is no JSON.
+  /// An event without the field, and one that is not JSON.
   @Test func anEventWithoutAPathIsRefused() throws {
     scratch.append("{\"n\":\"a\"}\n{\"m\":1}\n{\"n\":\n{\"n\":\"a\"}\n", to: "in.ndjson")
     let writing = try RealPipeline(
@@ -183,7 +183,7 @@ import Testing
   }
   private struct Missing: Error {}
 
-  /// A file that rotation moved away is made anew; where that is refused, the moved one takes the rest.
+  /// A file that rotation moved away is created again; if that fails, the moved file receives the rest.
   @Test(arguments: [false, true]) func aMovedFile(_ isBlocked: Bool) throws {
     scratch.append("", to: "in.log")
     let pipeline = try RealPipeline(
@@ -231,8 +231,8 @@ import Testing
     return Dictionary(uniqueKeysWithValues: names.map { ($0, scratch.read("out/" + $0).utf8.count) })
   }
 
-  /// The process is lost again and again, with a random part of what each file got after the last checkpoint, files that were
-  /// made after it among them. In the end every row stands once, in order, in its file.
+  /// The process is lost repeatedly, with a random part of the data written to each file after the last checkpoint, including
+  /// files created after it. In the end every row is in its file once, in order.
   @Test(arguments: [2, 64], 0..<10 as Range<UInt64>)
   func everyRowStandsOnce(_ maxOpenFiles: Int, _ seed: UInt64) throws {
     mkdir(scratch("out"), 0o700)
@@ -246,7 +246,7 @@ import Testing
       """
     var wanted: [String: [Int]] = [:]
     for number in 0..<3000 {
-      // More and more files.
+      // A growing number of files.
       let name = "\(random.below(2 + number / 200))"
       wanted[name + ".log", default: []].append(number)
       scratch.append(
@@ -317,7 +317,8 @@ import Testing
     #expect(isMet, "\(name) is \(scratch.read("out/" + name))")
   }
 
-  /// A file that existed and was first written to after the checkpoint keeps what it had; one that was made then begins anew.
+  /// A file that existed and was first written to after the checkpoint keeps its old content; one that was created then
+  /// starts empty.
   @Test func filesOpenedAfterTheCheckpoint() throws {
     mkdir(scratch("out"), 0o700)
     scratch.append("before\n", to: "out/old")
@@ -329,18 +330,18 @@ import Testing
     wait("before\n" + old, in: "old", first)
     wait(new, in: "new", first)
     breakOff(first)
-    // A torn tail.
+    // A cut-off tail.
     #expect(truncate(scratch("out/new"), 5) == 0)
     let second = try followed(state: state)
     wait("before\n" + old, in: "old", second)
     wait(new, in: "new", second)
     #expect(scratch.read("out/a") == a)
     #expect(second.log.contains { $0.contains("cut 5 bytes off \(scratch("out/new"))") })
-    // What this execution has written is not cut when the file is opened again.
+    // Data written by this execution is not truncated when the file is reopened.
     breakOff(second)
   }
 
-  /// A file of the state is cut when the pipeline starts, whether or not another event comes for it.
+  /// A file in the state is truncated when the pipeline starts, whether or not another event follows for it.
   @Test func filesOfTheStateAreCutAtOnce() throws {
     let a = send("a", 1)
     let first = try followed()
@@ -358,7 +359,7 @@ import Testing
     breakOff(second)
   }
 
-  /// A file of somebody else in its place is left alone.
+  /// A foreign file that has replaced it is left alone.
   @Test func anotherFileIsLeftAlone() throws {
     let a = send("a", 1)
     let first = try followed()
@@ -373,7 +374,7 @@ import Testing
     #expect(second.log.contains { $0.hasPrefix("warning") && $0.contains("lines may be repeated") })
   }
 
-  /// A suspended pipeline has written everything that its state says, and a header is not repeated.
+  /// A suspended pipeline has written everything that its state covers, and a header is not repeated.
   @Test func aSuspendedPipelineContinues() throws {
     _ = send("a", 1)
     let first = try followed(", encode: csv")

@@ -4,8 +4,8 @@ import PipelineHost
 import PipelineTestSupport
 import Testing
 
-/// Blocks of lines go from a file to a file as they were read, if nobody looks into them. What is written is the same
-/// as when every event is looked at, whatever the lines hold.
+/// Blocks of lines are copied from file to file unchanged if no step reads them. The output is the same as if every
+/// event were read, whatever the lines contain.
 @Suite struct WholeBlockTests {
   private static let lines: [[UInt8]] = [
     Array(#"{"a":1}"#.utf8), Array(#"{"b":[1,2,{"c":"x"}]}"#.utf8), Array(#"  {"a":2} "#.utf8), Array("".utf8),
@@ -16,7 +16,7 @@ import Testing
     Array(("{\"long\":\"" + String(repeating: "x", count: 3000) + "\"}").utf8),
   ]
 
-  /// What was written, and what was refused.
+  /// The output, and the rejected input.
   private func run(
     _ folder: Scratch, _ decode: String, _ encode: String, chain: String, threads: Int = 1, blockBytes: Int? = nil
   ) throws -> (written: [String], inlineRuns: Int) {
@@ -51,7 +51,7 @@ import Testing
     var random = SplitMix(UInt64(decode.count * 31 + encode.count))
     for round in 0..<12 {
       let folder = Scratch()
-      // Some inputs hold nothing but what can pass as it stands; many lines make blocks that are not copied.
+      // Some inputs contain only lines that can pass unchanged; long runs of lines make blocks that are not copied.
       let choice =
         round % 3 == 0
         ? Array(Self.lines[0...1]) : round % 3 == 1 ? [Self.lines[0], Self.lines[11], Self.lines[15]] : Self.lines
@@ -69,8 +69,8 @@ import Testing
     }
   }
 
-  /// Threads that decode find out from the blocks before that nobody reads the next one, and write it themselves; now
-  /// and then a block is not what those were.
+  /// Decoder threads predict from earlier blocks that no step reads the next one, and write it themselves; now and
+  /// then a block differs.
   @Test(arguments: [2, 3]) func areWrittenByWhoReadsThem(threads: Int) throws {
     var random = SplitMix(UInt64(threads))
     var inlineRuns = 0
