@@ -35,7 +35,7 @@ import Testing
         + "SignedHeaders=host;x-amz-date, Signature=\(signature)")
   }
 
-  /// The example of the documentation: a list of the users of IAM.
+  /// The example in the documentation: listing the users of IAM.
   @Test func agreesWithTheDocumentation() {
     var credentials = Self.credentials
     credentials.service = "iam"
@@ -61,7 +61,7 @@ import Testing
     #expect(AWSSignature.timestamp(seconds) == text)
   }
 
-  /// What the client sends is what it has signed: the receiver computes the same from the bytes that it got.
+  /// The client sends exactly what it has signed: the receiver computes the same signature from the received bytes.
   @Test(arguments: ["s3", "es"]) func aReceiverFindsTheSameSignature(_ service: String) async throws {
     let server = try ScriptedServer { connection in
       while let (head, body) = connection.message() {

@@ -6,9 +6,9 @@ import Testing
 
 @testable import Transport
 
-/// OAuth 2.0 for requests, without a network and on a clock of the test's.
+/// OAuth 2.0 for requests, without a network and on the test's clock.
 @Suite struct AccessTokensTests {
-  /// Answers requests as the test says; the clock stands where the test sets it.
+  /// Answers requests as the test says; the test sets the clock.
   private final class World: Sendable {
     struct State {
       var now: Int64 = 0
@@ -165,14 +165,14 @@ import Testing
     let answers = Answers()
     _ = tokens.send(request(), credentials, answers.take("a"))
     world.answer(0, 200, #"{"access_token":"T1"}"#)
-    // Without `expires_in` it serves until it is refused.
+    // Without `expires_in` the token is used until it is rejected.
     world.pass(seconds: 1_000_000)
     world.answer(1, 401)
     #expect(world.said == ["POST token", "GET T1", "POST token"])
     #expect(answers.list.isEmpty)
   }
 
-  /// An answer that comes bit by bit gets a token, too; one that is refused is renewed once, and nothing of the refusal is passed on.
+  /// A streamed answer gets a token too; a rejected token is renewed once, and no part of the rejection is passed on.
   @Test func streamsHaveTokens() {
     let world = World()
     let tokens = world.tokens()
@@ -201,7 +201,7 @@ import Testing
     pass(3, .bytes(Array("late".utf8)))
     #expect(parts.withLock { $0 } == ["head 200", "yes"])
     #expect(world.state.withLock { $0.cancelled } == [1, 3])
-    // A second one uses the token that is there; a token that cannot be had ends it.
+    // A second stream uses the cached token; if no token can be fetched, the stream ends.
     _ = tokens.stream(request(), credentials) { _ in }
     #expect(world.said.last == "GET two")
     pass(4, .head(HTTPResponse(status: 401)))
@@ -216,7 +216,7 @@ import Testing
     _ = tokens.send(request(), credentials, answers.take("b"))
     world.answer(0, 200, Self.grant)
     world.answer(1, 401)
-    // The other one was sent with the same token: it does not throw the new one away.
+    // The other request was sent with the same token: it does not discard the new one.
     world.answer(3, 200, #"{"access_token":"T2","expires_in":3600}"#)
     world.answer(2, 401)
     #expect(world.said == ["POST token", "GET T1", "GET T1", "POST token", "GET T2", "GET T2"])

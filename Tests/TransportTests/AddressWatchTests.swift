@@ -6,7 +6,7 @@ import Testing
 @testable import PipelineCore
 @testable import Transport
 
-/// A name that has another address than before: kept connections go there, soon and with nothing lost or doubled. The tests have the names.
+/// A name whose address has changed: kept connections move to it, soon and without losing or repeating anything. The tests control the names.
 @Suite(.serialized) struct AddressWatchTests {
   /// The addresses of every name.
   private final class Names: Sendable {
@@ -32,7 +32,7 @@ import Testing
     }
   }
 
-  /// Lines that came to one address.
+  /// Lines received at one address.
   private final class Receiver: Sendable {
     private let receiver: StreamReceiver?
     private let datagrams: DatagramReceiver?
@@ -62,7 +62,7 @@ import Testing
     }
   }
 
-  /// Sends one message after the other, and connects when one waits.
+  /// Sends one message after another, and connects when one waits.
   private final class Link {
     private struct State {
       var isOpening = false
@@ -121,7 +121,7 @@ import Testing
     defer { sender.cancel() }
     let link = Link(sender)
     var sent = 0
-    /// One message after the other, each when the one before has been delivered, until it holds.
+    /// Sends one message after another, each when the previous one has been delivered, until the condition holds.
     func send(until condition: () -> Bool) {
       Polling.until(within: 60, pause: 1) {
         guard link.isDone else { return false }
@@ -132,7 +132,7 @@ import Testing
       }
     }
     send { old.lines.count >= 5 }
-    // A look that fails, and one that finds the address among others, change nothing.
+    // A lookup that fails, and one that returns the address among others, change nothing.
     names.lead()
     var looks = names.count
     send { names.count >= looks + 3 }
@@ -173,7 +173,7 @@ import Testing
     #expect(old.lines == ["1"])
   }
 
-  /// An address leads nowhere else.
+  /// A numeric address is not looked up.
   @Test func anAddressIsNotLookedUp() {
     for host in ["127.0.0.1", "::1", "[::1]", "10.1.2.3"] {
       #expect(NameLookup().watch(host, 80, isDatagram: false) {} == nil)
@@ -181,7 +181,7 @@ import Testing
     #expect(NameLookup().watch("localhost", 80, isDatagram: false) {} != nil)
   }
 
-  /// A WebSocket ends in good order, and the next message goes over another one.
+  /// A WebSocket is closed normally, and the next message uses a new one.
   @Test func aWebSocketIsMadeAnew() throws {
     let received = Guarded<[String]>([])
     let opened = Atomic(0)
@@ -233,7 +233,7 @@ import Testing
     #expect(sender.connections?.broken == 0 && opened.load(ordering: .relaxed) >= 2)
   }
 
-  /// Connections for requests, and what a name had led to, are kept for as long as the options say.
+  /// Connections for requests, and resolved names, are kept for as long as the options say.
   @Test func connectionsForRequestsAreMadeAnew() async throws {
     let server = try ScriptedServer { connection in
       while connection.message(hasBody: false) != nil {

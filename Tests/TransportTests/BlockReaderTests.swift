@@ -76,7 +76,7 @@ import Testing
     #expect(seen.waitForEnd() == .finished(offset: 8))
   }
 
-  /// Pieces that are made by several threads come in the order of the stream, the end once and last.
+  /// Pieces made by several threads arrive in stream order, with one end, which is last.
   @Test(arguments: [1, 2, 5]) func severalThreadsKeepTheOrder(_ threads: Int) throws {
     let directory = ScratchDirectory()
     let text = (0..<20_000).map { "line number \($0)\n" }.joined()
@@ -101,7 +101,7 @@ import Testing
     #expect(seen.text == text)
   }
 
-  /// What is made of the first block waits for the second: they are made at the same time, and yet come in order.
+  /// The result for the first block waits for the second: they are made concurrently, and still arrive in order.
   @Test func blocksAreMadeAtTheSameTime() throws {
     let directory = ScratchDirectory()
     directory.append("one\ntwo\n", to: "in")
@@ -156,7 +156,7 @@ import Testing
     close(pipe.output)
   }
 
-  /// One thread more where making blocks is what takes the time, and neither waiting for input nor using them.
+  /// One more thread if making blocks is the bottleneck, rather than waiting for input or using the blocks.
   @Test func demandLooksAtWhatTakesTheTime() {
     let millisecond: Int64 = 1_000_000
     func asked(making: Int64, delivering: Int64, blocks: Int, of demand: ReadingDemand = ReadingDemand()) -> Bool {
@@ -197,7 +197,7 @@ import Testing
     }
   }
 
-  /// What is made of a block needs memory by its lines.
+  /// The memory for a block grows with its lines.
   @Test func readsShortLinesInSmallBlocks() throws {
     let directory = ScratchDirectory()
     let short = String(repeating: "7\n", count: 300_000)
@@ -207,13 +207,13 @@ import Testing
     #expect(seen.waitForEnd() == .finished(offset: Int64((short + long + short).utf8.count)))
     #expect(seen.text == short + long + short)
     let blocks = seen.state.withLock { $0.blocks }
-    // A block is as large as the lines of the one before it ask for.
+    // A block is as large as the lines of the previous one suggest.
     let sizes = blocks.filter { $0.endOffset < 600_000 || $0.offset > 2_600_000 + 512 << 10 }.map(\.slab.count)
     #expect(sizes.allSatisfy { $0 <= 128 << 10 } && sizes.count >= 4)
     #expect(blocks.contains { $0.slab.count > 500 << 10 })
   }
 
-  /// Lines whose length is at the border between two sizes of blocks.
+  /// Lines whose length is at the border between two block sizes.
   @Test func theSizeOfBlocksIsSteady() throws {
     let directory = ScratchDirectory()
     var random = SplitMix(1)
@@ -228,7 +228,7 @@ import Testing
     #expect(zip(isLarge, isLarge.dropFirst()).count { $0 != $1 } <= 2, "\(isLarge)")
   }
 
-  /// Others begin to read after the first block, whose sample has no end of a line.
+  /// Other threads start reading after the first block, whose sample contains no line ending.
   @Test(arguments: [BlockReader.Options.Mode.lines, .bytes])
   func blocksBecomeSmallerWhenOthersRead(_ mode: BlockReader.Options.Mode) throws {
     let directory = ScratchDirectory()
@@ -245,7 +245,7 @@ import Testing
     withExtendedLifetime(others) {}
     #expect(seen.text == text)
     let sizes = seen.state.withLock { $0.blocks.map(\.slab.count) }
-    // A read of 8 KiB, behind the start of a line.
+    // A read of 8 KiB, after the start of a line.
     #expect(sizes.dropFirst().allSatisfy { $0 <= 20 << 10 }, "\(sizes)")
   }
 
@@ -279,7 +279,7 @@ import Testing
         let length = random(3) == 0 ? random(maxLine * 5) : random(maxLine + 2)
         input += (0..<length).map { _ in UInt8(97 + random(26)) } + (random(8) == 0 ? [] : [10])
       }
-      // What must come: lines with offset and text, long ones by policy.
+      // The expected lines with offset and text, long ones by policy.
       var expected: [String] = []
       var long: [LongLine] = []
       var start = 0

@@ -6,7 +6,7 @@ import Testing
 @testable import Transport
 
 @Suite struct ChildProgramTests {
-  /// A program that was just written may still be open in a process that is about to close it.
+  /// A newly written program may still be open in a process that is about to close it.
   @Test func aBusyProgramIsStarted() throws {
     let scratch = Scratch()
     let path = scratch.path + "/busy"
@@ -16,7 +16,7 @@ import Testing
       var holder = try ChildProgram(
         "/bin/sh", ["-c", "exec 3>>\"$0\"; echo; read line", path], environment: [:], directory: nil)
       #expect(isReady(holder.output, POLLIN))
-      // The holder ends now, and closes the file then.
+      // The holder ends now, and closes the file.
       holder.closeInput()
       let program = try ChildProgram(path, [], environment: [:], directory: nil)
       #expect(isReady(program.ending, POLLIN) && isReady(holder.ending, POLLIN))

@@ -7,7 +7,7 @@ import Testing
 
 @testable import Transport
 
-/// Followed files that rotation has compressed before they were read to their ends, by real programs.
+/// Followed files that rotation has compressed before they were read to the end, by real programs.
 @Suite struct CompressedFilesTests {
   let directory = ScratchDirectory()
 
@@ -36,7 +36,7 @@ import Testing
     #expect(bytes.withUnsafeBytes { Glibc.write(file, $0.baseAddress, $0.count) } == bytes.count)
   }
 
-  /// Lines that do not compress to nothing.
+  /// Lines that compress poorly.
   private func lines(_ numbers: Range<Int>) -> String {
     var random = SplitMix(1)
     return numbers.map { "\($0) \(random.next())\n" }.joined()
@@ -63,7 +63,7 @@ import Testing
     let running = try Following([directory("a.log")], resuming: positions)
     let ending = program[0] == "gzip" ? ".gz" : ".zst"
     #expect(running.isFinished(name + ending))
-    // The last line is one without a newline.
+    // The last line has no line feed.
     #expect(running.seen.wait(for: "3\n45\n"))
     let first = running.seen.state.withLock { $0.files.first }
     #expect(first?.lines.offset == 4 && first?.path == directory(name + ending))
@@ -72,7 +72,7 @@ import Testing
     #expect(running.stop().map(\.path) == [directory("a.log")])
   }
 
-  /// Several rotations while nobody looks, older ones that had been read before among them.
+  /// Several rotations without a reader, including older files that had been read before.
   @Test(arguments: ["a.log", "a.log*"]) func severalRotations(_ pattern: String) throws {
     directory.append("0\n", to: "a.log.4")
     try gzip("a.log.4")
@@ -99,7 +99,7 @@ import Testing
     #expect(running.seen.wait(for: "2\n3\n4\n5\n6\n"))
   }
 
-  /// As before, with the youngest rotated file not compressed; it is not read twice when that happens later.
+  /// As before, with the youngest rotated file uncompressed; it is not read twice when it is compressed later.
   @Test func compressedOneRotationLater() throws {
     let positions = try read("1\n")
     directory.append("2\n", to: "a.log")
@@ -121,7 +121,7 @@ import Testing
     #expect(next.seen.wait(for: "6\n"))
   }
 
-  /// The program that compresses has not removed the file yet.
+  /// The compressing program has not removed the file yet.
   @Test func bothExist() throws {
     let positions = try read("1\n")
     directory.append("2\n", to: "a.log")
@@ -136,7 +136,7 @@ import Testing
     #expect(running.seen.wait(for: "2\n3\n4\n"))
   }
 
-  /// Following ends in the middle, and goes on after another rotation: nothing is missing, nothing comes twice.
+  /// Following ends in the middle, and continues after another rotation: nothing is missing or repeated.
   @Test(arguments: [1, 10, 200]) func endsInTheMiddle(_ blocks: Int) throws {
     let positions = try read("begin\n")
     let text = lines(0..<20_000)
@@ -174,7 +174,7 @@ import Testing
     #expect(second.seen.wait(for: String(text.dropFirst(read.utf8.count)) + "end\nnew\n"))
   }
 
-  /// A compressed file that is not complete is waited for, at whatever byte it ends.
+  /// An incomplete compressed file is waited for, at whatever byte it ends.
   @Test(arguments: [0, 5, 12, 300, 20_000]) func unfinished(_ count: Int) throws {
     let head = lines(0..<10)
     let positions = try read(head)
@@ -195,7 +195,7 @@ import Testing
     #expect(running.seen.wait(for: text + "new\n"))
   }
 
-  /// It is not waited for without end, and what is lost is said.
+  /// The wait is limited, and the loss is reported.
   @Test func neverFinished() throws {
     let head = lines(0..<10)
     let positions = try read(head)
@@ -210,7 +210,7 @@ import Testing
     try damagedAfterAPart(running, of: text, from: head, as: .unfinished)
   }
 
-  /// What comes before the damage is read; the rest is lost, which is said.
+  /// Data before the damage is read; the rest is lost, which is reported.
   @Test func damaged() throws {
     let head = lines(0..<10)
     let positions = try read(head)
@@ -238,12 +238,12 @@ import Testing
     var read = running.seen.text.replacingOccurrences(of: "new\n", with: "")
     #expect(Int(position.offset) == head.utf8.count + read.utf8.count && read.hasSuffix("\n"))
     #expect(read.utf8.count > 30_000)
-    // Damaged bytes that can be decompressed are found at the end of their block.
+    // Damaged bytes that can be decompressed are detected at the end of their block.
     if damage == .damaged { read = String(read.prefix(30_000)) }
     #expect(text.utf8.dropFirst(head.utf8.count).starts(with: read.utf8))
   }
 
-  /// What the checksum at the end shows.
+  /// Damage that only the checksum at the end reveals.
   @Test func damagedAtItsEnd() throws {
     let positions = try read("1\n")
     directory.append("2\n", to: "a.log")
@@ -259,7 +259,7 @@ import Testing
     #expect(running.notices.contains { if case .damaged(let at, .damaged) = $0 { at.offset == 4 } else { false } })
   }
 
-  /// Nothing of it can be decompressed, so it is not known to be the file.
+  /// None of it can be decompressed, so it is not recognized as the file.
   @Test func damagedAtItsStart() throws {
     let positions = try read("1\n")
     unlink(directory("a.log"))
@@ -272,12 +272,12 @@ import Testing
       try running.notices.contains(.failed(failure)) && running.notices.contains(.gone(positions.item(0), .replaced)))
   }
 
-  /// Of two with the same beginning, the older one ended before the file was made.
+  /// Of two files with the same beginning, the older one ended before the followed file was created.
   @Test func otherFilesThatStartTheSame() throws {
     let head = String(repeating: "head ", count: 100) + "\n"
     directory.append(head + "old\n", to: "a.log.1")
     try gzip("a.log.1")
-    // Births and changes are told apart by a clock of the file system that ticks every few milliseconds.
+    // Creation times and changes are distinguished by a file system clock that ticks every few milliseconds.
     while true {
       directory.append("", to: "tick")
       let file = try FileDescriptor.openForReading(directory("tick"))
@@ -300,7 +300,7 @@ import Testing
     return own.modified > status.modified
   }
 
-  /// A copy of a truncated file, compressed.
+  /// A compressed copy of a truncated file.
   @Test(arguments: ["9\n", "9\n10\n11\n12\n"]) func copiedTruncatedAndCompressed(_ new: String) throws {
     let before = Int64(time(nil)) * 1_000_000_000
     directory.append("1\n2\n3\n", to: "a.log.1")
@@ -317,7 +317,7 @@ import Testing
     #expect(running.seen.wait(for: "4\n" + new))
   }
 
-  /// A file that is renamed and compressed before it could be opened, because an earlier block was not taken yet.
+  /// A file that is renamed and compressed before it could be opened, because an earlier block had not been taken.
   @Test(arguments: ["a.log", "a.log*"]) func neverOpened(_ pattern: String) throws {
     let isHeld = Guarded(true)
     let hasBegun = Guarded(false)
@@ -345,7 +345,7 @@ import Testing
     #expect(running.seen.wait(for: "1\n2\n3\n4\n5\n"))
   }
 
-  /// Compressed files that are no rotation of a followed one are left alone.
+  /// Compressed files that are not rotations of a followed one are left alone.
   @Test func otherCompressedFiles() throws {
     let positions = try read("1\n")
     move("a.log", to: "a.log.1")
@@ -360,7 +360,7 @@ import Testing
     #expect(running.seen.wait(for: "2\n3\n4\n"))
   }
 
-  /// Compressed parts one after the other are one file, and memory is bounded by the block.
+  /// Concatenated compressed parts are one file, and memory is bounded by the block.
   @Test func severalParts() throws {
     let positions = try read("1\n")
     let text = lines(0..<1000)

@@ -39,7 +39,7 @@ import Testing
   }
 
   @Test func usesConnectionsAgain() async throws {
-    // A connection that has been idle for two minutes is not used again, and a busy machine may stand still so long.
+    // A connection idle for two minutes is not reused, and a busy machine may stall that long.
     for _ in 0..<5 {
       let server = try ScriptedServer { connection in
         while connection.message() != nil { connection.send(Self.reply("ok")) }
@@ -138,7 +138,7 @@ import Testing
     for request in requests { #expect(try await failure(request).kind == .badRequest) }
   }
 
-  /// What the peer does, and what the client makes of it.
+  /// The peer's behaviour, and the client's result.
   struct Fault: Sendable, CustomTestStringConvertible {
     var testDescription: String
     var kind: HTTPFailure.Kind
@@ -157,7 +157,7 @@ import Testing
 
   static let head = "HTTP/1.1 200 OK\r\n"
   static let faults = [
-    // Whether the client has noticed the connection before it is gone is chance.
+    // Whether the client notices the connection before it is gone is random.
     Fault("reset before the request", .protocolError, or: .connect) { $0.reset() },
     Fault("reset after the request", .protocolError) {
       _ = $0.message()
@@ -254,7 +254,7 @@ import Testing
     let failure = try await failure(request)
     #expect(failure.kind == fault.kind || failure.kind == fault.other, "\(failure.message)")
     #expect(failure.message.contains("127.0.0.1:\(server.port)"), "\(failure.message)")
-    // The client goes on working.
+    // The client continues to work.
     let good = try ScriptedServer { connection in
       _ = connection.message()
       connection.send(Self.reply("ok"))
@@ -389,7 +389,7 @@ import Testing
       #expect(!failure.message.contains("secret"))
     }
     #expect(server.connections == 1)
-    // Not asked to follow: the redirect is the answer.
+    // Redirects are not followed: the redirect is the answer.
     request.options.maxRedirects = 0
     #expect(try await client.answer(request).get().status == 302)
     // Never after a body.
@@ -401,7 +401,7 @@ import Testing
 
   // MARK: The library
 
-  /// Without it every request says so, and what to install, at once and for good.
+  /// Without the library every request reports immediately and permanently what to install.
   @Test func aMissingLibraryIsReported() async throws {
     let (state, reason) = Self.tried("libcurl-that-is-not-there.so.4")
     #expect(state == RX_CURL_MISSING)
@@ -417,7 +417,7 @@ import Testing
     }
   }
 
-  /// A library of that name that is another one.
+  /// A different library of that name.
   @Test func anotherLibraryIsReported() {
     let (state, reason) = Self.tried("libc.so.6")
     #expect(state == RX_CURL_MISSING)
@@ -433,7 +433,7 @@ import Testing
     }
   }
 
-  /// What the loader of glibc says where descriptors or memory are lacking, and where a file is missing or damaged.
+  /// The messages of glibc's loader if descriptors or memory are lacking, and if a file is missing or damaged.
   @Test(arguments: [
     ("libcurl.so.4: cannot open shared object file: Too many open files", true),
     ("libcurl.so.4: cannot open shared object file: Too many open files in system", true),
@@ -449,7 +449,7 @@ import Testing
   ])
   func whatMayPass(_ text: String, _ expected: Bool) { #expect(rx_curl_may_pass(text) == expected) }
 
-  /// One request meets a machine without descriptors; the next one goes through.
+  /// One request finds no free descriptor; the next one succeeds.
   @Test func aLackThatPassesIsTriedAgain() async throws {
     let server = try ScriptedServer { connection in
       while connection.message() != nil { connection.send(Self.reply("ok")) }
@@ -468,7 +468,7 @@ import Testing
     #expect(calls.load(ordering: .relaxed) == 2, "what is there is not loaded again")
   }
 
-  /// A body that comes in drops, far fewer than a hundred bytes a second, takes the time that it is given.
+  /// A body that arrives very slowly, with far fewer than a hundred bytes a second, may use its full time limit.
   @Test func anAnswerMayBeSlow() async throws {
     let server = try ScriptedServer { connection in
       _ = connection.message()
@@ -504,7 +504,7 @@ import Testing
     waiting.cancel()
     #expect(asked.wait(2))
     #expect(called.value.withLock { $0 } == nil)
-    // From many threads, racing with the answer: at most one of both.
+    // From many threads, racing with the answer: at most one of the two takes effect.
     let good = try ScriptedServer { connection in
       while connection.message() != nil { connection.send(Self.reply()) }
     }
@@ -554,7 +554,8 @@ import Testing
     #expect(server.connections <= 24)
   }
 
-  /// The head of a silent answer comes at once, not with the first byte behind it; an interim one is none.
+  /// The head of a silent answer is reported immediately, not with the first byte of the body; an interim head does
+  /// not count.
   @Test func theHeadOfAStreamComesFirst() throws {
     let goOn = WaitOnce()
     let server = try ScriptedServer { connection in

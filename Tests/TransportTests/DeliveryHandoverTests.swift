@@ -5,9 +5,9 @@ import Testing
 
 @testable import Transport
 
-/// What a sink leaves to its next version in a reload goes as it is: it is neither written, read nor encoded again, and it is lost nowhere.
+/// Events that a sink leaves to its next version in a reload pass unchanged: they are not written, read or encoded again, and not lost.
 @Suite struct DeliveryHandoverTests {
-  /// Hands the pipeline over to its next version; returns what it leaves.
+  /// Hands the pipeline over to its next version; returns the handed-over state.
   private func leave(_ trial: DeliveryTrial, for plan: Plan? = nil) throws -> LeftState {
     let plan = plan ?? trial.pipeline.execution.plan
     trial.pipeline.inTurn { $0.execution.suspend(for: plan) }
@@ -34,8 +34,8 @@ import Testing
     return destination
   }
 
-  /// With the same settings each event is encoded once, however many versions follow each other; with others once for each version that writes it in
-  /// another way. The state does not grow with the queue.
+  /// With the same settings each event is encoded once, over any number of versions; with other settings once for each version that uses another
+  /// encoding. The state does not grow with the queue.
   @Test(arguments: [true, false], [nil, 3]) func eventsAreEncodedOnce(_ isSame: Bool, _ lanes: Int64?) throws {
     try duringReload {
       let destination = deadDestination()
@@ -68,7 +68,7 @@ import Testing
     }
   }
 
-  /// A version that does not start takes nothing: the one before goes on with all of it, also if that was tried more than once.
+  /// A version that fails to start takes nothing: the previous one continues with everything, even after several attempts.
   @Test(arguments: [true, false]) func aVersionThatDoesNotStartTakesNothing(_ hasSenders: Bool) throws {
     try duringReload {
       let destination = deadDestination()
@@ -94,15 +94,15 @@ import Testing
       let again = try DeliveryTrial(
         destination, name: first.name, input: input, restoring: left.bytes, estates: left.estates)
       destination.answer(0, .answered())
-      // Its clock begins anew, and an incomplete batch is as old as its first event.
+      // Its clock starts at 0, and an incomplete batch is as old as its first event.
       again.pipeline.run(until: .seconds(20))
       #expect(Array(destination.delivered.prefix(waiting)) == Array(1...Int64(waiting)))
       #expect(destination.encoded.count { $0 <= waiting } == waiting)
     }
   }
 
-  /// The reload ends and no version has started: senders are told to send again, what is under way is given up, and what nobody sends again waits for
-  /// the version that starts.
+  /// The reload ends without a started version: senders are told to send again, outstanding events are given up, and events that are not sent again
+  /// wait for the version that starts.
   @Test(arguments: [true, false]) func whatNobodySendsAgainWaits(_ hasSenders: Bool) throws {
     try keepingListeners.withLock { _ in
       KeptListeners.begin()
@@ -125,8 +125,8 @@ import Testing
     }
   }
 
-  /// In light delivery the disk keeps the commit before the queue: after a kill the source sends all of it again. The first commit of the next version
-  /// that is behind these events comes when they are delivered.
+  /// In light delivery the disk keeps the commit before the queue: after a kill the source sends all of it again. The next version's first commit
+  /// that covers these events is made when they are delivered.
   @Test(arguments: [true, false]) func aKillAfterAHandoverLosesNothing(_ isKilled: Bool) throws {
     try duringReload {
       let destination = deadDestination()

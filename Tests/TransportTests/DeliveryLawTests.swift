@@ -5,7 +5,7 @@ import Testing
 
 @testable import Transport
 
-/// The laws of sinks that deliver in batches: what holds whatever the connector says. On virtual time.
+/// The laws of sinks that deliver in batches, for any answers of the connector. On virtual time.
 @Suite struct DeliveryLawTests {
   private func values(_ range: ClosedRange<Int64>) -> [Int64] { Array(range) }
 
@@ -14,7 +14,7 @@ import Testing
     trial.pipeline.run(until: .seconds(100_000))
   }
 
-  /// One event of each fate: it is delivered, comes again alone, or is refused, each once.
+  /// One event for each outcome: delivered, repeated alone, or refused, each once.
   @Test func aVerdictForEachEvent() throws {
     let destination = ScriptedDestination { $0.count = 4 }
     destination.script = { call in
@@ -36,7 +36,7 @@ import Testing
       trial.logged("one must wait; trying again") && trial.logged("the destination works again, after 1 failure in 3s"))
   }
 
-  /// What was delivered, after repetitions too, leaves nothing in memory.
+  /// Delivered events, even after repetitions, leave nothing in memory.
   @Test(arguments: [false, true]) func nothingIsLeftOfABatch(_ isLate: Bool) throws {
     let destination = ScriptedDestination { $0.count = 2 }
     destination.script = { call in
@@ -51,7 +51,7 @@ import Testing
     #expect(destination.keptAnswers() == 0)
   }
 
-  /// An outcome that does not fit the batch decides nothing.
+  /// An outcome that does not fit the batch has no effect.
   @Test(arguments: [
     DeliveryOutcome.answered(again: [0, 0]), .answered(again: [3]), .answered(again: [-1]),
     .answered(refused: [.init(3, "")]), .answered(refused: [.init(1, ""), .init(1, "")]),
@@ -69,8 +69,8 @@ import Testing
     #expect(trial.logged("names an event twice, or one that is not in the batch of 3"))
   }
 
-  /// An event because of which its batch is refused is found in few steps, and only it goes to the errors output; also where the
-  /// destination was not even asked.
+  /// An event that causes the refusal of its batch is found in few steps, and only it goes to the errors output; also if the
+  /// destination was not even contacted.
   @Test(arguments: [false, true]) func aBadEventIsFound(_ isAsked: Bool) throws {
     let destination = ScriptedDestination { $0.count = 64 }
     destination.script = { call in
@@ -86,7 +86,7 @@ import Testing
     #expect(destination.faults == [])
   }
 
-  /// What is too large makes later batches smaller.
+  /// A batch that is too large makes later batches smaller.
   @Test func batchesShrink() throws {
     let destination = ScriptedDestination { $0.count = 16 }
     destination.script = { $0.values.count > 5 ? .now(.refused("too large", isTooLarge: true)) : .now(.answered()) }
@@ -98,7 +98,7 @@ import Testing
     #expect(destination.calls.dropFirst(before).allSatisfy { $0.values.count <= 5 })
   }
 
-  /// A destination that is down takes no attempts, is asked by one batch after growing pauses, and loses nothing.
+  /// An unavailable destination uses up no attempts, is probed with one batch after growing pauses, and loses nothing.
   @Test func downTakesNoAttempts() throws {
     let destination = ScriptedDestination {
       $0.count = 2
@@ -155,7 +155,7 @@ import Testing
     }
   }
 
-  /// Of a batch that is answered in part, what was taken counts also where the rest ends the pipeline.
+  /// In a partly answered batch, the accepted events count even if the rest ends the pipeline.
   @Test func aPartOfTheLastAttemptCounts() throws {
     let destination = ScriptedDestination {
       $0.count = 3
@@ -169,7 +169,8 @@ import Testing
     #expect(trial.waiting == 0)
   }
 
-  /// A destination that refuses everything as it is set up: nothing is lost, the first that it takes ends that.
+  /// A destination that is misconfigured refuses everything: nothing is lost, and the first accepted event ends that
+  /// state.
   @Test func brokenIsTold() throws {
     let destination = ScriptedDestination()
     destination.script = {
@@ -187,7 +188,7 @@ import Testing
     #expect(other.source.feed.outcomes == [0: .failed("wrong password")])
   }
 
-  /// A delivery without an outcome is withdrawn at its time, and its late outcome counts for nothing.
+  /// A delivery without an outcome is withdrawn at its time limit, and a late outcome is ignored.
   @Test func aHangingDeliveryComesAgain() throws {
     let destination = ScriptedDestination {
       $0.timeout = .seconds(5)
@@ -197,7 +198,7 @@ import Testing
     destination.script = { $0.number == 0 ? .nothing : .now(.answered()) }
     let trial = try DeliveryTrial(destination)
     trial.send([1, 2, 4])
-    // The other lane goes on.
+    // The other lane continues.
     #expect(destination.delivered == [2, 4])
     trial.pipeline.run(until: .seconds(5))
     #expect(destination.calls.first?.isWithdrawn == true)
@@ -211,7 +212,7 @@ import Testing
     #expect(destination.faults == [])
   }
 
-  /// What cannot be encoded is refused alone, and nobody is asked.
+  /// An event that cannot be encoded is refused alone, without contacting the destination.
   @Test func anEventThatCannotBeEncoded() throws {
     let destination = ScriptedDestination { $0.count = 3 }
     destination.refusal = { $0 == 2 ? "it has 9 bytes, and a message may have 8" : nil }
@@ -222,7 +223,7 @@ import Testing
     #expect(trial.source.feed.outcomes == [0: .acknowledged])
   }
 
-  /// A lane that fails for ever holds back neither the others nor the order of its own.
+  /// A lane that always fails delays neither other lanes nor changes its own order.
   @Test func aFailingLaneStandsAlone() throws {
     let destination = ScriptedDestination {
       $0.concurrency = 1
@@ -248,7 +249,7 @@ import Testing
     #expect(destination.faults == [])
   }
 
-  /// Batches are complete, or as old as they may be; one that nothing more can complete does not wait.
+  /// Batches are complete, or have reached their maximum age; a batch that can no longer be completed does not wait.
   @Test func batchesWaitForEvents() throws {
     let destination = ScriptedDestination {
       $0.count = 3
@@ -266,7 +267,7 @@ import Testing
     // Larger than any batch, alone.
     trial.send([9], as: 2)
     #expect(destination.calls.map(\.values) == [[1, 2, 3], [4], [9]])
-    // A third place: the oldest goes.
+    // A third lane: the oldest batch is sent.
     trial.send([100, 200, 300], as: 3)
     #expect(destination.calls.last?.values == [100])
     trial.pipeline.run(until: .seconds(11))
@@ -278,7 +279,7 @@ import Testing
     #expect(destination.opened == 1 && destination.closed == 1)
   }
 
-  /// Opening is tried again, and nothing is delivered before.
+  /// Opening is retried, and nothing is delivered before.
   @Test func opening() throws {
     let destination = ScriptedDestination()
     destination.openings = [.down("nobody is there"), .down("nobody is there"), .answered()]
@@ -288,7 +289,7 @@ import Testing
     #expect(trial.logged("nobody is there; trying again"))
     trial.pipeline.run(until: .seconds(5))
     #expect(destination.delivered == [1])
-    // Nobody waits for it where nothing is to be delivered.
+    // Nothing waits for it if there is nothing to deliver.
     destination.openings = Array(repeating: .down("nobody is there"), count: 1000)
     let empty = try DeliveryTrial(destination)
     empty.pipeline.drain()
@@ -300,8 +301,7 @@ import Testing
 
   // MARK: Limits
 
-  /// What waits for a dead destination is bounded, in events and in bytes, and nothing that sends ignores that: neither a timer nor what a step
-  /// makes.
+  /// The events that wait for a dead destination are limited in number and bytes, and every sender respects that: timers and steps too.
   @Test(arguments: [true, false]) func whatWaitsIsBounded(_ isByCount: Bool) throws {
     let memory = MemoryBudget(isByCount ? 1 << 30 : 1 << 20)
     let destination = ScriptedDestination {
@@ -324,7 +324,7 @@ import Testing
     #expect(memory.held == 0)
   }
 
-  /// A batch that is larger than what may wait does not wait for more than comes.
+  /// A batch larger than the limit on waiting events does not wait for more than can arrive.
   @Test(arguments: [true, false]) func aBatchThatCannotBeCompletedGoes(_ isByCount: Bool) throws {
     let destination = ScriptedDestination {
       $0.count = 1000
@@ -339,8 +339,8 @@ import Testing
     #expect(destination.delivered == destination.delivered.sorted() && destination.faults == [])
   }
 
-  /// A sink whose destination is dead takes nothing from another one: without a disk until its queue is full, and the input pauses for both; with a
-  /// disk for as long as its policy finds room.
+  /// A sink with a dead destination takes nothing from another one: without a disk until its queue is full and the input pauses for both; with a
+  /// disk as long as its policy finds room.
   @Test(arguments: [true, false]) func aDeadDestinationHoldsNoOther(_ isDurable: Bool) throws {
     let (dead, working) = (ScriptedDestination { $0.queue = 100 }, ScriptedDestination())
     dead.script = { _ in .now(.down("nobody is there", after: .seconds(100))) }
@@ -353,7 +353,7 @@ import Testing
     #expect(isDurable ? working.delivered.count > 590 : working.delivered.count < 110, "\(working.delivered.count)")
     dead.script = { _ in .now(.answered()) }
     trial.pipeline.run(until: .seconds(400))
-    // The sinks have the same.
+    // The sinks have the same events.
     #expect(!trial.pipeline.executor.isInputPaused)
     #expect(dead.delivered == working.delivered && dead.delivered == dead.delivered.sorted())
     #expect(isDurable ? dead.delivered.count > 3980 : dead.delivered.count > 2900, "\(dead.delivered.count)")
@@ -361,7 +361,8 @@ import Testing
 
   // MARK: The end
 
-  /// Stopped while the destination is dead: all is saved, also what is under way, and the next run delivers it in order.
+  /// Stopped while the destination is dead: everything is saved, outstanding events too, and the next run delivers it in
+  /// order.
   @Test func aStopSavesWhatWaits() throws {
     let destination = ScriptedDestination {
       $0.count = 2
@@ -385,13 +386,13 @@ import Testing
     next.pipeline.run(until: .milliseconds(100))
     #expect(next.pipeline.execution.refusals.isEmpty)
     #expect(other.delivered == (1...Int64(taken)).map { $0 })
-    // A batch stays what it was, so that a destination that has had it knows it again.
+    // A batch stays unchanged, so that a destination that has already received it recognizes it.
     let again = try #require(other.calls.first)
     #expect(again.values == first.values && again.key == first.key && again.attempts == attempts)
     #expect(first.key.count == 32)
   }
 
-  /// Without a state, what is left is counted, and its senders learn of it.
+  /// Without a state, remaining events are counted, and their senders are told.
   @Test func whatIsLeftIsCounted() throws {
     let destination = ScriptedDestination { $0.count = 2 }
     destination.script = { _ in .nothing }
@@ -407,8 +408,8 @@ import Testing
     #expect(trial.pipeline.counters.sent == 0)
   }
 
-  /// In a reload the next version has the same queue: what is under way is answered to it, and nothing is delivered twice, waited for or
-  /// overtaken.
+  /// In a reload the next version has the same queue: outstanding events are answered to it, and nothing is delivered twice, waited for
+  /// or overtaken.
   @Test(arguments: [true, false], [true, false]) func theQueueGoesToTheNextVersion(_ handsOver: Bool, _ isDurable: Bool)
     throws
   {
@@ -431,7 +432,7 @@ import Testing
       first.pipeline.inTurn { $0.execution.suspend(for: plan) }
       first.pipeline.settle()
       if !handsOver {
-        // They are waited for, for a while.
+        // The outstanding deliveries are waited for, for a while.
         #expect(first.pipeline.outcome == nil)
         first.pipeline.run(until: .seconds(3))
       }
@@ -441,7 +442,7 @@ import Testing
       destination.script = { _ in .now(.answered()) }
       let open = destination.underWay
       if handsOver {
-        // One outcome comes when neither version is there.
+        // One outcome arrives when there is neither version.
         destination.answer(try #require(open.first).number, .answered())
         first.pipeline.settle()
       }
@@ -470,8 +471,8 @@ import Testing
     }
   }
 
-  /// In durable delivery the next version reads the outbox while the rows under way are answered: what is acknowledged between the reading and its
-  /// result is in that result, and must neither be delivered nor removed again.
+  /// In durable delivery the next version reads the outbox while outstanding rows are answered: rows acknowledged between the read and its result
+  /// are in that result, and must neither be delivered nor removed again.
   @Test func whatIsAcknowledgedDuringAReadIsNotDeliveredAgain() throws {
     try keepingListeners.withLock { _ in
       KeptListeners.begin()
@@ -511,7 +512,7 @@ import Testing
     }
   }
 
-  /// A sink of another kind cannot read what is under way: that is withdrawn, and every event is encoded anew.
+  /// A sink of another kind cannot read outstanding events: they are withdrawn, and every event is encoded again.
   @Test func theQueueOfAnotherKindIsEncodedAnew() throws {
     try keepingListeners.withLock { _ in
       KeptListeners.begin()

@@ -5,7 +5,7 @@ import Testing
 
 @testable import Transport
 
-/// Sinks that deliver in batches, with random settings, before a destination that answers at random: on virtual time.
+/// Sinks that deliver in batches, with random settings and a destination that answers randomly, on virtual time.
 @Suite struct DeliveryPropertyTests {
   private struct Trial {
     var random: SplitMix
@@ -69,14 +69,14 @@ import Testing
         case 5 where hangs: return .nothing
         default: outcome = .answered()
         }
-        // Slow ones may come behind their time.
+        // Slow answers may arrive after the time limit.
         return answers.random.below(3) == 0
           ? .now(outcome) : .after(.milliseconds(Int64(answers.random.below(4000))), outcome)
       }
       self.random = random
     }
 
-    /// What is sent next.
+    /// The next events to send.
     mutating func choose() -> [Int64] {
       let new = (0..<(1 + random.below(9))).map { last + Int64($0) }
       last += Int64(new.count)
@@ -95,14 +95,14 @@ import Testing
 
   private final class Watch {
     var sent: [Int: [Int64]] = [:]
-    /// Batches of which a sender heard before everything of them was decided.
+    /// Batches whose sender was told before all of their events were decided.
     var tooEarly: [Int] = []
   }
 
   private func value(_ rejection: String) -> Int64? { Int64(rejection.dropFirst().prefix { $0 != "," }) }
 
-  /// Taken is delivered, rejected, waiting or given up at any moment; batches keep to their limits; lanes keep their order; a sender hears of
-  /// success when everything of its events is decided, and dead letters are on their way before; nothing is left over at the end.
+  /// At any moment an accepted event is delivered, rejected, waiting or given up; batches respect their limits; lanes keep their order; a
+  /// sender is told of success when all of its events are decided, after dead letters are on their way; nothing is left at the end.
   @Test(arguments: 0..<400) func everyEventIsDecidedOnce(_ seed: UInt64) throws {
     var one = try Trial(seed)
     let (destination, trial) = (one.destination, one.trial)
@@ -133,7 +133,7 @@ import Testing
     let counters = pipeline.counters
     #expect(counters.received == counters.sent + counters.rejected, "seed \(seed)")
     #expect(trial.rejected.count == Int(counters.rejected), "seed \(seed)")
-    // Each is decided once. What came twice had hung.
+    // Each is decided once. Events delivered twice had timed out.
     let rejected = trial.rejected.compactMap(value)
     #expect(Set(rejected).count == rejected.count, "seed \(seed)")
     #expect(Set(rejected).isSuperset(of: one.foreign.filter { $0 < one.last }), "seed \(seed)")
@@ -148,8 +148,8 @@ import Testing
     #expect(pipeline.execution.troubles.all.isEmpty || destination.traits.mostAttempts != nil, "seed \(seed)")
   }
 
-  /// A destination that takes a stream of batches and answers event by event, in order, asks for events again, and loses the connection: what it
-  /// takes is in order, each event once.
+  /// A destination that accepts a stream of batches and answers event by event, in order, requests events again, and loses the connection: its
+  /// events arrive in order, each once.
   @Test(arguments: 0..<200) func aStreamKeepsItsOrder(_ seed: UInt64) throws {
     var random = SplitMix(seed)
     let destination = ScriptedDestination {
@@ -201,7 +201,7 @@ import Testing
     pipeline.run(until: .seconds(10_000))
   }
 
-  /// Ended at any moment: what is left is in the state, and the next run delivers it; or it is counted.
+  /// Ended at any moment: the remaining events are in the state, and the next run delivers them; or they are counted.
   @Test(arguments: 0..<200) func endedAtAnyMoment(_ seed: UInt64) throws {
     var one = try Trial(seed &+ 10_000)
     let pipeline = one.trial.pipeline
@@ -213,7 +213,7 @@ import Testing
     }
     let isSaved = one.random.below(2) == 0
     let received = Int64(pipeline.counters.received)
-    // Events of a sender that is told are sent again by it, and are in no state.
+    // A sender that is told of a failure sends its events again, so they are in no state.
     let state = isSaved ? pipeline.suspend() : nil
     if !isSaved {
       pipeline.inTurn { $0.execution.cancel() }

@@ -20,7 +20,7 @@ import Testing
     return destination
   }
 
-  /// Runs until a source that sends each millisecond has sent so many events; it has not ended.
+  /// Runs until a source that sends every millisecond has sent so many events, without ending.
   private func run(_ trial: DeliveryTrial, ticks: Int64) {
     trial.pipeline.run(until: TimeSpan(nanoseconds: ticks * 1_000_000 + 500_000))
   }
@@ -34,7 +34,7 @@ import Testing
 
   // MARK: Kills
 
-  /// Runs until so many commits are on the disk, loses the process there, and goes on from the disk. Returns the number of commits on the disk.
+  /// Runs until so many commits are on disk, loses the process there, and continues from the disk. Returns the number of commits on disk.
   private func kill(after most: Int, isHeard: Bool) throws -> Int {
     let store = MemoryStore()
     let first = slow()
@@ -69,8 +69,8 @@ import Testing
     return disk.commits
   }
 
-  /// Lost at any commit, before or after the process hears of it: every event whose sender has its acknowledgement is delivered, what is delivered again
-  /// is what the disk still had, and lanes keep their order.
+  /// Lost at any commit, before or after the process is notified of it: every event whose sender was acknowledged is delivered, repeated events are
+  /// those still on disk, and lanes keep their order.
   @Test(arguments: [true, false]) func aKillAtEveryCommit(_ isHeard: Bool) throws {
     var kills = 1
     while try kill(after: kills, isHeard: isHeard) == kills { kills += 1 }
@@ -79,7 +79,7 @@ import Testing
 
   // MARK: Dead letters
 
-  /// A refused event is a dead letter on the disk before its row is removed, and its neighbours are delivered once.
+  /// A refused event is a dead letter on disk before its row is removed, and its neighbours are delivered once.
   @Test func aDeadLetterIsStoredBeforeItsEventIsForgotten() throws {
     let store = MemoryStore()
     let destination = ScriptedDestination { $0.count = 3 }
@@ -119,7 +119,7 @@ import Testing
     return destination
   }
 
-  /// A stop before a dead destination ends soon, and the next start delivers everything in order.
+  /// A stop with a dead destination ends soon, and the next start delivers everything in order.
   @Test(arguments: Dead.allCases, [true, false]) func aStopBeforeADeadDestinationEnds(_ way: Dead, _ isDurable: Bool)
     throws
   {
@@ -135,7 +135,7 @@ import Testing
     let next = try DeliveryTrial(
       other, name: trial.name, input: "never: {}", restoring: state, delivery: isDurable ? durable(store) : nil)
     next.pipeline.run(until: .seconds(10))
-    // Until the batches under way are given up, the source may send more.
+    // Until the outstanding batches are given up, the source may send more.
     let taken = Int64(trial.pipeline.counters.received)
     #expect(taken >= 5 && other.delivered.sorted() == Array(1...taken) && isInOrder(other))
     #expect(next.waiting == 0 && store.disk.rows.isEmpty, "\(next.pipeline.log)")
@@ -143,7 +143,7 @@ import Testing
 
   // MARK: Reloads
 
-  /// A reload while one sink fails takes no time, hands over the same queue, and another sink has each event once.
+  /// A reload while one sink fails is immediate, hands over the same queue, and another sink receives each event once.
   @Test(arguments: Dead.allCases) func aReloadWhileASinkFails(_ way: Dead) throws {
     try keepingListeners.withLock { _ in
       KeptListeners.begin()
@@ -163,7 +163,7 @@ import Testing
         mended, name: first.name, beside: working, isSecond: true,
         restoring: first.pipeline.execution.savedState, estates: first.pipeline.execution.saved.estates)
       second.send([6], as: 1)
-      // A pause that the destination asked for may go on.
+      // A pause requested by the destination may continue.
       second.pipeline.run(until: .seconds(2000))
       #expect(mended.delivered.sorted() == [1, 2, 3, 4, 5, 6] && isInOrder(mended))
       #expect(working.delivered.sorted() == [1, 2, 3, 4, 5, 6])
@@ -173,7 +173,8 @@ import Testing
 
   // MARK: Changed files
 
-  /// Other batches, lanes, concurrency and order, another place in the file, another sink beside it: the queue belongs to the name of the sink.
+  /// Other batches, lanes, concurrency and order, another position in the file, another sink next to it: the queue belongs to the name of the
+  /// sink.
   @Test(arguments: [true, false], 0..<20) func changedSettingsOrphanNoQueue(_ isDurable: Bool, _ seed: UInt64) throws {
     var random = SplitMix(seed)
     let store = MemoryStore(isImmediate: true)
@@ -210,7 +211,7 @@ import Testing
 
   // MARK: Opened and closed
 
-  /// Whatever ends it, a sink closes its connector once, after the last delivery, and nothing of it is left.
+  /// Whatever ends it, a sink closes its connector once, after the last delivery, and leaves nothing behind.
   @Test func openedAndClosedManyTimes() throws {
     for round in 0..<100 {
       let memory = MemoryBudget()

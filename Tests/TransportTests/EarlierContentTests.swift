@@ -5,7 +5,7 @@ import Testing
 @testable import PipelineCore
 @testable import Transport
 
-/// A followed file that is written anew, looked at between the writes.
+/// A followed file that is rewritten, checked between the writes.
 @Suite struct EarlierContentTests {
   private let folder = ScratchDirectory()
   private static let lines = (0..<40).map { "2026-11-27T18:00:\($0) a line of a log\n" }.joined()
@@ -25,7 +25,7 @@ import Testing
     var truncatedAt: Int64?
   }
 
-  /// Reads until there is nothing for the moment.
+  /// Reads until no more data is available.
   private func read(_ file: FollowedFile) throws -> Look {
     let small = UnsafeMutableRawBufferPointer.allocate(byteCount: 4096, alignment: 16)
     defer { small.deallocate() }
@@ -59,7 +59,7 @@ import Testing
     #expect(try read(file) == .init(text: "and one\n"))
   }
 
-  /// The start of a line that was read goes on, or is another one now.
+  /// The partial line that was read is either continued or replaced.
   @Test func aLineThatHasBegun() throws {
     let file = try follow()
     folder.append("begun", to: "a")
@@ -78,7 +78,7 @@ import Testing
     #expect(try read(file) == .init(text: "another line\n", truncatedAt: Int64(Self.lines.utf8.count)))
   }
 
-  /// As long, with the same beginning, and another end.
+  /// The same length, the same beginning, and another end.
   @Test func anotherEnd() throws {
     let file = try follow()
     truncate(folder("a"), 0)
@@ -88,7 +88,7 @@ import Testing
     #expect(try read(file) == .init(text: String(other), truncatedAt: Int64(Self.lines.utf8.count)))
   }
 
-  /// A file that stays shorter is another one after a while, though it begins as before.
+  /// A file that stays shorter counts as another one after a while, although it begins as before.
   @Test func aFileThatStaysShorter() throws {
     let file = try follow()
     let start = String(Self.lines.prefix(Self.lines.utf8.count / 2))

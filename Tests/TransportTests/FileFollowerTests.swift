@@ -31,7 +31,8 @@ import Testing
     #expect(Set(running.seen.text.split(separator: "\n")) == ["new", "other"])
   }
 
-  /// Lines are delivered at once until many have come quickly; then they wait for the next look. Stopping does not.
+  /// Lines are delivered immediately until many have arrived quickly; then they wait for the next check. Stopping
+  /// does not.
   @Test func readsAtAPaceWhileLinesComeFast() throws {
     let running = try Following([directory("a.log")]) { $0.pace = .seconds(3600) }
     let fast = String(repeating: "line\n", count: ReadingPace.finds)
@@ -46,7 +47,7 @@ import Testing
 
   @Test func sixteenFindsWithinFourIntervalsBeginThePace() {
     var pace = ReadingPace(nanoseconds: 100)
-    // One find less than would do: spread evenly for a while, then all at once.
+    // One less than the limit: spread evenly for a while, then all at once.
     for time in stride(from: Int64(1000), to: 4000, by: 27) { pace.found(at: time) }
     #expect(!pace.isBusy)
     for _ in 1..<ReadingPace.finds { pace.found(at: 5000) }
@@ -67,7 +68,7 @@ import Testing
     #expect(pace.isBusy)
   }
 
-  /// Whether lines still come fast shows only where each is waited for.
+  /// Whether lines still arrive fast can only be measured while each is waited for.
   @Test func thePaceIsGivenUpNowAndThen() {
     var pace = ReadingPace(nanoseconds: 100)
     for _ in 0..<ReadingPace.finds { pace.found(at: 1000) }
@@ -98,11 +99,11 @@ import Testing
     #expect(running.seen.wait(for: text))
     withExtendedLifetime(others) {}
     let sizes = running.seen.state.withLock { $0.files.map(\.lines.slab.count) }
-    // And the start of a line before.
+    // Plus the start of a line before.
     #expect(sizes.allSatisfy { $0 <= 9 << 10 }, "\(sizes)")
   }
 
-  /// Whoever starts it may be the one that has to take in what it tells.
+  /// The starting thread may be the one that has to handle the reports.
   @Test func reportsNothingOnTheThreadThatStartsIt() throws {
     for name in ["a.log", "b.log", "c.log"] { directory.append("line\n", to: name) }
     var options = FileFollower.Options(paths: [directory("*.log")])
@@ -123,7 +124,7 @@ import Testing
     follower.join()
   }
 
-  /// A writer that rotates by renaming, 100 times, through three generations of old files.
+  /// A writer that rotates by renaming, 100 times, with three generations of old files.
   @Test(arguments: ["app.log", "app.log*"]) func losesNothingToRotation(_ pattern: String) throws {
     let running = try Following([directory(pattern)])
     var next = 0
@@ -137,7 +138,7 @@ import Testing
       rename(directory("app.log.1"), directory("app.log.2"))
       rename(directory("app.log"), directory("app.log.1"))
       if round % 3 == 0 { directory.append("", to: "app.log") }
-      // A file that is removed before anybody saw it is gone: the writer waits now and then.
+      // A file that is removed before it was seen is lost, so the writer waits now and then.
       if round % 3 == 2 {
         let expected = next
         try #require(running.seen.wait { $0.bytes.count { $0 == 10 } >= expected })
@@ -158,7 +159,7 @@ import Testing
     truncate(directory("a.log"), 0)
     directory.append("third\n", to: "a.log")
     #expect(running.seen.wait(for: "first\nsecond\nthird\n"))
-    // Written anew and longer than before, in between two looks or not.
+    // Rewritten and longer than before, between two checks or not.
     truncate(directory("a.log"), 0)
     directory.append("fourth is a longer line\n", to: "a.log")
     #expect(running.seen.wait(for: "first\nsecond\nthird\nfourth is a longer line\n"))
@@ -217,7 +218,7 @@ import Testing
     #expect(running.seen.wait(for: "x\ny\nz\n"))
   }
 
-  /// Only a look that succeeds tells that a file has lost its name.
+  /// Only a successful check shows that a file has lost its name.
   @Test(arguments: [EMFILE, EACCES, EINTR, EIO, ENOENT]) func aLookThatFailsTakesNoNameAway(_ code: Int32) throws {
     let isFailing = Guarded(false)
     let looks = Guarded(0)
@@ -233,7 +234,7 @@ import Testing
     #expect(running.seen.wait(for: "one\n"))
     isFailing.withLock { $0 = true }
     directory.append("new\n", to: "b.log")
-    // Each look is later than the one before, so by now a file without a name would have been let go of.
+    // Each check is later than the previous one, so by now a file without a name would have been released.
     #expect(looks.wait(until: monotonicNow() + 60_000_000_000) { $0 >= 5 ? true : nil } == true)
     directory.append("two\n", to: "a.log")
     #expect(running.seen.wait(for: "one\ntwo\n"))
@@ -247,7 +248,7 @@ import Testing
       ])
   }
 
-  /// A file that is gone all the same is let go of, though its directory cannot be listed.
+  /// A deleted file is released even if its directory cannot be listed.
   @Test func aRemovedFileIsClosed() throws {
     let isFailing = Guarded(false)
     directory.append("one\n", to: "a.log")
@@ -276,7 +277,7 @@ import Testing
     directory.append("one\n", to: "a.log")
     let running = try Following([directory("a.log*")])
     #expect(running.seen.wait(for: "one\n"))
-    // As a rotation does it that compresses what it has renamed.
+    // As in a rotation that compresses renamed files.
     let file = open(directory("a.log.2"), O_WRONLY | O_CLOEXEC)
     defer { close(file) }
     for _ in 0..<3 { #expect(zipped.withUnsafeBytes { write(file, $0.baseAddress, $0.count) } == zipped.count) }
@@ -320,7 +321,7 @@ import Testing
     #expect(second.seen.wait(for: "3\n4\n5\n"))
   }
 
-  /// The positions were noted when a file had been found and an older one, which had lost its name meanwhile, had not.
+  /// The positions were saved when a file had been found and an older one, which had lost its name meanwhile, had not.
   @Test(arguments: [false, true]) func resumesBetweenTwoFilesThatItKnew(_ isCompressed: Bool) throws {
     directory.append("1\n", to: "a.log")
     let first = try Following([directory("a.log")])
@@ -335,7 +336,7 @@ import Testing
     var youngest = second.stop()
     youngest[0].offset = 0
     if isCompressed {
-      // Compression keeps the time of the last write.
+      // Compression keeps the modification time.
       let modified = [timespec](repeating: timespec(tv_sec: time(nil) - 10, tv_nsec: 0), count: 2)
       #expect(utimensat(AT_FDCWD, directory("a.log.2"), modified, 0) == 0)
       let later = [timespec](repeating: timespec(tv_sec: time(nil) - 5, tv_nsec: 0), count: 2)

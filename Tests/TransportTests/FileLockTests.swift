@@ -39,7 +39,7 @@ import Testing
     #expect(FileLock.take(waiter, within: .zero) == 0)
   }
 
-  /// A lock that comes behind the limit is held by nobody.
+  /// A lock that is granted after the time limit is released.
   @Test func theLimitEndsTheWait() throws {
     let (holder, waiter, third) = (open(), open(), open())
     defer { close(third) }

@@ -51,7 +51,7 @@ import Testing
     return text.split(separator: 10).map { Int64(String(decoding: $0, as: UTF8.self)) ?? -1 }
   }
 
-  /// What a process leaves behind: its last state.
+  /// The last state of a dead process.
   private struct Saved {
     /// Nil: nothing had been written.
     var file: SavedFile?
@@ -101,7 +101,7 @@ import Testing
       guard isDone == true else { break }
       count += Int64(rows.utf8.count)
       next = min(total, next + 3)
-      // A state now and then; the file of the first one may not be known yet.
+      // Saves a state now and then; the first may not know its file yet.
       guard blocks % 4 == 1 else { continue }
       let full = file.saves(count)
       if !full.isEmpty { writer.compress(full, of: file) }
@@ -114,7 +114,7 @@ import Testing
     return (next >= total && !life.isDead, saved)
   }
 
-  /// The end of a period alone is enough: no row and no close comes behind it.
+  /// The end of a period alone suffices, without a later row or close.
   @Test func anOldFileIsRenamedWithoutARow() throws {
     try "old\n".write(toFile: directory.path + "/log", atomically: false, encoding: .utf8)
     let tree = FileTree(directory.path)
@@ -127,7 +127,7 @@ import Testing
     writer.close()
   }
 
-  /// A compression that is given up at the end is not a failure: everything is written.
+  /// A compression that is abandoned at the end is not a failure: everything is written.
   @Test func aCompressionThatIsGivenUpIsNotAFailure() throws {
     try "old\n".write(toFile: directory.path + "/log", atomically: false, encoding: .utf8)
     let tree = FileTree(directory.path)
@@ -151,8 +151,7 @@ import Testing
     #expect(try tree.rotated("log").map { $0.isCompressed } == [false])
   }
 
-  /// A death before each step of a rotation and of a compression, with the next start behind it: nothing is lost, and nothing stands
-  /// twice.
+  /// A death before each step of a rotation and of a compression, followed by the next start: nothing is lost or duplicated.
   @Test func everyStepMayBeTheLast() throws {
     var seen: Set<String> = []
     var steps = 0
@@ -179,7 +178,8 @@ import Testing
     return isOver
   }
 
-  /// Whether the first of processes, each of which goes on from the state of the one before, comes to the end.
+  /// Whether the last of several processes, each of which continues from the state of the previous one, reaches the
+  /// end.
   private func outlives(_ saved: Saved?, _ lives: [Life], _ tree: FileTree, _ total: Int64) throws -> Bool {
     var saved = saved
     for (index, life) in lives.enumerated() {

@@ -9,7 +9,7 @@ import Testing
 @Suite struct FileWriterTests {
   let directory = ScratchDirectory()
 
-  /// Results of completions, in their order.
+  /// The results of completions, in order.
   private final class Results: Sendable {
     let state = Guarded<[PosixError?]>([])
     var take: FileWriter.Completion {
@@ -57,7 +57,7 @@ import Testing
     #expect(directory.read("out") == "text\n")
   }
 
-  /// A buffer belongs to its owner again from the completion on, who may empty it at once.
+  /// A buffer belongs to its owner again when its completion runs, which may empty it immediately.
   @Test func countsBuffersThatTheirCompletionEmpties() throws {
     let writer = try FileWriter(.append(path: directory("out")))
     let results = Results()
@@ -85,7 +85,7 @@ import Testing
       let results = Results()
       writer.add(.buffer(buffer), isLeft: true, results.take)
       writer.write()
-      // The writer's thread may be looking at the queue just then, and so come first.
+      // The writer's thread may just be checking the queue, and therefore be first.
       if results.state.withLock({ $0.count }) == 1 { atOnce += 1 }
       #expect(results.wait(1) == [nil])
     }
@@ -152,7 +152,7 @@ import Testing
     #expect(results.wait(1) == [nil])
     var byte: UInt8 = 0
     #expect(read(pipe.input.number, &byte, 1) == 1)
-    // The reading end goes away under its number, which the pipe's owner closes in the end.
+    // The reading end is replaced under its number, which the pipe's owner closes in the end.
     let other = try FileDescriptor.openForReading(directory.path, kinds: [.directory])
     #expect(dup2(other.number, pipe.input.number) >= 0)
     writer.write(Array("two\n".utf8), results.take)
@@ -228,7 +228,7 @@ import Testing
     #expect(directory.read("out").utf8.count == 100)
   }
 
-  /// Blocks count as written at once; their acknowledgements wait for a sync that they share.
+  /// Blocks count as written immediately; their acknowledgements wait for a shared sync.
   @Test func acknowledgesManyBlocksWithOneSync() throws {
     var options = FileWriter.Options()
     options.sync = .acknowledged(within: .seconds(3600))
@@ -246,7 +246,7 @@ import Testing
     #expect(acknowledged.state.withLock { $0.isEmpty })
     writer.acknowledgeSoon()
     #expect(acknowledged.wait(20) == Array(repeating: nil, count: 20))
-    // What is still queued when somebody waits is part of it.
+    // Blocks that are still queued when a wait starts are included in it.
     for number in 20..<30 { add("\(number)\n") }
     writer.acknowledgeSoon()
     #expect(acknowledged.wait(30) == Array(repeating: nil, count: 30))
@@ -295,7 +295,7 @@ import Testing
     return try FileWriter(.append(path: directory("out")), options: options)
   }
 
-  /// Places are those of the moments for which they are asked, also behind rotations and truncations.
+  /// Positions are those at the time of the request, also after rotations and truncations.
   @Test func knowsWhereItsBytesEnded() throws {
     directory.append("torn", to: "out")
     let writer = try FileWriter(.append(path: directory("out")))
@@ -360,7 +360,7 @@ import Testing
   }
 
   @Test func waitsForRoomOnAFullDisk() throws {
-    // A file size limit of the process would hit other tests: /dev/full stands for a full disk.
+    // A file size limit of the process would affect other tests, so /dev/full simulates a full disk.
     let full = FileDescriptor(open("/dev/full", O_WRONLY), name: "/dev/full")
     let results = Results()
     let reported = Results()
@@ -373,7 +373,7 @@ import Testing
     #expect(results.wait(1).first??.code == ENOSPC)
   }
 
-  /// A pipe takes what it has room for, whatever the blocks are.
+  /// A pipe accepts as much as it has room for, whatever the size of blocks.
   @Test(arguments: [1000, 20_000, 300_000]) func reportsHowMuchHasArrived(_ size: Int) throws {
     let pipe = Pipe()
     let written = Guarded<[Int]>([])
@@ -400,7 +400,7 @@ import Testing
     #expect(writer.failure?.code == ECANCELED)
   }
 
-  /// Of two that close it, the one that waits less long decides.
+  /// If it is closed twice, the shorter wait decides.
   @Test func isGivenUpByWhoeverWaitsLeast() throws {
     let pipe = Pipe()
     let results = Results()
@@ -412,7 +412,7 @@ import Testing
     patient.join()
   }
 
-  /// Who holds the lock of such a file is still writing it; other names are none of ours.
+  /// A process that holds the lock of such a file is still writing it; files with other names are not touched.
   @Test func removesWhatAKilledProcessHasLeft() throws {
     for name in [
       ".out.4242.tmp", ".out.17-3.tmp", ".out.5-1.tmp", ".out.tmp", ".out.x.tmp", ".other.1.tmp", "out.1.tmp",

@@ -6,7 +6,7 @@ import Testing
 @testable import Transport
 
 @Suite struct FilesWriterTests {
-  /// What waits behind a file that makes no progress is counted until it is written.
+  /// Data that waits after a file without progress is counted until it is written.
   @Test func whatWaitsIsCounted() throws {
     let directory = ScratchDirectory()
     let isHeld = Guarded(true)
@@ -31,9 +31,9 @@ import Testing
     #expect(written.wait(until: monotonicNow() + 60_000_000_000) { $0 == 150 ? true : nil } == true)
     // A block counts until its completion has returned.
     #expect(Polling.until { writer.queuedBytes == 0 })
-    // The file is full: the next block has it renamed, which does not happen yet.
+    // The file is full: the next block would rename it, which is delayed.
     for _ in 0..<5 { add(300_000) }
-    // The first block is counted until its turn is over.
+    // The first block counts until its turn is over.
     #expect(Polling.until { writer.queuedBytes == 1_500_000 })
     isHeld.withLock { $0 = false }
     isHeld.notify()
@@ -42,7 +42,7 @@ import Testing
     #expect(writer.queuedBytes == 0)
   }
 
-  /// A slash before a combining mark ends a name, too: a link there is not followed.
+  /// A slash before a combining mark is a separator too: a link there is not followed.
   @Test func aLinkBeforeACombiningMarkIsNotFollowed() throws {
     let directory = ScratchDirectory()
     for name in ["other", "root", "root/own"] { mkdir(directory(name), 0o755) }

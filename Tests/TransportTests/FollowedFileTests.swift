@@ -5,23 +5,23 @@ import Testing
 
 @testable import Transport
 
-/// What one file gives from look to look, whatever happens to it between them.
+/// The output of one file from check to check, whatever happens to it in between.
 @Suite struct FollowedFileTests {
-  /// A file, and what following it must give.
+  /// A file, and the expected output of following it.
   private struct Model {
     let maxLine: Int
-    /// What the file holds.
+    /// The content of the file.
     var content: [UInt8] = []
-    /// So much of it has been read.
+    /// The number of bytes read so far.
     var reached = 0
-    /// What has to come, since it was last compared.
+    /// The expected output since the last comparison.
     var delivered: [UInt8] = []
     var truncations = 0
 
-    /// Where the last line that has been delivered ends.
+    /// The end of the last delivered line.
     var lineEnd: Int { (content[..<reached].lastIndex(of: 10) ?? -1) + 1 }
 
-    /// The beginning of a line that was there when the file was found to be another one, or shorter.
+    /// The partial line at the time when the file was found to be another one, or shorter.
     mutating func startAgain(held: ArraySlice<UInt8>) {
       delivered += held.prefix(maxLine)
       truncations += 1
@@ -37,7 +37,7 @@ import Testing
     }
   }
 
-  /// Each line that was complete at a look, and had not been cut off before, comes once, in order and whole.
+  /// Each line that was complete at a check, and had not been truncated earlier, arrives once, in order and whole.
   @Test(arguments: 0..<40 as Range<UInt64>) func everyLineComesOnce(seed: UInt64) throws {
     var random = SplitMix(seed)
     let directory = ScratchDirectory()
@@ -57,11 +57,11 @@ import Testing
     var truncations = 0
     var generation: UInt8 = 0
     var number = 0
-    /// Whole lines and the beginning of another one, by their number of bytes if that is given.
+    /// Complete lines and the start of another one, limited to a number of bytes if given.
     var pending: [UInt8] = []
     func append(_ count: Int) {
       while pending.count < count {
-        // The first byte of the file tells its generations apart.
+        // The first byte of the file identifies its generation.
         let length = random.pick([0, 1, 10, 19, 20, 21, 200, random.below(40_000)])
         pending += [65 + generation % 26] + Array("\(number) ".utf8) + Array(repeating: 120, count: length) + [10]
         number += 1
@@ -78,12 +78,12 @@ import Testing
         {
         case .end: isOver = true
         case .caughtUp:
-          // What comes meanwhile has news of its own, so there is another look.
+          // Data that arrives meanwhile is announced separately, so there is another check.
           isOver = random.below(8) > 0
           if !isOver { append(random.below(50)) }
         case .read: if random.below(8) == 0 { append(random.below(50)) }
         case .truncated: truncations += 1
-        // Cut off within its last line.
+        // Truncated within its last line.
         case .same: break
         case .waits, .other: Issue.record("nothing is waited for")
         }
@@ -93,7 +93,7 @@ import Testing
 
     for step in 0..<60 {
       switch random.below(10) {
-      case 0:  // Emptied, and perhaps written anew before the next look.
+      case 0:  // Emptied, and perhaps rewritten before the next check.
         let held = model.content[model.lineEnd..<model.reached]
         if model.reached > 0 { model.startAgain(held: held) }
         #expect(truncate(path, 0) == 0)
@@ -102,10 +102,10 @@ import Testing
         pending = []
         if random.below(2) == 0 { append(random.below(60_000)) }
         try look()
-      case 1 where model.reached > 1:  // Cut off where it had been read already.
+      case 1 where model.reached > 1:  // Truncated within the part that was already read.
         let rest = 1 + random.below(model.reached - 1)
         let held = model.content[model.lineEnd..<model.reached]
-        // What is left of it is the same up to the last whole line.
+        // The rest is the same up to the last complete line.
         let position = file.position
         let isSame =
           rest >= position.offset && position.offset >= 64 && rest >= position.fingerprintBytes

@@ -6,7 +6,7 @@ import Testing
 
 @testable import Transport
 
-/// Files to which symbolic links lead, and files of which the kernel reports nothing.
+/// Files that symbolic links name, and files for which the kernel reports no events.
 @Suite struct FollowedLinksTests {
   let directory = ScratchDirectory()
 
@@ -21,7 +21,7 @@ import Testing
     directory.append("", to: "pods/a/0.log")
   }
 
-  /// As in /var/log/containers: the file to which a link leads is renamed, and a new one is made, under load.
+  /// As in /var/log/containers: the target of a link is renamed, and a new one is created, under load.
   @Test func aRotatedTargetIsReadWhole() throws {
     makeContainers()
     let running = try Following([directory("containers/*.log")])
@@ -35,11 +35,11 @@ import Testing
     }
     let bytes = (0..<next).reduce(0) { $0 + "\($1)\n".utf8.count }
     #expect(running.seen.wait { $0.bytes.count >= bytes })
-    // Files that were born within one tick of the clock have the order of their names.
+    // Files created within one clock tick are ordered by name.
     #expect(running.seen.text.split(separator: "\n").compactMap { Int($0) }.sorted() == Array(0..<next))
   }
 
-  /// Rotated three times while nobody follows, with lines that were not read.
+  /// Rotated three times without a follower, with unread lines.
   @Test func aTargetThatWasRotatedMeanwhileIsReadOn() throws {
     makeContainers()
     directory.append("1\n2\n", to: "pods/a/0.log")
@@ -58,7 +58,7 @@ import Testing
     // The same holds for their names.
     #expect(running.seen.text.split(separator: "\n").sorted() == ["3", "4", "5", "6"])
     positions = running.stop()
-    // Positions of states that did not say where the link led.
+    // Positions of states that did not contain the link's target.
     for index in positions.indices { positions[index].target = nil }
     directory.append("7\n", to: "pods/a/0.log")
     rotate(9)
@@ -98,7 +98,7 @@ import Testing
     #expect(running.seen.wait(for: "0\n1\n"))
   }
 
-  /// A user who may write to a directory cannot have other users' files read through a link.
+  /// A user who may write to a directory cannot make rxd read other users' files through a link.
   @Test(.enabled(if: geteuid() == 0, "needs root")) func linksOfOthersAreNotFollowed() throws {
     directory.append("secret\n", to: "secret")
     chmod(directory.path, 0o755)
@@ -120,14 +120,14 @@ import Testing
     #expect(errors.contains { $0.message.contains("logs/other.log") && $0.message.contains("user 1234") })
     let all = try Following(paths) { $0.links = .always }
     #expect(all.seen.wait { $0.bytes.count == 12 })
-    // A path that was written out is the operator's.
+    // A path without a pattern is the operator's choice.
     let named = try Following([directory("logs/other.log")])
     #expect(named.seen.wait(for: "secret\n"))
     let none = try Following([directory("logs/other.log")]) { $0.links = .never }
     #expect(none.seen.wait { $0.notices.contains { if case .failed = $0 { true } else { false } } })
   }
 
-  /// Where other machines change files there are no events.
+  /// If other machines change files, there are no events.
   @Test(arguments: [WatchMethod.auto, .poll]) func filesWithoutEventsArePolled(_ method: WatchMethod) throws {
     directory.append("one\n", to: "a.log")
     let running = try Following([directory("*.log")]) {
@@ -147,19 +147,19 @@ import Testing
 
   // MARK: Last lines
 
-  /// As a file that was copied into the directory: nobody writes to it any more.
+  /// Like a file that was copied into the directory: it is no longer written to.
   @Test(arguments: [true, false]) func aClosedFileHasALastLine(_ isThere: Bool) throws {
     if isThere { directory.append("id\n1\n2", to: "a.csv") }
     let running = try Following([directory("*.csv")]) { $0.closedWait = .milliseconds(50) }
     if !isThere { directory.append("id\n1\n2", to: "a.csv") }
     #expect(running.seen.wait(for: "id\n1\n2"))
-    // Its line feed is no line of its own.
+    // Its line feed is not a separate line.
     directory.append("\n3\n", to: "a.csv")
     #expect(running.seen.wait(for: "id\n1\n23\n"))
     #expect(running.stop().map(\.offset) == [9])
   }
 
-  /// A program that writes by blocks may stop within a line for hours.
+  /// A program that writes in blocks may stop in the middle of a line for hours.
   @Test func aLineIsNotEndedWhileItsWriterIsThere() throws {
     let file = open(directory("a.log"), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0o600)
     func add(_ text: String) { #expect(write(file, text, text.utf8.count) == text.utf8.count) }
@@ -191,7 +191,7 @@ import Testing
 @Suite struct SharedInotifyTests {
   let directory = ScratchDirectory()
 
-  /// Two readers watch one directory for different events; the end of one leaves the other its own.
+  /// Two readers watch one directory for different events; the end of one does not affect the other's events.
   @Test func readersHaveEventsOfTheirOwn() throws {
     let stop = try WakeEvent()
     let first = try Inotify()

@@ -6,13 +6,13 @@ import Testing
 
 @testable import Transport
 
-/// More writers than there are threads for them, all on a disk without room.
+/// More writers than threads for them, all on a full disk.
 @Suite struct FullDiskWritersTests {
   private let folder = Scratch()
-  /// More than ``FileWriter/threads`` may have.
+  /// More than ``FileWriter/threads`` allows.
   private let count = 70
 
-  /// What was reported: of how many files that they wait, and of how many that they wait no more; the outcomes of blocks.
+  /// The reports: how many files began to wait, and how many no longer wait; the outcomes of blocks.
   private struct Seen {
     var waiting = 0
     var over = 0
@@ -46,7 +46,7 @@ import Testing
 
   private func makeFull(_ name: String) throws { try #require(folder.makeFull(name)) }
 
-  /// Writes to a file that has room, while the others wait.
+  /// Writes to a file with room, while the others wait.
   private func writeBeside() throws {
     let written = Guarded(false)
     let beside = try FileWriter(.append(path: folder("healthy")))
@@ -71,7 +71,7 @@ import Testing
     }
     for writer in writers { writer.write(Array("line\n".utf8), completion) }
     #expect(wait { $0.waiting == count })
-    // The writer reports the trouble before it sets `isDiskFull`.
+    // The writer reports the problem before it sets `isDiskFull`.
     #expect(Polling.until { writers.allSatisfy { $0.isDiskFull } })
     try writeBeside()
     // There is room again for half of them; the others are given up.
@@ -103,7 +103,7 @@ import Testing
     #expect(wait { $0.waiting >= count })
     try writeBeside()
     for number in 0..<count / 2 { #expect(truncate(folder("\(number)/log"), 0) == 0) }
-    // Of each the file that has room, and both blocks of those that have it now.
+    // For each, the file with room, and both blocks of those that have room now.
     #expect(wait { $0.written == count + count / 2 * 2 })
     for number in 0..<count / 2 { #expect(folder.read("\(number)/log") == "line\nline\n") }
     for writer in writers { writer.close(within: .milliseconds(1)) }
@@ -113,7 +113,7 @@ import Testing
     #expect(failures.allSatisfy { $0.isFull })
   }
 
-  /// A block of which a part was written goes on where it was interrupted.
+  /// A partly written block continues where it was interrupted.
   @Test(.enabled(if: SmallSystem.canBeMade(isDisk: false), "needs to mount a tmpfs")) func fullDiskTakesTheRestLater()
     throws
   {
@@ -127,7 +127,7 @@ import Testing
     let writers = try (0..<count).map { number in
       try FileWriter(.append(path: system.path + "/\(number)"), trouble: trouble)
     }
-    // A block alone, small blocks that are written together, and a large one behind them.
+    // A single block, small blocks that are written together, and a large one after them.
     for writer in writers {
       for piece in [lines[..<30_000], lines[30_000..<30_100], lines[30_100..<40_000], lines[40_000...]] {
         writer.write(Array(piece), completion)
@@ -135,7 +135,7 @@ import Testing
     }
     #expect(wait { $0.waiting >= count / 4 })
     try writeBeside()
-    // Room comes in pieces.
+    // Room becomes available in steps.
     for size in [9 << 20, 8 << 20] {
       let taken = seen.withLock(\.written)
       #expect(truncate(rest, off_t(size)) == 0)

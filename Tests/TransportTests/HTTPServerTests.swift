@@ -7,7 +7,7 @@ import Testing
 @testable import Transport
 
 @Suite struct HTTPServerTests {
-  /// Answers 200 with method, path, query and body; keeps what it is asked to keep.
+  /// Answers 200 with method, path, query and body; holds the requests that it is told to hold.
   private final class Echo: Sendable {
     let server: HTTPServer
     let port: Int
@@ -63,7 +63,7 @@ import Testing
   }
 
   @Test func answersPipelinedRequestsInOrder() throws {
-    // The first answer comes last.
+    // The first answer is given last.
     let held = Box<any ReplyTarget>()
     let echo = try Echo(answer: { request in
       if request.path == "/first" {
@@ -133,7 +133,7 @@ import Testing
     #expect(echo.handled == 0)
   }
 
-  /// Forms on which two readers could disagree about where a request ends.
+  /// Forms in which two readers could disagree about the end of a request.
   static let smuggled = [
     "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
     "POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\n0\r\n\r\n",
@@ -184,7 +184,7 @@ import Testing
     #expect(
       Self.status(
         try echo.exchange("POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n\r\nab")) == "408")
-    // An idle connection is closed without a word.
+    // An idle connection is closed without an answer.
     let answer = try echo.exchange("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
     #expect(answer.hasSuffix("GET  "))
   }
@@ -213,7 +213,7 @@ import Testing
     #expect(results.value.withLock { $0 } == [true, false])
   }
 
-  /// Whoever takes requests in is woken once for those that come together, not for each.
+  /// The handler is woken once for requests that arrive together, not for each.
   @Test func handsOverTogetherWhatComesTogether() throws {
     enum Call: Equatable { case request, handOver }
     let calls = Guarded<[Call]>([])
@@ -238,26 +238,26 @@ import Testing
       connection.send(get("/"))
       _ = try #require(connection.message())
     }
-    // One after the other: each by itself.
+    // One after another: each separately.
     let before = calls.wait(until: monotonicNow() + 60_000_000_000) { $0.count == 40 ? $0 : nil }
     #expect(before == Array(repeating: [.request, .handOver], count: 20).flatMap(\.self))
     calls.withLock { $0 = [] }
     connections[0].send(get("/hold"))
     isHeld.wait()
-    // While the network thread waits, requests come on all other connections.
+    // While the network thread waits, requests arrive on all other connections.
     for connection in connections.dropFirst() { connection.send(get("/")) }
     mayGoOn.signal()
     for connection in connections { _ = try #require(connection.message()) }
     let after = calls.wait(until: monotonicNow() + 60_000_000_000) {
       $0.last == .handOver && $0.count(where: { $0 == .request }) == 20 ? $0 : nil
     }
-    // A loaded machine may bring them in a few parts.
+    // On a loaded machine they may arrive in a few parts.
     let handOvers = try #require(after).count { $0 == .handOver }
     #expect(handOvers >= 2 && handOvers <= 6, "\(handOvers)")
     #expect(after?.prefix(2) == [.request, .handOver])
   }
 
-  /// Answers that come at once, from another thread, each go to their connection.
+  /// Answers given together from another thread each reach their connection.
   @Test func answersThatComeTogetherGoWhereTheyBelong() throws {
     let server = HTTPServer()
     defer { server.stop(within: .zero) }
@@ -282,7 +282,7 @@ import Testing
     }
   }
 
-  /// An answer that the socket does not take at once arrives whole, and before the next one.
+  /// An answer that the socket does not accept immediately arrives whole, and before the next one.
   @Test func largeAnswersOfPipelinedRequestsArriveWhole() throws {
     let body = { @Sendable (number: Int) in
       [UInt8](repeating: UInt8(ascii: "0") + UInt8(number), count: 6_000_000 + number)
@@ -376,14 +376,14 @@ final class WaitOnce: Sendable {
     state.withLock { $0 += 1 }
     state.notify()
   }
-  /// Waits for so many signals in all, at most 60 s; false if they did not come.
+  /// Waits for a total of so many signals, at most 60 s; false if they did not arrive.
   @discardableResult
   func wait(_ count: Int = 1) -> Bool {
     state.wait(until: monotonicNow() + 60_000_000_000) { $0 >= count ? true : nil } ?? false
   }
 }
 
-/// A place that several threads look into.
+/// A value that several threads can access.
 final class Box<Value: Sendable>: Sendable {
   let value = Mutex<Value?>(nil)
 }

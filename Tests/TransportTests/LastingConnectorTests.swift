@@ -5,10 +5,10 @@ import Testing
 
 @testable import Transport
 
-/// A connection that goes on over a reload with batches under way, such as an instance of a plugin: each event is delivered once and in order, and no
-/// version waits for another.
+/// A connection that continues over a reload with outstanding batches, such as an instance of a plugin: each event is delivered once and in order,
+/// and no version waits for another.
 @Suite struct LastingConnectorTests {
-  /// What the connections of all versions are given, in order.
+  /// The events that the connections of all versions receive, in order.
   final class Place: @unchecked Sendable {
     struct Given {
       var value: Int64
@@ -20,11 +20,11 @@ import Testing
     var delivered: [Int64] = []
     var connections = 0
     var ends: [Int] = []
-    /// Connections that have ended by themselves: what they are given is lost.
+    /// Connections that have ended on their own: events sent to them are lost.
     var dead: Set<Int> = []
     var hearsOfEnd: [Int: DeliveryAnswer] = [:]
 
-    /// The destination takes the next events of a connection.
+    /// The destination accepts the next events of a connection.
     func take(_ count: Int) {
       for _ in 0..<count where !open.isEmpty {
         let next = open.removeFirst()
@@ -112,7 +112,7 @@ import Testing
     }
   }
 
-  /// The connection goes on, also when some events of a batch were answered for before.
+  /// The connection continues, also if some events of a batch were answered earlier.
   @Test(arguments: 0...6) func theConnectionGoesOn(_ before: Int) throws {
     try duringReload {
       let place = Place()
@@ -122,7 +122,7 @@ import Testing
       first.pipeline.settle()
       suspend(first)
       #expect(first.pipeline.outcome == .completed, "nobody waits for answers")
-      // Answered when neither version is there.
+      // Answered while there is neither version.
       place.take(1)
       let second = try trial(place, after: first)
       second.send([21], as: 1)
@@ -138,7 +138,8 @@ import Testing
     }
   }
 
-  /// With other settings the old connection finishes what it was given beside the new version, which opens its own behind that.
+  /// With other settings the old connection finishes its events in parallel to the new version, which opens its own connection
+  /// afterwards.
   @Test(arguments: [0, 3, 6]) func otherSettingsMakeAnotherConnection(_ passes: Int) throws {
     try duringReload {
       let place = Place()
@@ -166,7 +167,7 @@ import Testing
     }
   }
 
-  /// The connection ends behind the reload: what is under way there comes again over another one.
+  /// The connection ends after the reload: its outstanding events are sent again over another one.
   @Test(arguments: [true, false]) func theConnectionEndsBehindTheReload(_ isBetween: Bool) throws {
     try duringReload {
       let place = Place()
@@ -194,7 +195,7 @@ import Testing
     }
   }
 
-  /// A further reload while the old connection finishes waits for that, for a while: what it has in hand cannot be taken back.
+  /// A further reload while the old connection finishes waits for it, for a while: its outstanding events cannot be taken back.
   @Test func aFurtherReloadWaitsForTheOldConnection() throws {
     try duringReload {
       let place = Place()

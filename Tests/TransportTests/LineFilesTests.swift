@@ -17,7 +17,7 @@ import Testing
       var errors: [String] = []
     }
     let state = Mutex(State())
-    /// Once for each report.
+    /// Signalled once for each report.
     let reported = DispatchSemaphore(value: 0)
 
     func add(_ report: LineFiles.Report) {
@@ -78,7 +78,7 @@ import Testing
     #expect(!files.offer([10], to: "x"))
   }
 
-  /// The newest lines are kept, between one and two bounds of them.
+  /// The newest lines are kept, between one and two limits of them.
   @Test(arguments: [1, 3, 100, 250])
   func filesAreBounded(_ length: Int) {
     let files = files(bound: 1000)
@@ -112,7 +112,7 @@ import Testing
     #expect(scratch.read("y") == "four\n", "others are written")
   }
 
-  /// Whoever hands over does not wait for a device that hangs.
+  /// A producer does not wait for a device that hangs.
   @Test func whatFindsTooMuchWaitingIsRefused() {
     let number = open(scratch.path, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
     let hang = DispatchSemaphore(value: 0)
@@ -128,7 +128,7 @@ import Testing
     #expect(scratch.read("x").split(separator: "\n").count == taken)
   }
 
-  /// A line that is larger than what may wait goes alone.
+  /// A line larger than the limit on waiting data is written alone.
   @Test func aLargeLineGoesAlone() {
     let files = files(bound: 1000, queue: 10)
     let line = String(repeating: "x", count: 5000)

@@ -5,7 +5,7 @@ import Testing
 @testable import Transport
 
 @Suite struct MessageCutterTests {
-  /// What a stream is cut into when it comes in pieces that end at `cuts`: messages and refusals in order, with places.
+  /// The messages of a stream that arrives in pieces ending at `cuts`: messages and rejections in order, with offsets.
   private func cut(
     _ bytes: [UInt8], _ framing: MessageFraming, limit: Int = 20, cuts: [Int] = [], ends: Bool = true
   ) -> [String] {
@@ -52,7 +52,7 @@ import Testing
     #expect(
       cut([0, 6, 1, 2, 3, 4, 5, 6, 0, 1, 65], .length(bytes: 2, isLittle: false), limit: 5)
         == ["10:A", "!0:the message has 6 bytes, more than the 5 bytes that 'maxMessage' allows"])
-    // The longest length that can be written is no reason to trap or to ask for memory.
+    // The greatest length that can be written neither traps nor allocates memory.
     #expect(
       cut([255, 255, 255, 255, 1], .length(bytes: 4, isLittle: false), limit: 5)
         == ["!0:the message has 4294967295 bytes, more than the 5 bytes that 'maxMessage' allows"])
@@ -87,7 +87,7 @@ import Testing
     .syslog,
   ]
 
-  /// However the stream comes, the messages are the same; and no stream traps.
+  /// However the stream is cut, the messages are the same, and no stream traps.
   @Test(arguments: framings) func anyCutGivesTheSameMessages(_ framing: MessageFraming) {
     var dice = SplitMix(11)
     let alphabet: [UInt8] = [0, 0, 1, 2, 3, 10, 10, 13, 32, 32, 0x30, 0x31, 0x32, 0x33, 0x3C, 65, 66, 255]
@@ -96,7 +96,7 @@ import Testing
       let whole = cut(bytes, framing, limit: 7)
       let cuts = (0..<dice.below(8)).map { _ in dice.below(bytes.count + 1) }.sorted()
       let pieces = cut(bytes, framing, limit: 7, cuts: cuts)
-      // Refusals come behind the messages of their block.
+      // Rejections follow the messages of their block.
       #expect(pieces.sorted() == whole.sorted(), "\(bytes) \(cuts)")
     }
   }

@@ -35,13 +35,13 @@ import Testing
     #expect(sessions.exchange(key, replacing: nil) == .refused)
     let seal = try #require(sessions.seal(cookie))
     #expect(sessions.admits(cookie: cookie, seal: seal))
-    // Nothing of it is in another place of it.
+    // The three are different.
     #expect(Set([key, cookie, seal]).count == 3)
     #expect(
       sessions.exchange(cookie, replacing: nil) == .refused && sessions.exchange(seal, replacing: nil) == .refused)
   }
 
-  /// Of uses at the same time, one opens a session.
+  /// Of concurrent uses, one opens a session.
   @Test func oneOfManyUsesAtATimeSucceeds() {
     for _ in 0..<50 {
       let key = sessions.key(lasting: nil)
@@ -54,7 +54,7 @@ import Testing
     }
   }
 
-  /// A cookie alone is not enough: programs on other ports of the machine are sent it, too.
+  /// A cookie alone is not enough: browsers also send it to programs on other ports of the machine.
   @Test func aCookieAloneAdmitsNobody() throws {
     let cookie = try cookie(sessions.key(lasting: nil))
     for seal in ["", "0", cookie] { #expect(!sessions.admits(cookie: cookie, seal: seal)) }
@@ -62,7 +62,7 @@ import Testing
     #expect(sessions.seal(cookie) == nil)
     #expect(!sessions.admits(cookie: "", seal: seal) && !sessions.admits(cookie: seal, seal: cookie))
     #expect(sessions.seal("") == nil && sessions.seal(seal) == nil)
-    // Of two sessions each has its own.
+    // Each of two sessions has its own.
     let other = try self.cookie(sessions.key(lasting: nil))
     #expect(!sessions.admits(cookie: other, seal: seal))
     #expect(sessions.admits(cookie: cookie, seal: seal))
@@ -79,7 +79,7 @@ import Testing
     _ = sessions.key(lasting: TimeSpan(nanoseconds: .max))
   }
 
-  /// Wrong keys are looked at a few times a second; a right one is not lost by them.
+  /// Wrong keys are limited to a few per second; a right one still works.
   @Test func guessesAreLimited() throws {
     let key = sessions.key(lasting: nil)
     for _ in 0..<PageSessions.mostGuesses { #expect(sessions.exchange("0", replacing: nil) == .refused) }
@@ -102,11 +102,11 @@ import Testing
     let second = try #require(open.dropFirst().first)
     #expect(sessions.admits(cookie: one.cookie, seal: one.seal))
     _ = sessions.open()
-    // The one that was used least recently.
+    // The session that was used least recently.
     #expect(sessions.has(one.cookie) && !sessions.has(second.cookie))
   }
 
-  /// An open page has one answer for hours, and other browsers open theirs meanwhile.
+  /// An open page has one answer for hours, while other browsers open their sessions.
   @Test func aSessionWithAnOpenAnswerGivesWayToNoOther() {
     let page = sessions.open()
     do {
@@ -115,7 +115,7 @@ import Testing
       #expect(sessions.has(page.cookie))
       withExtendedLifetime(use) {}
     }
-    // The end of the answer was its last use.
+    // Its last use was the end of the answer.
     for _ in 1..<PageSessions.mostSessions { _ = sessions.open() }
     #expect(sessions.has(page.cookie))
     _ = sessions.open()
@@ -123,7 +123,7 @@ import Testing
     for none in ["", page.cookie] where sessions.use(none) != nil { Issue.record("a use of no session: \(none)") }
   }
 
-  /// Expired keys push out none that lasts until it is used.
+  /// Expired keys do not displace a valid one.
   @Test func expiredKeysTakeNoRoom() throws {
     let endless = sessions.key(lasting: nil)
     for _ in 0..<PageSessions.mostKeys {
@@ -133,7 +133,7 @@ import Testing
     _ = try cookie(endless)
   }
 
-  /// The cookie of a new session takes the place of the browser's former one.
+  /// The cookie of a new session replaces the browser's former one.
   @Test func aNewLinkEndsTheFormerSessionOfTheBrowser() throws {
     let former = try cookie(sessions.key(lasting: nil))
     let other = try cookie(sessions.key(lasting: nil))

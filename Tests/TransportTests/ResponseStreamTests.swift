@@ -5,7 +5,7 @@ import Testing
 
 @testable import Transport
 
-/// Answers that come bit by bit: bounded, and never waited for.
+/// Streamed answers: bounded, and never waited for.
 @Suite struct ResponseStreamTests {
   private final class Streams: Sendable {
     let server: HTTPServer
@@ -32,7 +32,7 @@ import Testing
 
     deinit { server.stop(within: .zero) }
 
-    /// The stream of the request that has come.
+    /// The stream of the first request.
     func first() throws -> ResponseStream {
       try #require(streams.wait(until: monotonicNow() + 60_000_000_000) { $0.first })
     }
@@ -70,7 +70,8 @@ import Testing
     #expect(!answer.contains("chunked") && answer.hasSuffix("\r\n\r\nhello"))
   }
 
-  /// A client that does not read has a bounded part of the memory, and gets what it was promised when it reads again.
+  /// The memory for a client that does not read is bounded, and the client receives the accepted data when it reads
+  /// again.
   @Test func whatASlowClientLeavesIsBounded() throws {
     let streams = try Streams()
     let connection = try Connection(port: streams.port)
@@ -79,7 +80,8 @@ import Testing
     let part = Array(repeating: UInt8(ascii: "x"), count: 10_000)
     var taken = 0
     var refused = 0
-    // Nobody reads: the system takes some of it, the stream its room, and then nothing.
+    // The client does not read: the system accepts some data, the stream fills its buffer, and then nothing is
+    // accepted.
     while refused < 1000, taken < 100_000 { if stream.send(part) { taken += 1 } else { refused += 1 } }
     #expect(refused == 1000 && taken * part.count >= ResponseStream.room - part.count)
     stream.end()

@@ -5,7 +5,7 @@ import Synchronization
 
 @testable import Transport
 
-/// A destination that does what a test says, and remembers what came. Used on the test's thread.
+/// A destination scripted by a test that records what arrives. Used on the test's thread.
 final class ScriptedDestination: @unchecked Sendable {
   struct Call {
     var number: Int
@@ -17,7 +17,7 @@ final class ScriptedDestination: @unchecked Sendable {
     var attempts: Int
     fileprivate(set) var answer: DeliveryAnswer
     fileprivate(set) var batch: Int
-    /// How many events have been answered for, one by one.
+    /// The number of events that have been answered one by one.
     fileprivate(set) var answered = 0
     var isOpen = true
     var isWithdrawn = false
@@ -26,7 +26,7 @@ final class ScriptedDestination: @unchecked Sendable {
   enum Reaction {
     case now(DeliveryOutcome)
     case after(TimeSpan, DeliveryOutcome)
-    /// It hangs.
+    /// No answer.
     case nothing
   }
 
@@ -37,12 +37,12 @@ final class ScriptedDestination: @unchecked Sendable {
   /// Why a value cannot be encoded.
   var refusal: (Int64) -> String? = { _ in nil }
   var script: (Call) -> Reaction = { _ in .now(.answered()) }
-  /// The outcomes of opening, one after the other; without any, it is open at once.
+  /// The outcomes of opening, one after another; without any, it opens immediately.
   var openings: [DeliveryOutcome] = []
   private(set) var calls: [Call] = []
-  /// What it has, in the order in which it came.
+  /// The delivered values, in order of arrival.
   private(set) var delivered: [Int64] = []
-  /// Hears of the end of the connection.
+  /// Is notified of the end of the connection.
   fileprivate(set) var connection: DeliveryAnswer?
   /// The values that were encoded, in order.
   fileprivate(set) var encoded: [Int64] = []
@@ -50,7 +50,7 @@ final class ScriptedDestination: @unchecked Sendable {
   private(set) var closed = 0
   /// Whether a value went to the errors output.
   var isRejected: (Int64) -> Bool = { _ in false }
-  /// What must not be.
+  /// Violations of the rules.
   private(set) var faults: [String] = []
 
   init(_ change: (inout DeliveryTraits) -> Void = { _ in }) {
@@ -62,7 +62,7 @@ final class ScriptedDestination: @unchecked Sendable {
   }
 
   var underWay: [Call] { calls.filter(\.isOpen) }
-  /// Releases the calls; the number of their answers that something else keeps.
+  /// Releases the calls; returns how many of their answers are still referenced elsewhere.
   func keptAnswers() -> Int {
     struct Known { weak var answer: DeliveryAnswer? }
     let known = calls.map { Known(answer: $0.answer) }
@@ -72,7 +72,7 @@ final class ScriptedDestination: @unchecked Sendable {
 
   func times(_ value: Int64) -> Int { delivered.count { $0 == value } }
 
-  /// The number of the first value of the batch that comes next must follow from these.
+  /// The number of the first value of the next batch must follow from these.
   fileprivate func begin(
     _ values: [Int64], _ target: Int?, _ key: String, _ batch: Int, _ attempts: Int, _ answer: DeliveryAnswer,
     at now: Instant
@@ -85,7 +85,7 @@ final class ScriptedDestination: @unchecked Sendable {
     return call
   }
 
-  /// What holds of every delivery.
+  /// The rules for every delivery.
   private func check(_ call: Call) {
     func expect(_ condition: Bool, _ fault: String) {
       if !condition { faults.append("call \(call.number) of \(call.values): \(fault)") }
@@ -123,12 +123,12 @@ final class ScriptedDestination: @unchecked Sendable {
   private func note(_ outcome: DeliveryOutcome, _ values: [Int64]) {
     guard case .answered(let again, let refused, _, _) = outcome else { return }
     let not = Set(again + refused.map(\.index))
-    // A wrong outcome says nothing.
+    // An invalid outcome has no effect.
     guard not.count == again.count + refused.count, not.allSatisfy(values.indices.contains) else { return }
     delivered += values.indices.filter { !not.contains($0) }.map { values[$0] }
   }
 
-  /// A connector that is a sink's, and the next version's.
+  /// A connector that belongs to a sink, and then to the next version's.
   final class Connector: DeliveryConnector, TimerTarget {
     private final class Target: DeliveryTarget {
       let number: Int
@@ -200,7 +200,7 @@ final class ScriptedDestination: @unchecked Sendable {
   }
 }
 
-/// A sink on a scripted destination.
+/// A sink with a scripted destination.
 struct ScriptedSink: SinkComponent {
   static let spec = ComponentSpec<ScriptedSink>(
     "scripted", summary: "Does what a test says.", persistence: .position(version: 1))
@@ -214,10 +214,10 @@ struct ScriptedSink: SinkComponent {
   }
 }
 
-/// A sink of another kind: its forms are numbers as text, and it delivers them at once.
+/// A sink of another kind: it encodes numbers as text, and delivers them immediately.
 final class TextSink: SinkComponent, @unchecked Sendable {
   static let spec = ComponentSpec<TextSink>("texts", summary: "Keeps texts.", persistence: .position(version: 1))
-  /// What came; nil: a form that is none of this kind.
+  /// The delivered values; nil: an encoding of another kind.
   fileprivate(set) var delivered: [Int64?] = []
 
   init() {}
@@ -249,14 +249,14 @@ final class DeliveryTrial {
   let source = TrackedSource()
   let pipeline: VirtualPipeline
   let memory: MemoryBudget
-  /// That of the pipeline: no other has it, unless a test says so.
+  /// The name of the pipeline, which is unique unless a test sets it.
   let name: String
   private static let count = Atomic(0)
 
   /// - Parameters:
   ///   - readsErrors: the errors output has a reader, `lost`.
-  ///   - input: an interval in YAML in place of the source that the test feeds; `map`: the value of its events.
-  ///   - sink: another sink in place of that of the destination.
+  ///   - input: an interval in YAML that replaces the source that the test feeds; `map`: the value of its events.
+  ///   - sink: another sink that replaces that of the destination.
   ///   - host: another one makes other parameters.
   ///   - values: names the values that are inserted into the text.
   ///   - settings: further settings of the sink in the file, such as `buffer: 1MiB`.
@@ -277,7 +277,7 @@ final class DeliveryTrial {
     let lost =
       readsErrors ? "\n  lost: { from: out.errors, chain: [ { map: '[event.event, event.error]' } ], probe: {} }" : ""
     let chain = input == nil ? "" : "chain: [ { map: \(map) } ], "
-    // In the plan these are sinks that save what they have.
+    // In the plan these sinks save their events.
     func text(_ name: String, _ settings: String?) -> String {
       "\(name): { from: in, \(chain)http: { url: 'http://\(host)/' }\(settings.map { ", " + $0 } ?? "") }"
     }

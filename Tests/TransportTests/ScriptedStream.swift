@@ -3,17 +3,17 @@ import PipelineTestSupport
 
 @testable import Transport
 
-/// A receiver of messages that takes what a test says. Used on the test's thread.
+/// A scripted receiver of messages. Used on the test's thread.
 final class ScriptedStream: @unchecked Sendable {
-  /// Of one connection.
+  /// One connection.
   final class Link {
     fileprivate let answer: DeliveryAnswer
-    /// The messages that it was given, as they came, with their frames.
+    /// The messages that it received, with their frames.
     fileprivate(set) var given: [String] = []
     /// How many of them have passed, or were refused.
     fileprivate(set) var answered = 0
     var isOver = false
-    /// It was told to end in good order, or at once.
+    /// Whether it was told to end normally, or immediately.
     fileprivate(set) var isRetired = false
     fileprivate(set) var isEnded = false
     fileprivate init(_ answer: DeliveryAnswer) { self.answer = answer }
@@ -22,15 +22,15 @@ final class ScriptedStream: @unchecked Sendable {
   }
 
   var traits: DeliveryTraits
-  /// Whether connections are made.
+  /// Whether connections succeed.
   var isReachable = true
-  /// Takes everything at once.
+  /// Accepts everything immediately.
   var takesAll = false
-  /// How many messages of an ended connection are on their way all the same.
+  /// How many messages of an ended connection still arrive.
   var accepted = 0
   var startFailure: String?
   private(set) var links: [Link] = []
-  /// What has passed, without frames.
+  /// The messages that have passed, without frames.
   private(set) var received: [String] = []
   private(set) var blocks: [SentBlock] = []
 
@@ -146,11 +146,11 @@ final class ScriptedStream: @unchecked Sendable {
 }
 
 extension String {
-  /// Without its frame.
+  /// The message without its frame.
   fileprivate var trimmed: String { String(dropLast()) }
 }
 
-/// A sink on a scripted receiver.
+/// A sink with a scripted receiver.
 struct ScriptedStreamSink: SinkComponent {
   static let spec = ComponentSpec<ScriptedStreamSink>(
     "scriptedStream", summary: "Does what a test says.", persistence: .position(version: 1))

@@ -5,7 +5,7 @@ import Testing
 
 @testable import Transport
 
-/// A server decides by the head of a request whether it is refused, before anything of its body is read.
+/// A server decides from the head of a request whether it is refused, before any of its body is read.
 @Suite struct ServerAccessTests {
   private final class Site {
     let server: HTTPServer
@@ -42,7 +42,7 @@ import Testing
     }
   }
 
-  /// A body that is announced is not waited for, not even where the client asks whether it may send it.
+  /// An announced body is not waited for, even if the client asks whether it may send it.
   @Test(arguments: [
     ("Host: localhost", "401"), ("Host: localhost\r\nAuthorization: Bearer s", "401"),
     ("Host: rebind.example\r\nOrigin: http://rebind.example\r\nAuthorization: Bearer t", "421"),
@@ -96,13 +96,13 @@ import Testing
       #expect(try site.status("GET / HTTP/1.1\r\n\(headers)") == status, "\(headers)")
     }
     #expect(try site.status("GET / HTTP/1.0") == "200")
-    // Where names are given, they count for programs, too.
+    // If names are given, they also apply to programs.
     #expect(try site.status("POST / HTTP/1.1\r\nHost: evil.example") == "421")
-    // Otherwise a proxy may pass on any name with what no browser sends without an origin.
+    // Otherwise a proxy may forward any name, with requests that no browser sends without an origin.
     let open = try Site { _ in }
     #expect(try open.status("POST / HTTP/1.1\r\nHost: proxy.example") == "200")
     #expect(try open.status("POST / HTTP/1.1\r\nHost: proxy.example\r\nOrigin: http://proxy.example") == "421")
-    // A browser whose `Origin` something has removed is no program.
+    // A request whose `Origin` was removed on the way still comes from a browser.
     for site in ["cross-site", "same-site", "same-origin", "none"] {
       for method in ["POST", "PUT", "DELETE", "OPTIONS"] {
         #expect(
@@ -121,7 +121,7 @@ import Testing
     #expect(try site.status("POST / HTTP/1.1\r\nHost: any.example\r\nOrigin: https://other.example") == "200")
   }
 
-  /// Clients that connect and say nothing keep nobody out, nor do those without credentials.
+  /// Clients that connect and send nothing do not keep others out, nor do those without credentials.
   @Test func idleConnectionsMakeRoom() throws {
     let site = try Site {
       $0.rules.auth = .bearer(Secret("t"))
@@ -142,7 +142,7 @@ import Testing
       }
       silent.append(one)
     }
-    // The one with credentials has been idle for the longest time, and is still there.
+    // The client with credentials has been idle longest, and is still connected.
     good.send(known)
     #expect(Site.status(good.message()?.head) == "200")
     let late = try site.connect()
@@ -152,7 +152,7 @@ import Testing
     #expect(site.server.counts.refused == 0)
   }
 
-  /// Where all are at work, there is no room.
+  /// If all are busy, there is no room.
   @Test func connectionsAtWorkStay() throws {
     let held = Mutex<[any ReplyTarget]>([])
     let asked = WaitOnce()

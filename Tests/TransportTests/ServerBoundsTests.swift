@@ -6,7 +6,7 @@ import Testing
 
 @testable import Transport
 
-/// What a server holds of requests that nobody takes is bounded, and is let go of when they are answered or left.
+/// The memory of requests that are not taken is bounded, and is released when they are answered or abandoned.
 @Suite struct ServerBoundsTests {
   /// A server whose requests wait for the test.
   private final class Waiting: Sendable {
@@ -30,7 +30,7 @@ import Testing
 
     deinit { server.stop(within: .zero) }
 
-    /// Waits until so many requests in all have come in.
+    /// Waits until a total of so many requests has arrived.
     func hasArrived(_ count: Int) -> Bool {
       arrivals.wait(until: monotonicNow() + 60_000_000_000) { $0 >= count ? true : nil } ?? false
     }
@@ -69,7 +69,7 @@ import Testing
     }
     for connection in connections.prefix(3) { #expect(connection.message()?.head.hasPrefix("HTTP/1.1 200") == true) }
     #expect(waiting.server.bufferedBytes == 0)
-    // Connections that were refused go on, and there is room again.
+    // Refused connections stay open, and there is room again.
     connections[19].send(Waiting.post(64 << 10))
     #expect(waiting.hasArrived(4))
   }
@@ -84,7 +84,7 @@ import Testing
     #expect(waiting.server.bufferedBytes == 0)
   }
 
-  /// Bytes behind a request that waits belong to nobody yet, and are counted all the same.
+  /// Bytes after a waiting request do not belong to a request yet, but they are counted.
   @Test func requestsBehindAnotherAreCounted() throws {
     let waiting = try Waiting { $0.rules.maxBufferedBytes = 4 << 10 }
     let connection = try waiting.connect()
@@ -93,7 +93,7 @@ import Testing
     let before = waiting.server.bufferedBytes
     connection.send("GET /\(String(repeating: "a", count: 1000)) HTTP/1.1\r\n")
     let probe = try waiting.connect()
-    // Whatever the first one sent has been read when a later connection is served.
+    // Everything that the first client sent has been read when a later connection is served.
     probe.send("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
     #expect(waiting.hasArrived(2))
     #expect(waiting.server.bufferedBytes > before)
@@ -116,7 +116,7 @@ import Testing
     #expect(waiting.server.bufferedBytes == 0)
   }
 
-  /// A client that stalls in the middle of a body does not hold up a stop, however long bodies and the stop may take.
+  /// A client that stalls in the middle of a body does not delay a stop, however long bodies and the stop may take.
   @Test func aStalledBodyDoesNotHoldUpAStop() throws {
     let waiting = try Waiting {
       $0.bodyTimeout = .seconds(3600)
@@ -158,14 +158,14 @@ import Testing
     connection.send(Waiting.post(10_000))
     #expect(connection.message()?.head.hasPrefix(Self.refusal) == true)
     #expect(waiting.server.bufferedBytes == 0)
-    // Now nobody is asked to send a body.
+    // Now clients are not asked to send a body.
     let asking = try waiting.connect()
     asking.send("POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n")
     #expect(asking.message()?.head.hasPrefix(Self.refusal) == true)
     connection.send(Waiting.post(10_000))
     #expect(connection.message()?.head.hasPrefix(Self.refusal) == true)
     #expect(waiting.hasArrived(1))
-    // The pipeline goes on.
+    // The pipeline resumes.
     #expect(waiting.server.queue.take().request == nil)
     connection.send(Waiting.post(10))
     #expect(waiting.hasArrived(2))
@@ -194,7 +194,7 @@ import Testing
     #expect(paths == ["/1", "/3", "/4"])
   }
 
-  /// What has left the queue takes no room, also behind a request that stays.
+  /// Requests that have left the queue take no room, even after a request that stays.
   @Test func placesOfWhatIsWithdrawnAreUsedAgain() throws {
     let waiting = try Waiting { _ in }
     let patient = try waiting.connect()
@@ -233,7 +233,7 @@ import Testing
 }
 
 @Suite struct HTTPRequestReaderTests {
-  /// What a reader makes of bytes that come in these pieces.
+  /// A reader's result for bytes that arrive in these pieces.
   private func parts(_ pieces: [[UInt8]]) -> [String] {
     var reader = HTTPRequestReader(maxHeadBytes: 4096, maxLines: 20)
     var found: [String] = []
@@ -277,7 +277,7 @@ import Testing
     "POST /chunks /chunks host=h|TRANSFER-encoding=Chunked", "abc0123456789", "GET * * ", "",
   ]
 
-  /// Where the bytes are cut makes no difference.
+  /// The cuts between the bytes make no difference.
   @Test func readsWhateverThePieces() {
     let bytes = Array(Self.stream.utf8)
     #expect(parts([bytes]) == Self.made)

@@ -8,7 +8,7 @@ import Testing
 
 /// Servers that share an address: each has its own paths, limits and end.
 @Suite struct SharedListenerTests {
-  /// A server that answers with its name, or keeps requests.
+  /// A server that answers with its name, or holds requests.
   private final class Site: Sendable {
     let server: HTTPServer
     let kept = Guarded<[ServerRequest]>([])
@@ -67,7 +67,7 @@ import Testing
     #expect(ask(connection, "GET /c") == "200 rest")
     #expect(ask(connection, "PUT /b") == "200 rest")
     #expect(ask(connection, "GET /b") == "200 read")
-    // It counts where it was last.
+    // A connection counts at the server that it used last.
     #expect(sites.map(\.server.counts.open) == [0, 1, 0] && rest.server.counts.open == 0)
     #expect(sites.map(\.server.counts.opened) == [1, 2, 1] && rest.server.counts.opened == 1)
   }
@@ -87,7 +87,7 @@ import Testing
     _ = first
   }
 
-  /// The end of a server closes no connection of another one, and its own ones go on with the others.
+  /// The end of a server closes no connection of another one, and its own connections continue with the others.
   @Test func theEndOfOneLeavesTheOthersAlone() throws {
     let port = try FreePort().number
     let (first, second) = (try Site(port, "a", path: "/a"), try Site(port, "b", path: "/b", keeps: true))
@@ -104,13 +104,13 @@ import Testing
     let again = try Site(port, "again", path: "/a")
     #expect(ask(other, "GET /a") == "200 again")
     again.server.stop(within: .seconds(60))
-    // The last one closes the address.
+    // The last server closes the address.
     second.server.stop(within: .seconds(60))
     #expect(one.byte() == nil && other.byte() == nil)
     #expect(throws: PosixError.self) { _ = try Connection(port: port) }
   }
 
-  /// An answer that is due is waited for, and then its connection stays open for the others.
+  /// An outstanding answer is waited for, and then its connection stays open for the others.
   @Test func answersThatAreDueAreWaitedFor() throws {
     let port = try FreePort().number
     let (first, second) = (try Site(port, "a", path: "/a", keeps: true), try Site(port, "b", path: "/b"))
@@ -125,7 +125,7 @@ import Testing
     _ = second
   }
 
-  /// Each has a limit of its own; the address takes as many connections as all of them together.
+  /// Each server has its own limit; the address accepts as many connections as all of them together.
   @Test func limitsAreEachServersOwn() throws {
     let port = try FreePort().number
     let (first, second) = (
@@ -135,9 +135,9 @@ import Testing
     let connections = try (0..<3).map { _ in try Connection(port: port) }
     #expect(ask(connections[0], "GET /a") == "200 a")
     #expect(ask(connections[1], "GET /b") == "200 b" && ask(connections[2], "GET /b") == "200 b")
-    // The fourth is refused at once, without a request.
+    // The fourth is refused immediately, without a request.
     #expect(try Connection(port: port).readAll().hasPrefix("HTTP/1.1 503"))
-    // A connection that goes to a full server is answered by that.
+    // A request on an open connection to a full server is answered by that server.
     #expect(ask(connections[1], "GET /a") == "503 ")
     #expect(first.server.counts.refused == 2 && first.server.counts.open == 1 && second.server.counts.opened == 2)
   }
@@ -173,7 +173,7 @@ import Testing
     #expect(small.server.bufferedBytes == 0 && large.server.bufferedBytes == 0)
   }
 
-  /// A connection that was made with the certificate of before a reload is not for the servers with the new one: 421 ends it, and the next
+  /// A connection made with the certificate from before a reload cannot be used for servers with the new one: 421 ends it, and the next
   /// connection has the new certificate.
   @Test(.enabled(if: access("/usr/bin/openssl", X_OK) == 0, "needs Debian's openssl"))
   func aConnectionWithAnOldCertificateIsMisdirected() throws {
@@ -203,7 +203,7 @@ import Testing
       return answer.wait(until: monotonicNow() + 30_000_000_000, got) ?? "nothing"
     }
     #expect(ask() == "200 old")
-    // The same server, as a reload does it: the connection of the client stays.
+    // The same server, as in a reload: the connection of the client stays.
     let other = try Site(port, "other", path: "/other") { $0.tls = first }
     old.server.stop(within: .seconds(5))
     #expect(ask().hasPrefix("503"))
@@ -220,7 +220,7 @@ import Testing
     new.server.stop(within: .zero)
   }
 
-  /// What two readers could understand differently is refused before it reaches any of them.
+  /// Requests that two readers could understand differently are refused before they reach any of them.
   @Test(arguments: HTTPServerTests.smuggled) func ambiguousRequestsReachNobody(_ text: String) throws {
     let port = try FreePort().number
     let sites = try [Site(port, "a", path: "/a", keeps: true), Site(port, "b", path: nil, keeps: true)]
@@ -234,7 +234,7 @@ import Testing
 /// Only one test at a time is in a reload.
 let keepingListeners = Mutex(())
 
-/// A certificate of this machine for tests, made by openssl.
+/// A local certificate for tests, made by openssl.
 struct TestCertificate {
   let file: String
 

@@ -6,9 +6,10 @@ import Testing
 
 @testable import Transport
 
-/// Threads that the work of many shares.
+/// Threads that run many jobs.
 @Suite struct SharedThreadsTests {
-  /// A thousand pieces of work run on the usual threads, each turn of one piece after the other, and a wake-up during a turn is another turn.
+  /// A thousand jobs run on the default number of threads; the turns of one job do not overlap, and a wake-up during a turn causes another
+  /// turn.
   @Test func manyShareAFew() throws {
     let threads = SharedThreads("rxd test", usual: 3, most: 3)
     let count = 1000
@@ -42,7 +43,7 @@ import Testing
     #expect(turns.withLock { $0.allSatisfy { $0 == 20 } }, "work that is over has no further turn")
   }
 
-  /// What blocks has a thread for itself meanwhile, and the others go on, up to the limit.
+  /// A blocking job keeps a thread to itself meanwhile, and the others continue, up to the limit.
   @Test func blockedWorkHoldsUpNobody() throws {
     let threads = SharedThreads("rxd test", usual: 1, most: 4)
     let gate = Guarded(false)
@@ -71,7 +72,7 @@ import Testing
     gate.notify()
   }
 
-  /// A turn that asks for a time comes then, and earlier if it is woken; on shared threads and on its own.
+  /// A turn scheduled for a time runs then, or earlier if it is woken; on shared threads and on its own.
   @Test(arguments: [false, true]) func turnsAtTimes(_ isOwn: Bool) throws {
     let threads = SharedThreads("rxd test", usual: 1, most: 1)
     let start = monotonicNow()
@@ -93,7 +94,7 @@ import Testing
     #expect(turns.wait(until: limit) { $0.count == 3 ? true : nil } != nil)
   }
 
-  /// Work that is woken before its time has one timer at most, and each comes.
+  /// A job that is woken early has at most one timer, and each turn runs.
   @Test func timersAreReplaced() throws {
     let threads = SharedThreads("rxd test", usual: 2, most: 2)
     let start = monotonicNow() + 100_000_000
@@ -116,7 +117,7 @@ import Testing
     #expect(ended.withLock { Set($0).count == 100 })
   }
 
-  /// The files of many sinks are written by the threads that they share.
+  /// The files of many sinks are written by shared threads.
   @Test func filesShareThreads() throws {
     let folder = Scratch()
     let before = threadCount()

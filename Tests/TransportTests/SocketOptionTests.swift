@@ -5,7 +5,7 @@ import Testing
 
 @testable import Transport
 
-/// Options of sockets: those that are meant are set, and one that the system refuses ends no connection.
+/// Options of sockets: the intended ones are set, and one that the system refuses ends no connection.
 @Suite struct SocketOptionTests {
   private func value(_ descriptor: Int32, _ level: Int32, _ number: Int32) -> Int32? {
     var value: Int32 = -1
@@ -22,20 +22,21 @@ import Testing
     #expect(faults == [])
     let tcp = Int32(IPPROTO_TCP)
     #expect(value(descriptor, tcp, TCP_NODELAY) == 1)
-    // It has the number of TCP_NODELAY, and is root's alone.
+    // The option has the number of TCP_NODELAY, and only root may set it.
     #expect(value(descriptor, SOL_SOCKET, SO_DEBUG) == 0)
     #expect(value(descriptor, SOL_SOCKET, SO_REUSEADDR) == 1)
     #expect(value(descriptor, SOL_SOCKET, SO_KEEPALIVE) == 1)
     #expect(value(descriptor, tcp, TCP_KEEPIDLE) == 60 && value(descriptor, tcp, TCP_KEEPINTVL) == 15)
     #expect(value(descriptor, tcp, TCP_KEEPCNT) == 4)
-    // A Unix socket has none of TCP.
+    // A Unix socket has no TCP options.
     let local = socket(AF_UNIX, Int32(SOCK_STREAM.rawValue), 0)
     try #require(local >= 0)
     defer { close(local) }
     #expect(SocketOption.noDelay.set(local)?.hasPrefix("the socket option TCP_NODELAY cannot be set: ") == true)
   }
 
-  /// A system that refuses an option, as a filter of system calls may do: clients are served, and a notice names the option.
+  /// A system may refuse an option, for example by a system call filter: clients are still served, and a notice names the
+  /// option.
   @Test func aRefusedOptionEndsNoConnection() throws {
     var options = HTTPServer.Options()
     options.socketOptions = [SocketOption(name: "TCP_UNKNOWN", level: Int32(IPPROTO_TCP), number: 12_345)]
@@ -59,7 +60,7 @@ import Testing
     #expect(reason.hasPrefix("the socket option TCP_UNKNOWN cannot be set: "), "\(reason)")
   }
 
-  /// NIO sets options of sockets at the level SOL_SOCKET, and closes a connection where one is refused: options are set at one place.
+  /// NIO sets socket options at the level SOL_SOCKET, and closes a connection if one is refused: options are set in one file only.
   @Test func noOtherPlaceSetsOptions() throws {
     let sources = URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
       .deletingLastPathComponent().appendingPathComponent("Sources")

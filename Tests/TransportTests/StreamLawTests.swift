@@ -44,7 +44,7 @@ import Testing
     #expect(stream.links.count == 1)
   }
 
-  /// A broken connection repeats what has not passed, in order, from the start of a message.
+  /// After a broken connection, messages that did not pass are repeated, in order, from the start of a message.
   @Test(arguments: [nil, "it broke"]) func whatDidNotPassComesAgain(_ reason: String?) throws {
     let stream = ScriptedStream()
     let trial = try trial(stream)
@@ -61,13 +61,13 @@ import Testing
     #expect(stream.received == texts(1...5))
     #expect(trial.source.feed.outcomes == [0: .acknowledged, 1: .acknowledged])
     #expect(trial.logged("the receiver takes messages again, after 1 failure in 2s") == (reason != nil))
-    // Nobody connects while nothing is to be sent.
+    // There is no connection while there is nothing to send.
     stream.lose()
     trial.pipeline.run(until: .seconds(100))
     #expect(stream.links.count == 2)
   }
 
-  /// One that is made and ends at once is asked less and less often.
+  /// If connections end immediately after they are made, they are tried less and less often.
   @Test func aReceiverThatTakesNothingIsAskedLess() throws {
     let stream = ScriptedStream()
     let trial = try trial(stream)
@@ -87,7 +87,7 @@ import Testing
     #expect(stream.received == ["1"] && trial.pipeline.counters.sent == 1)
   }
 
-  /// A message that is never taken goes to the errors output as its event, before its sender is answered.
+  /// A message that is never accepted goes to the errors output as its event, before its sender is answered.
   @Test func aRefusedMessageIsAnEventAgain() throws {
     let stream = ScriptedStream()
     let trial = try trial(stream)
@@ -102,7 +102,7 @@ import Testing
     #expect(trial.source.feed.outcomes == [0: .acknowledged])
   }
 
-  /// What waits for a dead or stalled receiver is bounded, in bytes, also where a timer sends.
+  /// The data that waits for a dead or stalled receiver is limited in bytes, also when a timer sends.
   @Test(arguments: [true, false], [true, false]) func whatWaitsIsBounded(_ isReachable: Bool, _ isByBudget: Bool) throws
   {
     let memory = MemoryBudget(isByBudget ? 1 << 20 : 1 << 30)
@@ -133,7 +133,7 @@ import Testing
 
   // MARK: The end
 
-  /// What is left is counted, and goes to the errors output if that is read; what is on its way has been sent.
+  /// The remaining events are counted, and go to the errors output if it is read; those on their way have been sent.
   @Test(arguments: [true, false]) func whatIsLeftIsCounted(_ readsErrors: Bool) throws {
     let stream = ScriptedStream()
     let trial = try trial(stream, readsErrors: readsErrors, input: "interval: 1s")
@@ -151,7 +151,8 @@ import Testing
     #expect(stream.link?.isEnded == true)
   }
 
-  /// Stopped while the receiver is dead or stalled: what has not passed is saved, and the next run sends it in order, with its own frames.
+  /// Stopped while the receiver is dead or stalled: messages that have not passed are saved, and the next run sends them in order, with
+  /// its own frames.
   @Test(arguments: [true, false]) func aStopSavesWhatWaits(_ isReachable: Bool) throws {
     let stream = ScriptedStream()
     stream.isReachable = isReachable
@@ -186,7 +187,7 @@ import Testing
     return trial.pipeline.execution.savedState
   }
 
-  /// A receiver that takes nothing: the next version has the connection with what is under way there, and what waits. Nothing is lost, sent
+  /// A receiver that accepts nothing: the next version has the connection with its outstanding data, and the queue. Nothing is lost, sent
   /// twice, or cut in two.
   @Test(arguments: [true, false]) func theConnectionGoesToTheNextVersion(_ isDurable: Bool) throws {
     try keepingListeners.withLock { _ in
@@ -201,7 +202,7 @@ import Testing
       stream.pass(1)
       first.pipeline.settle()
       let saved = suspend(first)
-      // Passes when neither version is there.
+      // A message passes while there is neither version.
       stream.pass(1)
       let second = try trial(
         stream, name: first.name, restoring: isDurable ? store.disk.state : saved,
@@ -222,7 +223,7 @@ import Testing
     }
   }
 
-  /// With other parameters the old connection may finish what it was given, for a while; the rest goes over a new one, in order, from the start of a
+  /// With other parameters the old connection may finish its data, for a while; the rest is sent over a new one, in order, from the start of a
   /// message, with the frames of the new version.
   @Test(arguments: [0, 2, 5]) func otherParametersMakeAnotherConnection(_ passes: Int) throws {
     try keepingListeners.withLock { _ in
@@ -274,7 +275,7 @@ import Testing
     }
   }
 
-  /// What no version takes is given up, and senders that wait are told.
+  /// Messages that no version takes are given up, and waiting senders are told.
   @Test func whatNoVersionTakesFails() throws {
     try keepingListeners.withLock { _ in
       KeptListeners.begin()

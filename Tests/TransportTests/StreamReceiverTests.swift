@@ -4,14 +4,14 @@ import Testing
 @testable import PipelineCore
 @testable import Transport
 
-/// A receiver of streams, without a pipeline. One test at a time: what is kept over a reload is the process's.
+/// A receiver of streams, without a pipeline. One test at a time: state kept over a reload belongs to the process.
 @Suite(.serialized) struct StreamReceiverTests {
   private let folder = ScratchDirectory()
 
-  /// What receivers have handed over.
+  /// The data that receivers have handed over.
   private final class Received: Sendable {
     struct State {
-      /// Of whole lines.
+      /// Bytes of complete lines.
       var bytes = 0
       var hasEnded = false
     }
@@ -27,13 +27,13 @@ import Testing
       return true
     }
 
-    /// Waits at most 60 s until it holds.
+    /// Waits at most 60 s until the condition holds.
     func wait(_ condition: (State) -> Bool) -> Bool {
       state.wait(until: monotonicNow() + 60_000_000_000) { condition($0) ? true : nil } ?? false
     }
   }
 
-  /// What comes between two versions of a pipeline is handed over when the second one starts, also if nothing comes behind it.
+  /// Data that arrives between two versions of a pipeline is handed over when the second one starts, even if nothing follows it.
   @Test func whatComesDuringAReloadWaitsForNothingElse() throws {
     let place = SocketEndpoint.unix(path: folder("s"), isDatagram: false)
     try keepingListeners.withLock { _ in
@@ -55,7 +55,7 @@ import Testing
     }
   }
 
-  /// What no version has taken over is closed, and what it had sent of a message is reported as lost.
+  /// A connection that no version has taken over is closed, and its partial message is reported as lost.
   @Test func abandonedConnectionsAreReported() throws {
     let place = SocketEndpoint.unix(path: folder("s"), isDatagram: false)
     try keepingListeners.withLock { _ in
@@ -83,7 +83,7 @@ import Testing
     }
   }
 
-  /// What is handed over together is no more than the share of the receiver in the memory of the process.
+  /// A batch is no larger than the receiver's share of the process's memory.
   @Test func littleIsHandedOverTogetherWhereMemoryIsSmall() throws {
     var options = StreamReceiver.Options()
     options.memory = MemoryBudget(1 << 20)
@@ -113,7 +113,7 @@ import Testing
     receiver.cancel()
   }
 
-  /// A check of the file refuses such options; a receiver that has them all the same says so at its start.
+  /// A check of the file rejects such options; a receiver that gets them nevertheless reports it at its start.
   @Test func aDecoderThatCannotBeMadeFailsTheStart() throws {
     var decoding = DecoderOptions(.regex)
     decoding.regex.pattern = "("

@@ -5,7 +5,7 @@ import Synchronization
 
 @testable import Transport
 
-/// A directory that goes with the test.
+/// A directory that is removed with the test.
 final class ScratchDirectory: Sendable {
   let path: String
 
@@ -18,7 +18,7 @@ final class ScratchDirectory: Sendable {
 
   func callAsFunction(_ name: String) -> String { path + "/" + name }
 
-  /// Adds to a file, made if need be, in one write.
+  /// Appends to a file, which is created if necessary, in one write.
   func append(_ text: String, to name: String) {
     let file = open(self(name), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0o600)
     defer { close(file) }
@@ -31,7 +31,7 @@ final class ScratchDirectory: Sendable {
   }
 }
 
-/// Collects blocks and lets a test wait for what must come.
+/// Collects blocks and lets a test wait for expected data.
 final class Collector: Sendable {
   struct State {
     var bytes: [UInt8] = []
@@ -76,7 +76,7 @@ final class Collector: Sendable {
 
   var text: String { state.withLock { String(decoding: $0.bytes, as: UTF8.self) } }
 
-  /// Waits at most 60 s until it holds.
+  /// Waits at most 60 s until the condition holds.
   func wait(_ condition: (State) -> Bool) -> Bool {
     state.wait(until: monotonicNow() + 60_000_000_000) { condition($0) ? true : nil } ?? false
   }
@@ -132,7 +132,7 @@ final class Following {
 /// Both ends of a pipe.
 struct Pipe {
   let input: FileDescriptor
-  /// Closed by hand.
+  /// Closed explicitly.
   let output: Int32
 
   init() {

@@ -4,11 +4,11 @@ import PipelineHost
 import Testing
 import Transport
 
-/// A file is trusted if nobody but root and the user may change it, the way to it, or the files beside it.
+/// A file is trusted if only root and the user can change it, the directories on its path, or the files next to it.
 @Suite struct TrustedFileTests {
   private static let isRoot = geteuid() == 0
   private static let other: uid_t = 65534
-  /// An access list that lets a user write, or a group.
+  /// An access list that lets a user or a group write.
   private static func list(_ tag: UInt16, _ permissions: UInt16, mask: UInt16 = 7) -> [UInt8] {
     var bytes: [UInt8] = [2, 0, 0, 0]
     func add(_ tag: UInt16, _ permissions: UInt16, _ identity: UInt32 = .max) {
@@ -70,7 +70,7 @@ import Transport
     #expect(refusal(scratch("loop"))?.contains("Too many levels of symbolic links") == true)
   }
 
-  /// A slash before a combining mark ends a name, too.
+  /// A slash before a combining mark is a separator, too.
   @Test func aCombiningMarkHidesNoDirectory() throws {
     let path = scratch("own/\u{301}file")
     scratch.append("content", to: "own/\u{301}file")
@@ -86,7 +86,7 @@ import Transport
     chmod(scratch("own/file"), 0o644)
     chmod(scratch("own"), 0o757)
     #expect(refusal(scratch("own/file"))?.hasSuffix("own': use chmod go-w on it") == true)
-    // A link leads on over a directory that others may write to.
+    // A link points through a directory that others may write to.
     mkdir(scratch("other"), 0o755)
     symlink("../own/file", scratch("other/link"))
     #expect(refusal(scratch("other/link"))?.contains("own'") == true)
@@ -96,7 +96,7 @@ import Transport
     #expect(refusal(scratch("other/link"))?.contains("other'") == true)
   }
 
-  /// Others cannot exchange what is in a directory with the sticky bit, and can put files beside it.
+  /// In a directory with the sticky bit others cannot replace entries, but can add files next to them.
   @Test func aStickyDirectoryMayStandOnTheWay() throws {
     mkdir(scratch("shared"), 0o777)
     chmod(scratch("shared"), 0o1777)
@@ -112,7 +112,7 @@ import Transport
     for tag: UInt16 in [0x02, 0x08] {
       try #require(Self.set(Self.list(tag, 7), of: scratch("own/file")))
       #expect(refusal(scratch("own/file"))?.hasPrefix("others may write '") == true, "\(tag)")
-      // What the mask takes away is not given.
+      // Rights that the mask removes are not granted.
       try #require(Self.set(Self.list(tag, 7, mask: 5), of: scratch("own/file")))
       #expect(refusal(scratch("own/file")) == nil, "\(tag)")
       try #require(Self.set(Self.list(tag, 5), of: scratch("own/file")))
@@ -126,7 +126,7 @@ import Transport
     chown(scratch("own/file"), Self.other, 0)
     #expect(refusal(scratch("own/file"))?.contains("belongs to the user 65534, who could replace it") == true)
     chown(scratch("own/file"), 0, 0)
-    // The link of another user leads here, until it is exchanged.
+    // The link of another user leads here, until that user changes it.
     symlink("own/file", scratch("link"))
     lchown(scratch("link"), Self.other, 0)
     #expect(refusal(scratch("link"))?.contains("link' belongs to the user 65534") == true)
@@ -134,7 +134,7 @@ import Transport
     #expect(refusal(scratch("own/file"))?.contains("own' belongs to the user 65534") == true)
   }
 
-  /// The members of a group are other people, also of the group that the process is in.
+  /// The members of a group are other users, even of the group that the process is in.
   @Test(.enabled(if: isRoot, "needs root")) func groupsAreOthers() throws {
     chmod(scratch("own/file"), 0o664)
     chown(scratch("own/file"), 0, gid_t(Self.other))
@@ -145,7 +145,7 @@ import Transport
 
   // MARK: One rule
 
-  /// Why a link in the directory is not followed where a pattern has found it; nil: it is.
+  /// Why a link in the directory is not followed when a pattern has found it; nil: it is followed.
   private func refusedLink(_ name: String) -> String? {
     do throws(PosixError) {
       _ = try FileDescriptor.openForReading(scratch(name), foundBy: [scratch("*/*")], .trusted)
@@ -153,7 +153,7 @@ import Transport
     } catch { return error.isRefusedLink ? error.message : "another error: \(error.message)" }
   }
 
-  /// Whoever could exchange a file that rxd would run could exchange a link that it would follow: both are refused in the same directories.
+  /// A user who could replace a file that rxd would run could replace a link that it would follow: both are refused in the same directories.
   @Test func filesAndLinksAreTrustedAlike() throws {
     symlink(scratch("own/file"), scratch("own/link"))
     func check(_ isTrusted: Bool, _ what: String) {
@@ -180,7 +180,7 @@ import Transport
     }
   }
 
-  /// A folder of logs as packages make it: a group that may read it. One that a group may write to is the group's.
+  /// A log directory as packages create it: a group may read it. One that a group may write to is not trusted.
   @Test(.enabled(if: isRoot, "needs root")) func groupsMayReadFoldersOfLogs() throws {
     symlink(scratch("own/file"), scratch("own/link"))
     chown(scratch("own"), 0, gid_t(Self.other))
@@ -191,12 +191,12 @@ import Transport
     for mode: mode_t in [0o770, 0o2775] {
       chmod(scratch("own"), mode)
       #expect(refusedLink("own/link")?.contains("others may write to the directory") == true, "\(mode)")
-      // What is no link is read: who may write there may write to it.
+      // A file that is not a link is read: a user who may write to the directory can only write to it.
       #expect(refusedLink("own/file") == nil, "\(mode)")
     }
   }
 
-  /// In a directory with the sticky bit nobody exchanges what is not theirs.
+  /// In a directory with the sticky bit only owners can replace their entries.
   @Test func linksInStickyDirectoriesAreTheirOwners() throws {
     mkdir(scratch("shared"), 0o777)
     chmod(scratch("shared"), 0o1777)

@@ -5,7 +5,7 @@ import Testing
 @testable import PipelineCore
 @testable import Transport
 
-/// Messages that have begun on many connections and never end share one budget.
+/// Incomplete messages on many connections share one budget.
 @Suite struct UnfinishedMessagesTests {
   @Test func messagesOfWebSocketsShareTheBudgetOfTheirServer() throws {
     var options = HTTPServer.Options()
@@ -46,7 +46,7 @@ import Testing
       }
       #expect(!answers.isEmpty)
     }
-    // A client that was answered first may have been ended since.
+    // A client that was answered earlier may have been disconnected since.
     for client in clients {
       client.send(9, [2])
       var isOpen = false
@@ -61,7 +61,7 @@ import Testing
     }
     #expect((1...4).contains(open.count), "\(open.count)")
     #expect(server.bufferedBytes <= 256 << 10)
-    // Whole messages pass meanwhile, and those that have room are finished.
+    // Complete messages pass meanwhile, and those that have room are finished.
     let other = try RawWebSocket(port)
     #expect(other.head.contains("101"))
     other.send("hello")

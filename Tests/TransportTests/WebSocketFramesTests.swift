@@ -3,7 +3,7 @@ import Testing
 
 @testable import Transport
 
-/// Frames of WebSockets: any cut gives the same messages, and what breaks the rules is named with its code.
+/// Frames of WebSockets: any cut gives the same messages, and violations of the protocol are reported with their code.
 @Suite struct WebSocketFramesTests {
   private static let mask: UInt32 = 0x1234_5678
 
@@ -54,19 +54,19 @@ import Testing
     (frame(8, [0xFF, 0xFF]), 1002),
     (frame(8, [0x03, 0xE8, 0xFF]), 1007), (frame(1, [0xC3]), 1007), (frame(1, [0xED, 0xA0, 0x80]), 1007),
     (frame(1, [0xC3], isFinal: false) + frame(0, [0x28]), 1007),
-    // Lengths that are longer than they must be, or no number.
+    // Lengths with a longer encoding than necessary, or out of range.
     ([0x82, 0xFE, 0, 5], 1002), ([0x82, 0xFF, 0, 0, 0, 0, 0, 0, 0, 9, 1, 2, 3, 4], 1002),
     ([0x82, 0xFF, 0x80, 0, 0, 0, 0, 0, 0, 0, 1, 2, 3, 4], 1002),
   ]
 
   @Test(arguments: broken) func whatBreaksTheRulesIsNamed(_ bytes: [UInt8], _ code: Int) {
-    // The mask of a short one that the test has not written.
+    // The mask of a short frame that the test omits.
     let bytes = bytes == [0x82, 0xFE, 0, 5] ? bytes + [1, 2, 3, 4] : bytes
     #expect(failure(items([bytes])) == code)
     #expect(failure(items(bytes.map { [$0] })) == code)
   }
 
-  /// The code of the failure that the items end with.
+  /// The code of the failure at the end of the items.
   private func failure(_ items: [WebSocketReader.Item]) -> Int? {
     if case .failed(let code, _)? = items.last { code } else { nil }
   }
@@ -76,7 +76,7 @@ import Testing
     #expect(failure(items([Self.frame(1, [65])], isServer: false)) == 1002)
   }
 
-  /// A length is refused before a byte of the payload has come.
+  /// A length is refused before a byte of the payload has arrived.
   @Test func whatIsTooLargeIsRefusedAtOnce() {
     let head = Array(Self.frame(2, Array(repeating: 0, count: 101)).prefix(6))
     #expect(failure(items([head], maxMessage: 100)) == 1009)

@@ -15,7 +15,7 @@ import Testing
     }
   }
 
-  /// Waits, with a limit that only a fault reaches.
+  /// Waits, with a limit that only a bug reaches.
   private func wait(for gate: Guarded<Bool>) -> Bool {
     gate.wait(until: monotonicNow() &+ 60_000_000_000) { $0 ? true : nil } ?? false
   }
