@@ -7,7 +7,7 @@ extension PluginTemplate {
     //! rxd_plugin.h in Rust, and a small safe layer over it for operators: implement [`Row`] or [`Stream`], list them with
     //! [`row`] and [`stream`], and call [`init`] from `rxd_plugin_init`.
     //!
-    //! No panic leaves: it fails the call with its message.
+    //! A panic does not cross the interface: it fails the call, with the panic's message.
     #![allow(dead_code)]
 
     use std::ffi::c_void;
@@ -171,7 +171,7 @@ extension PluginTemplate {
         spec: RawText,
     }
 
-    // They point to constants.
+    // The pointers refer to constants.
     unsafe impl Sync for Component {}
     unsafe impl Sync for Plugin {}
 
@@ -261,7 +261,7 @@ extension PluginTemplate {
         pub fn encode(&self) -> &'a [u8] {
             unsafe { bytes((host().encode)(self.scope.0, &self.raw)) }
         }
-        /// On one line.
+        /// The value as JSON, on one line.
         pub fn json(&self) -> &'a str {
             std::str::from_utf8(unsafe { bytes((host().json)(self.scope.0, &self.raw)) }).unwrap_or("null")
         }
@@ -321,7 +321,7 @@ extension PluginTemplate {
         pub fn finish(&mut self) {
             (host().finish)(self.raw, self.index)
         }
-        /// Starts now; replaces a timer of the same name.
+        /// Starts the timer; replaces a timer of the same name.
         pub fn set_timer(&mut self, name: &str, after: std::time::Duration) {
             (host().timer)(self.raw, raw(name), after.as_nanos().min(i64::MAX as u128) as i64)
         }
@@ -330,7 +330,7 @@ extension PluginTemplate {
         }
     }
 
-    /// An operator with state or time, on a thread of its own.
+    /// An operator with state or timers, on its own thread.
     pub trait Stream: Send + Sized {
         /// `state`: the bytes returned by `save`, and the version of the spec under which they were saved.
         fn open(parameters: Value, state: Option<(&[u8], u32)>) -> Result<Self, Refusal>;
@@ -413,7 +413,7 @@ extension PluginTemplate {
             let operator = unsafe { &mut *(instance as *mut T) };
             let batch = unsafe { &*batch };
             for index in 0..batch.count as usize {
-                // A newer rxd may have longer inputs.
+                // A newer rxd may pass larger inputs, so `input_size` is the stride.
                 let place = batch.inputs as usize + index * batch.input_size;
                 let input = unsafe { &*(place as *const RawInput) };
                 let input = match input.kind {
