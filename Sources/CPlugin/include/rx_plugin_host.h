@@ -1,4 +1,4 @@
-// The host's side of rxd_plugin.h: what Swift cannot express.
+// The host's side of rxd_plugin.h: the part that Swift cannot express.
 #ifndef RX_PLUGIN_HOST_H
 #define RX_PLUGIN_HOST_H
 #include <stdint.h>
@@ -8,9 +8,9 @@
 /// The memory of a call: an arena, and why the call failed.
 struct rxd_scope {
   void *arena;   ///< unretained
-  void *failure; ///< what `fail` said; retained, or null
-  rxd_value known[2]; ///< JSON texts that were expanded last; both words 0: none
-  rxd_value tree[2];  ///< what they were expanded to, in the arena
+  void *failure; ///< the failure given to `fail`; retained, or null
+  rxd_value known[2]; ///< the last expanded JSON texts; both words 0: none
+  rxd_value tree[2];  ///< their expanded forms, in the arena
   uint32_t next;      ///< the one of the two that is replaced next
 };
 

@@ -9,9 +9,9 @@
  * - Tables only grow at their end, and each begins with its size in bytes. Members beyond that size
  *   do not exist: RXD_HOST_SIZE_1_0 and so on are the sizes in each version of this header.
  * - A function returns RXD_OK or another rxd_status. Before returning RXD_FAILED it gives the reason with `fail`.
- * - What rxd passes to a function (values, texts, batches) is valid until that function returns.
- * - What a plugin passes to a function of rxd is copied before that function returns, except for the texts and tables
- *   that rxd_plugin_init returns: they must live as long as the process.
+ * - Values, texts and batches that rxd passes to a function are valid until that function returns.
+ * - Values and texts that a plugin passes to a function of rxd are copied before that function returns. Only the texts
+ *   and tables that rxd_plugin_init returns must live as long as the process.
  * - Texts are UTF-8 with a length, not zero-terminated.
  * - No C++ or Swift exception and no longjmp may leave a function of this header.
  * - Before the first `open`, a plugin may call only those host functions that make values without a scope.
@@ -28,7 +28,7 @@ extern "C" {
 
 #define RXD_CONTRACT 1
 
-/* ---- What identifies a plugin and its build ---- */
+/* ---- Identification of a plugin and its build ---- */
 
 typedef struct rxd_magic {
   char name[8];           /* "rxdplug" and a zero */
@@ -36,7 +36,7 @@ typedef struct rxd_magic {
   uint16_t contract;      /* RXD_CONTRACT when the plugin was compiled */
   uint8_t pointer_bytes;  /* sizeof(void *) */
   uint8_t little_endian;  /* 1: little endian */
-  uint32_t batch_format;  /* how rxd_batch and rxd_value are laid out: 1 */
+  uint32_t batch_format;  /* layout of rxd_batch and rxd_value: 1 */
   uint32_t reserved;      /* 0 */
 } rxd_magic;
 
@@ -46,7 +46,7 @@ typedef struct rxd_magic {
 #define RXD_EXPORT
 #endif
 
-/* One of these at file scope. */
+/* Put RXD_PLUGIN_MAGIC once at file scope. */
 #if defined(__cplusplus)
 #define RXD_C_NAME extern "C"
 #else
@@ -139,7 +139,7 @@ typedef struct rxd_ack {
   uint32_t reserved;
 } rxd_ack;
 
-/* ---- What rxd offers ---- */
+/* ---- Functions of rxd ---- */
 
 typedef struct rxd_host {
   uint32_t size;
@@ -154,8 +154,8 @@ typedef struct rxd_host {
   size_t (*count)(rxd_scope *, const rxd_value *value);        /* members or elements; else 0 */
   rxd_value (*member)(rxd_scope *, const rxd_value *object, rxd_text name);    /* ABSENT if there is none */
   rxd_value (*element)(rxd_scope *, const rxd_value *list, size_t index);      /* ABSENT after the end */
-  rxd_value (*entry)(rxd_scope *, const rxd_value *object, size_t index, rxd_text *name); /* by index; a key that is no
-                                                                  text has the one that JSON gives it: "1", "true" */
+  rxd_value (*entry)(rxd_scope *, const rxd_value *object, size_t index, rxd_text *name); /* by index; a key that is not
+                                                                  a text is written as in JSON: "1", "true" */
   rxd_text (*json)(rxd_scope *, const rxd_value *value);       /* as JSON text, on one line */
 
   /* Making values; they live as long as the call that the scope belongs to. */
@@ -180,8 +180,8 @@ typedef struct rxd_host {
   void (*log)(rxd_instance *, rxd_text level, rxd_text message);
   void (*count_up)(rxd_instance *, rxd_text name, int64_t by); /* ignored if `by` is below 1; at most 100 names */
 
-  /* Operators, during `process`. What is sent for an input keeps the order of the calls, and follows what was sent
-   * for earlier inputs. `index`: the input's index in the batch. */
+  /* Operators, during `process`. Events sent for an input keep the order of the calls, and follow those of earlier
+   * inputs. `index`: the input's index in the batch. */
   void (*send)(rxd_output *, size_t index, const rxd_value *event);
   void (*reject)(rxd_output *, size_t index, rxd_text message);
   void (*timer)(rxd_output *, rxd_text name, int64_t nanoseconds); /* from now on; replaces one of the same name; below
@@ -193,48 +193,48 @@ typedef struct rxd_host {
 
   /* Sources, on the thread of `run`. */
   rxd_scope *(*source_scope)(rxd_source *);                    /* for the values of the events; empty after `flush` */
-  int (*add)(rxd_source *, const rxd_value *event, uint64_t token); /* RXD_STOP: the event is taken, and is the last;
+  int (*add)(rxd_source *, const rxd_value *event, uint64_t token); /* RXD_STOP: the event is accepted, and is the last;
                                                                        the 1,025th flushes those before it first */
   int (*add_json)(rxd_source *, rxd_text json, uint64_t token);/* likewise; RXD_FAILED: not JSON, nothing was added */
   int (*flush)(rxd_source *);                                  /* sends added events; waits while there is no credit */
   void (*position)(rxd_source *, rxd_text position);           /* the position after the last event added, if any; any bytes */
-  size_t (*acks)(rxd_source *, rxd_ack *acks, size_t most, int64_t wait_nanoseconds); /* below 0: waits for ever; a stop ends one wait */
-  int (*wake_descriptor)(rxd_source *);                        /* readable while acks wait, or the source is to stop */
+  size_t (*acks)(rxd_source *, rxd_ack *acks, size_t most, int64_t wait_nanoseconds); /* below 0: waits forever; a stop ends one wait */
+  int (*wake_descriptor)(rxd_source *);                        /* readable while acks wait, or when the source must stop */
   int (*is_stopping)(rxd_source *);                            /* 1: send no more, wait for acks, return from `run`;
-                                                                  2: no more acks come, take those of `acks`, return */
+                                                                  2: no further acks, take those of `acks`, return */
 
   /* A value as bytes that `decode` can read, even in another process and a later version; meant for `save`. Unlike
    * JSON, they preserve times, durations, bytes, and the text of numbers. */
   rxd_text (*encode)(rxd_scope *, const rxd_value *value);
-  int (*decode)(rxd_scope *, rxd_text bytes, rxd_value *value); /* RXD_FAILED: not such bytes; `fail` is not called */
+  int (*decode)(rxd_scope *, rxd_text bytes, rxd_value *value); /* RXD_FAILED: invalid bytes; `fail` is not called */
 
   /* For a source: input that is not an event goes to the errors output, in order with `add`. */
   void (*reject_input)(rxd_source *, rxd_text input, rxd_text message, uint64_t token);
-  /* For an instance, on any thread: 1 when nobody waits for its work any more, so that a running `process` or `write`
+  /* For an instance, on any thread: 1 once its results are no longer needed, so that a running `process` or `write`
    * may end early with RXD_RETRY or RXD_FAILED. The process waits 10 s for the call before it exits. */
   int (*is_closing)(rxd_instance *);
 
-  /* Version 1.1. Operators, during `process`: the output completes after what was sent for the input at `index` and for
-   * earlier ones, and rxd closes the instance. Later inputs, in this batch too, count as not taken: what is sent for
-   * them is dropped. */
+  /* Version 1.1. Operators, during `process`: the output completes after the events sent for the input at `index` and for
+   * earlier ones, and rxd closes the instance. Later inputs, in this batch too, count as not taken: events sent for
+   * them are dropped. */
   void (*finish)(rxd_output *, size_t index);
 
-  /* Version 1.2. A source with "loads" in the spec: all that there was when `run` began has been added; sends it as
-   * `flush` does. A table of the pipeline file that reads the source waits for it; what is added later changes its rows.
-   * Further calls do nothing more. */
+  /* Version 1.2. A source with "loads" in the spec reports that every event that existed when `run` began has been added,
+   * and sends the events as `flush` does. A table of the pipeline file that reads the source waits for this; events added
+   * later change its rows. Further calls only flush. */
   int (*loaded)(rxd_source *);
   /* Whole numbers up to UINT64_MAX, which `integer` cuts to INT64_MAX. The second is 0 below 0 and for other kinds. */
   rxd_value (*make_uint)(uint64_t value);
   uint64_t (*unsigned_integer)(const rxd_value *value);
 } rxd_host;
 
-/* The size of the table by version of this header. A plugin must refuse an rxd whose table is too short for what it
+/* The size of the table by version of this header. A plugin must refuse an rxd whose table lacks functions that it
  * uses. */
 #define RXD_HOST_SIZE_1_0 offsetof(rxd_host, finish)
 #define RXD_HOST_SIZE_1_1 (offsetof(rxd_host, finish) + sizeof(void (*)(void)))
 #define RXD_HOST_SIZE_1_2 (offsetof(rxd_host, unsigned_integer) + sizeof(uint64_t (*)(void)))
 
-/* ---- What a plugin offers ---- */
+/* ---- Functions of a plugin ---- */
 
 /* Bytes that the plugin owns until `release`, which may be NULL. */
 typedef struct rxd_bytes {
@@ -258,7 +258,7 @@ typedef struct rxd_opening {
   rxd_text pipeline;           /* the pipeline's name */
   rxd_text component;          /* the name of the component to open */
   const uint8_t *given;        /* for each parameter of type expression or template, in the order of the spec: 1 if
-                                  the file gives it; NULL: this rxd does not say */
+                                  the file sets it; NULL: this rxd does not report it */
   size_t given_count;
 } rxd_opening;
 
@@ -267,39 +267,38 @@ typedef struct rxd_component {
   rxd_text name;               /* as in the spec */
   rxd_text kind;               /* "source", "operator", "sink"; since 1.2 also "function", "decoder", "encoder" */
 
-  /* Makes an instance, one for each use in a running graph. Must not block for long. */
+  /* Creates an instance, one for each use in a running graph. Must not block for long. */
   int (*open)(const rxd_opening *, void **instance);
   void (*close)(void *instance);
 
   /* A pure function of an event, its arguments and the parameters: called on any thread, concurrently, in the turn of
    * the event; must not block. `arguments`: one for each parameter of type expression or template, ABSENT if it is not
    * given. Returns RXD_OK if `*event`, perhaps replaced, passes, otherwise RXD_DROP or RXD_FAILED. With "finishes" in
-   * the spec also RXD_FINISH and RXD_LAST; the calls for one use in a graph then come in the order of the events, and
+   * the spec also RXD_FINISH and RXD_LAST; the calls for one use in a graph then follow the order of the events, and
    * no call follows these two.
    *
-   * Version 1.2: the only function, besides `open` and `close`, of these kinds. They are opened once for all that use
-   * them with the same parameters, and called as above; without `open`, `instance` is NULL.
+   * Version 1.2: the only function, besides `open` and `close`, of these kinds. They are opened once for all uses with
+   * the same parameters, and called as above; without `open`, `instance` is NULL.
    * - A function of expressions: `arguments` are those of the call, ABSENT if they are left out. `*event` is null and
-   *   receives the result. RXD_FAILED: the expression fails; RXD_DROP: likewise, without a reason of its own.
+   *   receives the result. RXD_FAILED: the expression fails; RXD_DROP: likewise, without a reason.
    * - A decoder: `*event` is a line or the whole input, as RXD_BYTES; it receives the event or, with "list" in the spec,
    *   the list of events. RXD_DROP: there is none. RXD_FAILED: the input goes to the errors output.
    * - An encoder: `*event` receives the text or bytes to write. RXD_DROP: nothing is written. */
   int (*row)(void *instance, rxd_scope *, rxd_value *event, const rxd_value *arguments);
 
-  /* An operator with state, timers or blocking calls; called on a thread of its own. Inputs come in order, each once.
-   * */
+  /* An operator with state, timers or blocking calls; called on its own thread. Inputs arrive in order, each once. */
   int (*process)(void *instance, rxd_scope *, const rxd_batch *, rxd_output *);
 
   /* The state after all inputs that `process` was given; called between two calls of `process`. */
   int (*save)(void *instance, rxd_scope *, rxd_bytes *state);
 
-  /* A source: runs on a thread of its own until it has completed (RXD_OK), fails, or is told to stop (RXD_OK, which
-   * then does not complete the signal). */
+  /* A source: runs on its own thread until it has completed (RXD_OK), fails, or is told to stop (RXD_OK, which then does
+   * not complete the signal). */
   int (*run)(void *instance, rxd_scope *, rxd_source *);
 
-  /* A sink; called on a thread of its own. RXD_OK: all events that were not refused are delivered. RXD_RETRY: events
-   * that were neither reported as delivered nor refused come again later. RXD_FAILED: none of them can ever be
-   * delivered with these parameters. */
+  /* A sink; called on its own thread. RXD_OK: all events that were not refused are delivered. RXD_RETRY: events that were
+   * neither reported as delivered nor refused are passed again later. RXD_FAILED: none of them can ever be delivered with
+   * these parameters. */
   int (*write)(void *instance, rxd_scope *, const rxd_batch *, rxd_verdicts *);
 } rxd_component;
 
@@ -312,8 +311,7 @@ typedef struct rxd_plugin {
 } rxd_plugin;
 
 /* Called once in a process, before any other function. `contract`: the newest that this rxd supports. Returns RXD_OK
- * and the plugin, or RXD_FAILED and the reason why the plugin cannot use this rxd. `host` lives as long as the process.
- * */
+ * and the plugin, or RXD_FAILED and the reason why the plugin cannot use this rxd. `host` lives as long as the process. */
 typedef int rxd_plugin_init_function(
   uint32_t contract, const rxd_host *host, const rxd_plugin **plugin, rxd_text *problem);
 RXD_C_NAME RXD_EXPORT rxd_plugin_init_function rxd_plugin_init;
