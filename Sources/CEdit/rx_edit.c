@@ -28,7 +28,7 @@ struct rx_edit {
   History *history;
   HistEvent event;
   char *prompt;
-  char *last;  // what was read
+  char *last;  // the last line
   rx_complete complete;
   void *context;
   bool interrupted;

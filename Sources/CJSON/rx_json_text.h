@@ -1,4 +1,4 @@
-// What the two readers of JSON text share; not part of the interface.
+// Declarations shared by the two readers of JSON text; not part of the interface.
 #ifndef RX_JSON_TEXT_H
 #define RX_JSON_TEXT_H
 #include <cstddef>

@@ -88,7 +88,7 @@ RX_INLINE void follow(outline &now, uint64_t open, uint64_t close) {
   }
 }
 
-/// The line ends before `place`; `next` is the first token behind it. False: no memory.
+/// The line ends before `place`; `next` is the first token after it. False: no memory.
 RX_INLINE bool end_line(rx_lines &lines, outline &now, uint32_t place, uint32_t next) {
   if (__builtin_expect(lines.row_count == lines.row_capacity, false) && !grow_rows(lines)) return false;
   const uint8_t *const text = lines.text;
@@ -122,13 +122,13 @@ uint64_t check(const uint8_t *text, uint64_t high) {
 
 struct found {
   uint32_t *end = nullptr;  ///< null: the block cannot be cut into lines
-  outline rest;             ///< what stands behind the last line feed
+  outline rest;             ///< the text after the last line feed
   bool is_dense = false;    ///< too much is not ASCII to be checked here
 };
 
-/// Defines a function that finds tokens and lines; `feeds` is all ones, or 0 where line feeds shall end no line. No
-/// byte outside of the text is read. `parity` marks in each bit whether an odd number of bits is set
-/// up to it; `put` writes the places of the bits.
+/// Defines a function that finds tokens and lines; `feeds` is all ones, or 0 if line feeds end no line. No byte outside
+/// of the text is read. `parity` sets each bit up to which an odd number of bits is set; `put` writes the indexes of the
+/// set bits.
 #define RX_FIND(name, parity, put)                                                                       \
   found name(rx_lines &lines, size_t length, uint64_t feeds) {                                           \
     const uint8_t *const text = lines.text;                                                              \

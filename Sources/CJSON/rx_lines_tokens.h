@@ -19,7 +19,7 @@ struct rx_lines {
   size_t row_capacity = 0;
   size_t row_count = 0;
   bool is_sound = true;     ///< every line has tokens
-  bool is_pass_through = true;  ///< nothing but the lines and a line feed behind each
+  bool is_pass_through = true;  ///< only the lines, each followed by a line feed
 
   /// How many blocks in a row could not be passed through, and how many more are not tried.
   uint32_t failures = 0;

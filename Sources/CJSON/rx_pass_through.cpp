@@ -128,8 +128,8 @@ struct findings {
       const uint64_t wanted = open | close | (RX_BITS(bytes == ':') & ~inside) | control;                    \
       const int closed = __builtin_popcountll(close);                                                        \
       if (__builtin_expect((depth <= closed) | (control != 0), false)) {                                     \
-        /* A line feed behind each bracket that leads out of everything, and nowhere else; an opening        \
-           bracket behind each line feed. */                                                                 \
+        /* A line feed after each bracket that closes a document, and nowhere else; an opening bracket       \
+           after each line feed. */                                                                          \
         const uint64_t low = lows(open, close, depth);                                                       \
         const uint64_t feed = RX_BITS(bytes == '\n');                                                        \
         const uint64_t live = length - base < 64 ? (uint64_t{1} << (length - base)) - 1 : ~uint64_t{0};      \

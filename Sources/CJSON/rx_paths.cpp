@@ -61,7 +61,7 @@ struct walker {
   const uint8_t *const text;
   const node *const nodes;
   rx_value *const slots;
-  const uint8_t *const stop;  ///< behind the document
+  const uint8_t *const stop;  ///< end of the document
   const uint64_t *const backslashes;
   /// There is no unread backslash before this position.
   const uint8_t *slash;

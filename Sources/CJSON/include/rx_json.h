@@ -2,9 +2,9 @@
 //
 // Decided here, once, for everything that reads JSON:
 // - a number without '.', 'e' and 'E' is an int if it fits int64, else a uint if it fits uint64, else a
-//   double; "-0" is the double -0.0; what is beyond the doubles is infinite ("1e400"), what is too small is 0;
-// - a double that would be written with other bytes than it was read from knows its text (rx_value.h);
-// - of members with equal keys the first counts, keys being compared after their escapes are resolved;
+//   double; "-0" is the double -0.0; a number beyond the range of doubles is infinite ("1e400"), one too small is 0;
+// - a double that would be written with other bytes than it was read from keeps its text (rx_value.h);
+// - of members with equal keys the first counts; keys are compared after their escapes are resolved;
 // - half of a surrogate pair ("\ud83d") is legal, and U+FFFD when resolved;
 // - a string with backslashes keeps them, flagged RX_ESCAPED; keys of built maps never do.
 #ifndef RX_JSON_H
@@ -71,8 +71,8 @@ bool rx_json_validate_plainly(
   const char *text, size_t length, rx_json_limits limits, rx_json_failure *failure);
 
 /// Reads a scalar document completely; an object or an array becomes RX_JSON_MAP or RX_JSON_LIST over its exact range.
-/// Without `complete`, only these are checked of an object or an array: its UTF-8, that its strings are closed and
-/// contain no control characters, that brackets balance, and the end of the document.
+/// Without `complete`, an object or an array is checked only for valid UTF-8, closed strings without control
+/// characters, balanced brackets, and the end of the document.
 bool rx_json_open(
   rx_json_parser *parser, const char *text, size_t length, bool complete, rx_json_limits limits,
   rx_value *value, rx_json_failure *failure);

@@ -18,7 +18,7 @@ typedef struct rx_path_node {
   int32_t slot;  ///< where the value goes, or -1
   int32_t first_child;
   int32_t child_count;
-  uint8_t presence_only;  ///< the slot needs the kind only: a container's range is not looked for
+  uint8_t presence_only;  ///< the slot needs only the kind: a container's range is not determined
 } rx_path_node;
 
 /// Paths prepared for reading; immutable. The first node is the document.

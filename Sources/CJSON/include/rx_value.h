@@ -3,7 +3,7 @@
 #define RX_VALUE_H
 #include <stdint.h>
 
-/// What a value is. The order is part of no file format.
+/// The kind of a value. The order is not part of any file format.
 enum rx_kind {
   RX_ABSENT = 0,     ///< nothing there: a slot whose path the event lacks; never an element of a list or map
   RX_NULL = 1,
@@ -15,8 +15,8 @@ enum rx_kind {
   RX_BYTES = 7,      ///< payload: pointer, length: bytes
   RX_LIST = 8,       ///< payload: pointer to rx_value[length]
   RX_MAP = 9,        ///< payload: pointer to rx_entry[length], keys distinct, in order of insertion
-  RX_JSON_LIST = 10, ///< payload: pointer to the JSON text of an array, length: bytes; read when asked
-  RX_JSON_MAP = 11,  ///< payload: pointer to the JSON text of an object, length: bytes; read when asked
+  RX_JSON_LIST = 10, ///< payload: pointer to the JSON text of an array, length: bytes; parsed on demand
+  RX_JSON_MAP = 11,  ///< payload: pointer to the JSON text of an object, length: bytes; parsed on demand
   RX_TIMESTAMP = 12, ///< payload: int64 seconds since 1970-01-01T00:00:00Z, length: nanoseconds 0..<10^9
   RX_DURATION = 13,  ///< payload: int64 nanoseconds
   RX_TYPE = 14,      ///< payload: pointer to the UTF-8 name of a type, length: bytes
