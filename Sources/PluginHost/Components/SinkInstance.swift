@@ -79,7 +79,7 @@ final class SinkInstance: PluginReceiver, TimerTarget {
     step == nodeContext.label && plugin.maker?.file == other.maker?.file
   }
 
-  /// The version that has it is over, and nothing is heard until ``goOn(_:)`` or ``close()``.
+  /// The version that has the instance has ended: nothing is processed until ``goOn(_:)`` or ``close()``.
   func leave() {
     stopChecking()
     route.leave()

@@ -212,7 +212,7 @@ final class BridgeOutput: Sendable {
       while at < bytes.count {
         let count = bytes.withUnsafeBytes { Glibc.write(descriptor, $0.baseAddress! + at, $0.count - at) }
         if count < 0, errno == EINTR { continue }
-        // The reader has gone.
+        // The reader is gone.
         guard count > 0 else { _exit(1) }
         at += count
       }

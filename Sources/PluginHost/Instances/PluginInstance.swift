@@ -140,7 +140,7 @@ protocol PluginMaker: AnyObject, Sendable {
   func makeInstance(
     of component: PluginComponentSpec, _ services: PluginServices, _ receiver: any PluginReceiver
   ) -> any PluginInstance
-  /// `queue`: the way of a source's own thread into the pipeline.
+  /// `queue`: passes batches from a source's own thread into the pipeline.
   func makeSource(
     of component: PluginComponentSpec, _ services: PluginServices, _ queue: InputQueue
   ) -> any PluginSourceInstance
@@ -173,7 +173,7 @@ package struct PluginFault: Error, Sendable {
 
 /// The services of the pipeline that an instance uses.
 struct PluginServices: @unchecked Sendable {
-  /// The way of its answers into turns.
+  /// Delivers its answers in turns.
   var route: PluginRoute
   /// The step that it belongs to.
   var step: StepID

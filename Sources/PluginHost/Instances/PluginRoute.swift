@@ -2,7 +2,7 @@ internal import DequeModule
 import PipelineCore
 import Synchronization
 
-/// The way of an instance's answers into the turns of its pipeline.
+/// Delivers an instance's answers in the turns of its pipeline.
 ///
 /// In a reload the instance of a sink goes to the next version of the pipeline. Answers that the version before has not processed go with it, in
 /// order, because an execution that has ended processes nothing.

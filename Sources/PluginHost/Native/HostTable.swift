@@ -74,7 +74,7 @@ enum HostTable {
       guard let value = list?.pointee.value else { return Value.absent.raw }
       switch value.what {
       case .jsonList:
-        // The first is often the only one that is asked for; those behind are found in the expanded list.
+        // Often only the first element is requested; later ones are found in the expanded list.
         if index > 0 || scope?.knows(value) == true, let scope {
           let tree = scope.tree(of: value)
           return (tree.is(.list) && index < Int(tree.length) ? tree.elements[index] : .absent).raw

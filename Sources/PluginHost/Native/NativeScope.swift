@@ -39,7 +39,7 @@ struct NativeScope {
 }
 
 extension UnsafeMutablePointer<rxd_scope> {
-  /// Makes it the scope of values in another arena; nothing that was expanded in the former is known any more.
+  /// Makes it the scope of values in another arena, and forgets values that were expanded in the former arena.
   func use(_ arena: Arena) {
     let failure = pointee.failure
     pointee = rxd_scope()
