@@ -42,8 +42,8 @@ public struct Catalogue: Sendable {
 
 /// One component with its type erased.
 ///
-/// Name and kind are known at once; the rest is made when it is first asked for, so that the start-up time depends on the
-/// components in use and not on the size of the catalogue.
+/// Name and kind are known immediately; the rest is made on first use, so that the start-up time depends on the components
+/// in use and not on the size of the catalogue.
 public struct CatalogueEntry: Sendable {
   /// The kind, which determines where files may name the component.
   public let kind: ComponentKind

@@ -139,7 +139,7 @@ package enum DecoderFormat: String, Sendable, CaseIterable {
     }
   }
 
-  /// The fields of every event, where the format alone says them.
+  /// The fields of every event, if the format alone determines them.
   var fields: [ExpressionType.Field]? {
     switch self {
     case .syslog: SyslogDecoder.fields
@@ -150,7 +150,7 @@ package enum DecoderFormat: String, Sendable, CaseIterable {
     }
   }
 
-  /// Whether the charset of a media type counts. Other formats have rules of their own: JSON is UTF-8.
+  /// Whether the charset of a media type counts. Other formats have their own rules: JSON is UTF-8.
   package var takesCharsetOfType: Bool {
     switch self {
     case .text, .lines, .whole, .csv, .logfmt, .regex, .syslog, .container, .statsd: true

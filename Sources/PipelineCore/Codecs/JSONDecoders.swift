@@ -57,7 +57,7 @@ final class JSONLinesDecoder: EventDecoder {
 /// `json` of bodies: one document, or several in a row, each on its own line or not.
 ///
 /// A document that is malformed inside its brackets is rejected alone. After one that never ends, the search for the
-/// next document goes on at the start of a line.
+/// next document continues at the start of a line.
 final class JSONBodyDecoder: EventDecoder {
   private let opener: JSONOpener
 

@@ -4,7 +4,7 @@
 /// Events are emitted in the order of their first lines, so a complete event waits for those that began before it.
 /// Everything that begins before ``pendingOffset`` has therefore been emitted, and decoding can continue there. A line
 /// after that offset may belong to an event that was already emitted: ``memory`` records these events, so that no part
-/// of one is emitted again as an event of its own.
+/// of one is emitted again as a separate event.
 ///
 /// An event ends as its rule says, at its limits, when its key has been silent for the time that it may wait, when more
 /// than ``LineJoining/maxKeys`` events are incomplete, and when the lines since its beginning have more than

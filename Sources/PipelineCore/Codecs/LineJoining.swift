@@ -59,9 +59,9 @@ package struct LineJoining: Sendable, Equatable {
 
 /// Joins lines, and passes each group of lines to another decoder as one row.
 ///
-/// An event starts at the first line after the end of the previous one, so what is joined depends only on the lines
+/// An event starts at the first line after the end of the previous one, so the result depends only on the lines
 /// since ``pendingOffset``: decoding can continue there without memory. `isLast` ends the current event, even if the
-/// input goes on.
+/// input continues.
 final class JoiningDecoder: EventDecoder {
   private let inner: any EventDecoder
   private let joining: LineJoining

@@ -1,4 +1,4 @@
-/// How a decoder of a plugin wants its input, and what an encoder's output consists of.
+/// The unit in which a plugin's decoder receives its input, and the content of an encoder's output.
 package enum PluginFraming: String, Sendable {
   case lines, whole
 }

@@ -138,7 +138,7 @@ struct TableStep: OperatorComponent {
       hasAll()
     }
 
-    /// Puts the rows that have come in the place of all.
+    /// Replaces all rows by those that have arrived.
     private func hasAll() {
       // A source that has ended because the pipeline stops may lack rows.
       guard let rows = coming.take(), !execution.isStopping else { return }

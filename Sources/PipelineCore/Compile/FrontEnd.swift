@@ -49,7 +49,7 @@ package struct FrontEnd: Sendable {
     /// The files of the plugins that the text may use.
     package var pluginFiles: [String] = []
     fileprivate var catalogue: Catalogue?
-    /// The catalogue with what plugins offer.
+    /// The catalogue with the components of plugins.
     fileprivate var whole: Catalogue?
     /// One pipeline for each template that nothing uses, for checking the template.
     fileprivate var unused: [YAMLNode] = []

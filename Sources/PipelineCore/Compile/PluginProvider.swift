@@ -1,6 +1,6 @@
 /// Finds the components of the plugins installed on this machine and of those that a pipeline file names.
 package protocol PluginProvider: Sendable {
-  /// What the file may use besides what is built in. Reports plugins that cannot be found or used.
+  /// The components that the file may use in addition to the built-in ones. Reports plugins that cannot be found or used.
   func offers(for file: PipelineFile, into diagnostics: inout Diagnostics) -> PluginOffers
   /// The files of the plugins that the file may use. If one of them changes, the meaning of the file changes.
   func files(of file: PipelineFile) -> [String]
@@ -10,7 +10,7 @@ extension PluginProvider {
   package func files(of file: PipelineFile) -> [String] { [] }
 }
 
-/// What plugins offer to a file.
+/// The components that plugins offer to a file.
 package struct PluginOffers: Sendable {
   package var components: [OfferedComponent] = []
   /// Functions of expressions, decoders and encoders.
@@ -59,7 +59,7 @@ package struct NoPlugins: PluginProvider {
 }
 
 extension PipelineCompiler {
-  /// Adds what plugins offer to the catalogue. Reports names that are already taken.
+  /// Adds the plugins' components to the catalogue. Reports names that are already taken.
   mutating func add(_ offers: PluginOffers, into diagnostics: inout Diagnostics) {
     var added: [OfferedComponent] = []
     for one in offers.components {

@@ -146,7 +146,7 @@ package struct PluginSpecReader {
 
   // MARK: Functions and formats
 
-  /// Reads and checks what is particular to functions, decoders and encoders.
+  /// Reads and checks the members that only functions, decoders and encoders have.
   private mutating func called(_ node: YAMLNode, _ spec: inout PluginComponentSpec) {
     spec.form = .row
     let what = "the \(spec.kind.rawValue) '\(spec.name)'"

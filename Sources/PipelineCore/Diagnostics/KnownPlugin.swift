@@ -5,7 +5,7 @@ package struct KnownPlugin: Sendable {
     package var kind: String
     package var name: String
     package var summary: String
-    /// What other programs call it, in lower case.
+    /// Its names in other programs, in lower case.
     package var others: [String]
   }
 

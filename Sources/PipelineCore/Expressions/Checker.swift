@@ -2,7 +2,7 @@
 struct Checker {
   /// The meaning of a node of the tree.
   enum Resolution: Sendable {
-    /// The node's kind says everything.
+    /// The node's kind needs no resolution.
     case none
     case variable(Int)
     /// A variable of a loop or binding, by its index among the live locals.

@@ -22,7 +22,7 @@ final class RunningTable {
     return .absent
   }
 
-  /// Puts other rows in the place of all.
+  /// Replaces all rows.
   func replace(by new: TableRows, retiring arena: Arena) {
     // Events of this turn may have old rows.
     arena.keep(rows)
@@ -30,7 +30,7 @@ final class RunningTable {
   }
 }
 
-/// How often expressions asked a table for a row, and how often it had none.
+/// How often expressions looked up a row of a table, and how often there was none.
 struct LookupCounts {
   var all: UInt64 = 0
   var misses: UInt64 = 0
@@ -62,7 +62,7 @@ final class TableRows {
   /// The number of the row with that key, or nil.
   func number(of key: UnsafeRawBufferPointer) -> Int? { keys.find(key, keys.hash(key)) }
 
-  /// Adds the row, or puts it in the place of the one with that key; returns its number.
+  /// Adds the row, or replaces the one with that key; returns its number.
   func put(_ row: Value, _ key: UnsafeRawBufferPointer, retiring arena: Arena) -> Int {
     let hash = keys.hash(key)
     if let number = keys.find(key, hash) {

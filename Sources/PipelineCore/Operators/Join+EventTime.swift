@@ -58,7 +58,7 @@ extension Join {
 
     /// Takes an event that is not late, whose key is in `buffer`.
     func take(_ event: Event, at time: Int64, _ side: Side) {}
-    /// Sends and removes what the watermarks have made final.
+    /// Sends and removes events that the watermarks have made final.
     func settle() {}
     /// Whether nothing can be sent any more.
     var isOver: Bool { false }

@@ -215,7 +215,6 @@ extension Plan {
   /// whose state is saved. Then all output after a checkpoint is written again.
   ///
   /// Polls and timers are not such sources: after a restart they send other events.
-  /// Polls and timers are not such sources: after a restart they send other events.
   var sinksWhoseInputComesAgain: [Bool] {
     var comesAgain = sinks.map { _ in true }
     DeliveryMap(self, true).visit { path in

@@ -98,7 +98,8 @@ extension SourceDeclaration {
   public var immediateValues: OwnedValue? { nil }
 }
 
-/// A source that may report when it has sent all that there was at its start (``RunningSource/hasLoaded()``), and then goes on.
+/// A source that may report when it has sent everything that existed at its start (``RunningSource/hasLoaded()``), and then
+/// continues.
 package protocol LoadingSource: SourceDeclaration {
   var loads: Bool { get }
 }

@@ -23,7 +23,7 @@ package protocol OfferedFormat: AnyObject, Sendable {
   /// A decoder or an encoder.
   var kind: ComponentKind { get }
   var name: String { get }
-  /// What decodes or encodes.
+  /// The format that decodes or encodes.
   var format: PluginFormat { get }
   /// The format with the parameters of a file; nil: with the defaults. Reports errors.
   func with(_ node: YAMLNode?, _ context: inout DecodingContext) -> any OfferedFormat

@@ -1,4 +1,4 @@
-/// What a plugin offers as a component with parameters: their spec belongs to the value and not to the type.
+/// A plugin's component with parameters, whose spec belongs to the value and not to the type.
 package protocol PluginParameters: Component {
   /// The plugin's spec of this component.
   var offered: PluginComponentSpec { get }

@@ -112,7 +112,7 @@ package final class InHand: @unchecked Sendable {
       words[Word.isHeld] = 0
       record(0, 8 * Word.held)
     }
-    // What has been refused stays refused, whenever it is read again.
+    // A refused event stays refused whenever it is read again.
     return hasRefused
   }
 
