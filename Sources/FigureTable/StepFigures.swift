@@ -112,7 +112,7 @@ extension Figures {
     table.add("restored", meaning: "events that came with a saved state", { .count($0.counted.restored) })
   }
 
-  /// What a step holds and keeps at present.
+  /// The figures of the events and the state that a step currently holds.
   private static func addPresent(_ table: inout FigureTable<StepFigures>) {
     table.add(
       "holding", { .count($0.counted.holding) },

@@ -74,7 +74,7 @@ final class ReceivingNode: PieceSource<ReceivedPiece> {
   private var isReceived = false
   /// The open connections from which events have come.
   private var parts: [Int: InputPart] = [:]
-  /// The origin of the piece at hand.
+  /// The origin of the current piece.
   private var pieceOrigin = Origin.none
   /// Names this run of the source in the names of its events.
   private lazy var run = freshIdentity() == nil ? "" : String(execution.services.random(), radix: 16)

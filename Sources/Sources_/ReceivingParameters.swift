@@ -37,7 +37,7 @@ struct FramingParameter: RecordParameter {
 
   var defaultText: String? { by.rawValue }
 
-  /// The conditions of what only a stream of lines has, in the short form and in the long one.
+  /// The conditions of parameters that only a stream of lines has, in the short form and in the long one.
   static let ofLines: [Applicability] = {
     let others = Kind.allCases.filter { $0 != .lines }.map(\.rawValue)
     return [.notWord("/framing", others), .notWord("/framing.by", others)]

@@ -178,8 +178,7 @@ import Testing
     return isOver
   }
 
-  /// Whether the last of several processes, each of which continues from the state of the previous one, reaches the
-  /// end.
+  /// Whether the first of several processes reaches the end. Each later one continues from the state of the previous one.
   private func outlives(_ saved: Saved?, _ lives: [Life], _ tree: FileTree, _ total: Int64) throws -> Bool {
     var saved = saved
     for (index, life) in lives.enumerated() {

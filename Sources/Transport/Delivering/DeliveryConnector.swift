@@ -68,7 +68,7 @@ extension DeliveryConnector {
   public var connections: PipelineStatistics.Connections? { nil }
 }
 
-/// The abilities of a connector, and what the pipeline file asks of it.
+/// The abilities of a connector, and what the pipeline file requires of it.
 public struct DeliveryTraits: Sendable {
   /// The order in which batches of one lane are delivered.
   public enum Order: Sendable {

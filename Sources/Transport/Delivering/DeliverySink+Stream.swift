@@ -153,7 +153,7 @@ extension DeliverySink {
     if queue.underWay.isEmpty { endFarewell() }
   }
 
-  /// Ends the farewell: the earlier connection gets no more. This version sends what remains unsent again, from the start of a message.
+  /// Ends the farewell: the earlier connection gets no more. This version sends the rest again, from the start of a message.
   func endFarewell() {
     guard let farewell else { return }
     self.farewell = nil

@@ -11,8 +11,8 @@ package protocol LastingConnector: DeliveryConnector {
   func finishBeside(_ nodeContext: NodeContext)
   /// Closes the connection cleanly when everything that it was given is sent. The caller does not wait for that.
   func retire()
-  /// Ends the connection. Returns how many messages of those under way are on their way all the same, and waits in the closure until it has ended,
-  /// for a while.
+  /// Ends the connection. Returns how many outstanding messages will still arrive, and a closure that waits for the end of
+  /// the connection, for a limited time.
   func end() -> (accepted: Int, wait: @Sendable () -> Void)
 }
 

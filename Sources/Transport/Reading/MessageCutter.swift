@@ -59,7 +59,7 @@ package struct MessageBlock: Sendable {
 /// messages.
 package struct MessageCutter {
   private let framing: MessageFraming
-  /// The longest message in bytes, without its frame; a new limit also applies to the message at hand.
+  /// The longest message in bytes, without its frame; a new limit also applies to the current message.
   var limit: Int { didSet { limit = max(limit, 1) } }
 
   private var slab: Slab

@@ -22,9 +22,9 @@ package struct SavedFile: Sendable {
 extension FileTree {
   /// Cuts a file back to its end in the state; the part after that is written again.
   ///
-  /// - Parameter cutsBack: False: what is behind that end is not written again and stays.
-  /// - Returns: `outcome`: the result; nil: nothing of it was on the disk. `position`: where the file that has the path now ends;
-  ///   nil: there is none, or it is not known to be the sink's.
+  /// - Parameter cutsBack: False: the part after that end is not written again, and stays.
+  /// - Returns: `outcome`: the result; nil: none of the file was on disk. `position`: the end of the file that has the path
+  ///   now; nil: there is none, or it is not known to be the sink's.
   package func resume(
     _ saved: SavedFile, _ marks: WriterMarks, cutsBack: Bool
   ) -> (outcome: FileWriter.Resumption?, position: FilePosition?) {
