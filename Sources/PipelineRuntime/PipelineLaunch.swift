@@ -89,7 +89,7 @@ package final class PipelineLaunch: @unchecked Sendable {
       if execution.outcome == nil { report(.launched) }
       for move in execution.renamed {
         execution.services.log(
-          .info, plan.name, "the \(move.kind) '\(move.name)' goes on from what '\(move.former)' kept")
+          .info, plan.name, "the \(move.kind) '\(move.name)' continues from the state of '\(move.former)'")
       }
       for refusal in execution.refusals { execution.services.log(.warning, plan.name, refusal.line) }
     }
@@ -146,7 +146,7 @@ package final class PipelineLaunch: @unchecked Sendable {
     executor.post { [self] in
       if execution.awaitsAnswers {
         execution.services.log(
-          .warning, plan.name, "answers have not come in time, so the pipeline is suspended without them")
+          .warning, plan.name, "answers have not arrived in time, so the pipeline is suspended without them")
       }
       execution.freeze()
     }

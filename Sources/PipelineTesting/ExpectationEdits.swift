@@ -222,7 +222,7 @@ struct ExpectationEdits {
     let items = expectation.items
     let (rows, columns) = (items.count + 1, entries.count + 1)
     guard rows * columns <= Self.limit else {
-      throw Refusal("\(Printable.count(entries.count, "event")) came, too many to compare")
+      throw Refusal("\(Printable.count(entries.count, "event")) arrived, too many to compare")
     }
     var costs = Array(repeating: 0, count: rows * columns)
     func cost(_ item: Item, _ entry: SignalHistory.Entry) -> Int {
@@ -400,7 +400,7 @@ struct ExpectationEdits {
     var line = at
     while line > 0, source.bytes[line - 1] == 0x20 { line -= 1 }
     guard at >= 0, source.bytes[at] == UInt8(ascii: "-"), line == 0 || source.bytes[line - 1] == 0x0A else {
-      throw Refusal("its steps are not on lines of their own", help: "Rewrite it by hand")
+      throw Refusal("its steps are not on separate lines", help: "Rewrite it by hand")
     }
     return (line, at - line)
   }

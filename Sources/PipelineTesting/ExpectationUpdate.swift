@@ -29,7 +29,7 @@ package struct ExpectationUpdate {
     if !expectation.hasMarks { history.entries.removeAll { $0.moment.isMark } }
     do throws(Refusal) {
       let found = try ExpectationEdits(source, expectation, history.entries).find()
-      guard (edits + found).areApart else { throw Refusal("two expectations share what would be changed") }
+      guard (edits + found).areApart else { throw Refusal("two expectations share the text to change") }
       edits += found
       rewritten.insert([test.name.value, expectation.subject.value])
       return nil

@@ -166,7 +166,7 @@ package struct PipelineTestReader {
       report(
         .unknownSubject,
         isTable
-          ? "the rows of '\(table.name.value)' come of a signal" : "there is no table '\(table.name.value)'",
+          ? "the rows of '\(table.name.value)' come from a signal" : "there is no table '\(table.name.value)'",
         table.name.location,
         help: isTable
           ? "Give its events under 'inputs:'" : known(table.name.value, loaded.map { plan.named[$0].name }, "There are")
@@ -212,12 +212,12 @@ package struct PipelineTestReader {
     for index in entries.indices.dropFirst() {
       if entries[index].at < entries[index - 1].at {
         report(
-          .testStep, "\(entries[index].at) comes before \(entries[index - 1].at), where the step before it is",
+          .testStep, "\(entries[index].at) is earlier than the step before it, at \(entries[index - 1].at)",
           items[index].location, help: "Write the steps in the order of time")
       }
       if case .next = entries[index - 1].moment { continue }
       report(
-        .testStep, "nothing can come after the end of the input", items[index].location,
+        .testStep, "nothing can follow the end of the input", items[index].location,
         help: "Remove it, or what ends the input before it")
       return
     }
@@ -316,7 +316,7 @@ package struct PipelineTestReader {
       guard scalar.kind != .null else {
         report(
           .testStep, "\(what) is marbles or a list of steps, not nothing", node.location,
-          help: "Write [] if nothing shall come")
+          help: "Write [] if no event is expected")
         return nil
       }
       return marbles(scalar, Sequence(tick: tick), isExpectation, error: nil)
@@ -350,7 +350,7 @@ package struct PipelineTestReader {
       }
       if let events = node["events"] {
         report(
-          .testStep, "'marbles' and 'events' say the same in two ways", events.location,
+          .testStep, "'marbles' and 'events' are two forms of the same list", events.location,
           help: "Keep one of them")
         return nil
       }

@@ -88,7 +88,7 @@ package final class TestCoverage {
       message = "the command '\(info.owner)' is not executed"
     default:
       isReached = count { $0.to == here } > 0 || failures > 0
-      message = "no event comes to '\(info.keyword)'"
+      message = "no event reaches '\(info.keyword)'"
     }
     switch CoveredBranches(component) {
     case .choices(let choices):
@@ -104,10 +104,10 @@ package final class TestCoverage {
       ]
     case .eventsAndErrors:
       branches = [
-        (received > 0, "nothing comes to 'catch' but errors"),
-        (failures > 0, "no error comes to 'catch'"),
+        (received > 0, "only errors reach 'catch'"),
+        (failures > 0, "no error reaches 'catch'"),
       ]
-    case .errors: branches = [(failures > 0, "no error comes to 'retry'")]
+    case .errors: branches = [(failures > 0, "no error reaches 'retry'")]
     case .none: break
     }
     let own = Point(category: .operators, location: info.location, isReached: isReached, message: message)

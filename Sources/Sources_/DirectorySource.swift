@@ -237,7 +237,7 @@ package struct DirectorySource: SourceComponent {
           .warning,
           "there are more than 'maxDirectories', \(parameters.maxDirectories), directories: further ones are not watched"
         )
-      case .overflow: log(.warning, "the kernel dropped events; everything was looked at")
+      case .overflow: log(.warning, "the kernel dropped events; everything was scanned again")
       case .polling(let error):
         log(Inotify.isNews(error) ? .warning : .debug, "\(error.message); polling once a second instead")
       case .remote(let fileSystem):
@@ -302,7 +302,7 @@ package struct DirectorySource: SourceComponent {
         let inode = try state.read(UInt64.self)
         let (size, modified) = (try state.read(Int64.self), try state.read(Int64.self))
         guard let kind, !path.isEmpty, !path.utf8.contains(0) else {
-          throw StateFault("an entry of a directory is none")
+          throw StateFault("an entry of a directory is invalid")
         }
         table[path] = DirectoryEntry(kind: kind, inode: inode, size: size, modified: modified)
       }

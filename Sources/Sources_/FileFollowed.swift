@@ -386,11 +386,11 @@ extension File {
       case .copied(let position, let copy):
         moved(from: position, to: copy)
         execution.services.log(
-          .info, label, "\(position.path) was truncated; what had not been read is read from its copy \(copy.path)")
+          .info, label, "\(position.path) was truncated; its unread part is read from the copy \(copy.path)")
       case .compressed(let position, let copy):
         moved(from: position, to: copy)
         execution.services.log(
-          .info, label, "\(position.path) was compressed; what had not been read is read from \(copy.path)")
+          .info, label, "\(position.path) was compressed; its unread part is read from \(copy.path)")
       case .waiting(let path, let limit):
         execution.services.log(
           .info, label, "\(path) ends in the middle; the rest is awaited until it has not grown for \(limit)")
@@ -403,7 +403,7 @@ extension File {
           }
         execution.services.log(
           .warning, label,
-          "\(position.path) \(reason); what follows byte \(position.offset) of its decompressed content is lost")
+          "\(position.path) \(reason); its decompressed content after byte \(position.offset) is lost")
       case .overflow:
         execution.services.log(.warning, label, "the kernel dropped file events; all files were checked")
       case .polling(let error):
@@ -471,7 +471,7 @@ extension File {
         for index in 0..<(try state.count()) {
           let target = try state.read(String?.self)
           guard saved.indices.contains(index) else { continue }
-          if target?.utf8.contains(0) ?? false { throw StateFault("a file position is none") }
+          if target?.utf8.contains(0) ?? false { throw StateFault("a file position is invalid") }
           saved[index].position.target = target
         }
       }

@@ -46,7 +46,7 @@ package struct JournaldSource: SourceComponent {
 
     static func decode(_ node: YAMLNode, _ context: inout DecodingContext) -> Since? {
       guard let scalar = node.scalar, let text = node.string, scalar.kind != .null else {
-        context.wrongType(node, wanted: "a place in the journal such as boot or -1h")
+        context.wrongType(node, wanted: "a position in the journal such as boot or -1h")
         return nil
       }
       if scalar.isPlaceholder { return Since() }

@@ -60,7 +60,7 @@ enum PageAddress {
     guard let other = Origin(result) else { return .failure(Refusal("is not an http or https URL")) }
     guard other == origin else {
       return .failure(
-        Refusal("leads to another place, \(Printable.cut("\(other.scheme)://\(other.host):\(other.port)"))"))
+        Refusal("leads to another server, \(Printable.cut("\(other.scheme)://\(other.host):\(other.port)"))"))
     }
     return .success(result)
   }

@@ -154,7 +154,7 @@ extension DecodingContext {
   mutating func refuseOpenEndpoint(_ address: ReceivingAddress, isKnown: Bool, isAllowed: Bool, canUseTLS: Bool) {
     guard address.isOpenToOthers, !isKnown, !isAllowed else { return }
     badValue(
-      at: location, "'\(component)' would accept events from everybody who can reach \(address.network?.host ?? "it")",
+      at: location, "'\(component)' would accept events from anyone who can reach \(address.network?.host ?? "it")",
       .conflictingParameters,
       help: canUseTLS
         ? "Add 'tls' with 'clientCA', listen on 127.0.0.1, or set 'allowUnauthenticated: true'"

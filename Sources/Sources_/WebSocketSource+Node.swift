@@ -349,7 +349,7 @@ extension WebSocketSource {
       stopServing(handsOver: ending == .suspend || !execution.hasBegun)
       let lost = arrived.count - taken
       if ending != nil, lost > 0 {
-        log(.warning, "\(lost) message\(lost == 1 ? " that has" : "s that have") come and that no turn has taken: lost")
+        log(.warning, "\(lost) received message\(lost == 1 ? " was" : "s were") not processed: lost")
       }
       endHold()
     }

@@ -23,7 +23,7 @@ extension DiskStore.Writer {
     hasReportedMove = true
     log(
       .error,
-      "the directory of the store \(path) was moved or removed while it was in use: this process goes on writing to the open file, wherever it is "
+      "the directory of the store \(path) was moved or removed while it was in use: this process continues to write to the open file, wherever it is "
         + "now, and its next start does not find it under the old name")
   }
 

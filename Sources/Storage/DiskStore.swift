@@ -81,7 +81,8 @@ package final class DiskStore: PipelineStore {
       }
       log(
         .error,
-        "the store \(path) was \(what) beside its log, and has been made again from it: what had left the log is lost")
+        "the store \(path) was \(what) beside its log, and has been made again from it: data that was no longer in the log is lost"
+      )
     }
     if let damage = LogCheck.damage(ofLog: path + "-wal") {
       log(
@@ -402,7 +403,7 @@ package final class DiskStore: PipelineStore {
       if before == .enough {
         log(
           .error,
-          "the file system of \(path) is full: until it has room a durable pipeline takes no new events; its sinks go on delivering what is stored"
+          "the file system of \(path) is full: until it has room a durable pipeline takes no new events; its sinks continue to deliver stored events"
         )
       } else if new == .enough {
         log(.info, "the file system of \(path) has room again")

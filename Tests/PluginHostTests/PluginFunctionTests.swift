@@ -304,7 +304,7 @@ import Testing
       sinks: { out: { from: in, chain: [ { map: "people[event].name.orValue('none')" } ], discard: {} } }
       """)
     #expect(
-      found.map(\.message) == ["'every' reads the source of a table again, and this table changes as events come"])
+      found.map(\.message) == ["'every' reads the source of a table again, but this table changes as events arrive"])
   }
 
   // MARK: The spec and the contract

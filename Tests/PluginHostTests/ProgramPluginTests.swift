@@ -240,7 +240,7 @@ import Testing
     arguments: [
       ("garbage", "print('hello', flush=True)", "standard error): hello"),
       ("number", "print('7', flush=True)", "standard error): 7"),
-      ("stranger", "say({'id': 99, 'events': []})", "answered 99, which is not the next one"),
+      ("stranger", "say({'id': 99, 'events': []})", "answered 99, which is not the next unanswered input"),
       ("unknown", "say({'greeting': 1})", "a frame that the contract does not define"),
       ("long", "print('\"' + 'a' * (17 << 20) + '\"', flush=True)", "a frame of more than 16 MiB"),
       ("wrong", "say({'id': f['id'], 'events': 5})", "'events' is no list"),

@@ -193,7 +193,7 @@ struct ControlSocketTests {
       #expect(outcome.status == 78)
       #expect(
         outcome.output
-          == check.output + "not reloaded: the files have errors, so the pipelines go on unchanged\n")
+          == check.output + "not reloaded: the files have errors, so the pipelines continue unchanged\n")
     }
     try process.errorLine(with: "not reloaded")
     try folder.write("a.yaml", DaemonTests.saying("two"))
@@ -219,7 +219,7 @@ struct ControlSocketTests {
     #expect(outcome.status == 1)
     #expect(
       outcome.output.contains(
-        #/a: not reloaded: cannot listen on 127\.0\.0\.1:\d+: .*; the pipeline goes on unchanged\n/#),
+        #/a: not reloaded: cannot listen on 127\.0\.0\.1:\d+: .*; the pipeline continues unchanged\n/#),
       "\(outcome.output)")
     try end(process)
   }

@@ -6,7 +6,7 @@ import Testing
 @Suite(.timeLimit(.minutes(10)))
 struct ReloadPauseTests {
   /// The log messages of a reload that has waited in vain for an answer or a sink.
-  private static let waits = ["have not come in time", "given up"]
+  private static let waits = ["have not arrived in time", "given up"]
 
   private static let sinks = [
     "discard: {}", "file: 'DIR/out'", "file: { path: 'DIR/out', sync: batch }", "file: 'DIR/{{ string(event.n) }}.out'",

@@ -184,7 +184,7 @@ struct ReloadTests {
     process.send(SIGHUP)
     let lines = try process.errorLines(to: "reloaded in")
     // The reload does not wait until the limits have passed.
-    #expect(!lines.contains { $0.contains("have not come in time") || $0.contains("given up") }, "\(lines)")
+    #expect(!lines.contains { $0.contains("have not arrived in time") || $0.contains("given up") }, "\(lines)")
     for number in 1...3 { #expect(try receiver.line() == "\(number)") }
     process.send(SIGTERM)
     #expect(try process.wait() == 0)
@@ -219,7 +219,7 @@ struct ReloadTests {
     #expect(lines.contains { $0.contains("given up") }, "\(lines)")
     // The reload does not wait until the limits have passed.
     #expect(
-      !lines.contains { $0.contains("have not come in time") }, "\(lines)")
+      !lines.contains { $0.contains("have not arrived in time") }, "\(lines)")
     append("3\n", to: log)
     var line = try process.line()
     // Uncommitted events are repeated.
@@ -271,7 +271,7 @@ struct ReloadTests {
     process.send(SIGHUP)
     let line = try process.errorLine(with: "not reloaded")
     #expect(line.contains(reason))
-    #expect(line.contains("goes on unchanged"))
+    #expect(line.contains("continues unchanged"))
     client.post("x\n")
     #expect(client.status() == 200)
     append("2\n", to: log)

@@ -340,7 +340,7 @@ import Testing
       try folder.write("a.yaml", text(round, "  last: { exec: { command: ['\(program)'], streaming: true } }"))
       process.send(SIGHUP)
       send(".\(round)")
-      try process.errorLine(with: "the pipeline goes on unchanged")
+      try process.errorLine(with: "the pipeline continues unchanged")
       try process.errorLine(with: "listening on")
       send("\n\(round)")
       try expect("0 \(round - 1).\(round)")

@@ -140,7 +140,7 @@ struct RenamedPartTests {
       #expect(try !check(file).output.contains("RX5"))
       process = try start(file)
     }
-    for part in ["the source 't' goes on from what 's' kept", "signal 'b' goes on", "sink 'q' goes on"] {
+    for part in ["the source 't' continues from the state of 's'", "signal 'b' continues", "sink 'q' continues"] {
       try process.errorLine(with: part)
     }
     let handle = try #require(FileHandle(forWritingAtPath: input))

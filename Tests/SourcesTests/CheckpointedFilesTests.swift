@@ -253,7 +253,7 @@ import Testing
     #expect(
       second.log.contains {
         $0.hasPrefix("warning")
-          && $0.contains("a.log.1.gz is damaged; what follows byte 4 of its decompressed content is lost")
+          && $0.contains("a.log.1.gz is damaged; its decompressed content after byte 4 is lost")
       })
   }
 

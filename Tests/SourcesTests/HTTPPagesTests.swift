@@ -109,9 +109,9 @@ import Testing
   }
 
   @Test(arguments: [
-    ("<https://h.example/2>; rel=next", "leads to another place, https://h.example:443"),
-    ("<http://evil.example/2>; rel=next", "leads to another place, http://evil.example:80"),
-    ("<//h.example:81/2>; rel=next", "leads to another place, http://h.example:81"),
+    ("<https://h.example/2>; rel=next", "leads to another server, https://h.example:443"),
+    ("<http://evil.example/2>; rel=next", "leads to another server, http://evil.example:80"),
+    ("<//h.example:81/2>; rel=next", "leads to another server, http://h.example:81"),
     ("<http://u:p@h.example/2>; rel=next", "is not an http or https URL"),
     ("<file:///etc/passwd>; rel=next", "is not an http or https URL"),
     ("<http://h.example\\@evil.example/>; rel=next", ""),

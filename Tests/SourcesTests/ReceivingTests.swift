@@ -205,7 +205,7 @@ import Transport
   }
 
   @Test(arguments: [
-    ("tcp: 0.0.0.0:5170", "'tcp' would accept events from everybody who can reach 0.0.0.0"),
+    ("tcp: 0.0.0.0:5170", "'tcp' would accept events from anyone who can reach 0.0.0.0"),
     ("tcp: { address: 1, framing: fixed }", "'framing: fixed' needs 'bytes', the size of each message"),
     (
       "tcp: { address: 1, framing: { by: length, bytes: 3 } }",

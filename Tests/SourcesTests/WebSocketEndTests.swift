@@ -74,6 +74,6 @@ import Testing
       $0.execution.cancel()
     }
     pipeline.run(within: .seconds(30)) { pipeline.execution.hasClosed }
-    #expect(pipeline.log.contains { $0.contains("3 messages that have come and that no turn has taken: lost") })
+    #expect(pipeline.log.contains { $0.contains("3 received messages were not processed: lost") })
   }
 }

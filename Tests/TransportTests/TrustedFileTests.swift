@@ -104,7 +104,7 @@ import Transport
     scratch.append("content", to: "shared/mine/file")
     scratch.append("content", to: "shared/file")
     #expect(refusal(scratch("shared/mine/file")) == nil)
-    #expect(refusal(scratch("shared/file"))?.hasPrefix("others may put files beside '") == true)
+    #expect(refusal(scratch("shared/file"))?.hasPrefix("others may put files next to '") == true)
   }
 
   @Test(.enabled(if: hasLists, "needs a file system with access lists"))

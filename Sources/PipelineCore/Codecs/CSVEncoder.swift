@@ -35,7 +35,7 @@ final class CSVEncoder: EventEncoder {
         message: "delimiter and quote must be two different ASCII characters, no line breaks")
     }
     if let columns = options.columns, columns.isEmpty || Set(columns.map { Array($0.utf8) }).count < columns.count {
-      throw CodecFailure(option: "columns", message: "the columns must be at least one, and distinct")
+      throw CodecFailure(option: "columns", message: "there must be at least one column, and their names must differ")
     }
     self.options = options
     columns = options.columns.map { FieldNames($0.map { Array($0.utf8) }) }

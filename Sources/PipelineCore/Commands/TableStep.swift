@@ -194,7 +194,7 @@ struct TableStep: OperatorComponent {
       let rows = TableRows()
       try state.readPages(pages) { state, number throws(StateFault) in
         let key = try state.counted()
-        guard rows.restore(try state.read(), key, at: number) else { throw StateFault("a key is there twice") }
+        guard rows.restore(try state.read(), key, at: number) else { throw StateFault("a key is repeated") }
       }
       table.replace(by: rows, retiring: arena)
       countKept()

@@ -10,10 +10,10 @@ extension Compilation {
         Diagnostic(
           .changesMistaken,
           input == .pairs
-            ? "'\(keyword)' takes rows that are taken back for further events"
+            ? "'\(keyword)' treats retracted rows as further events"
             : component is Filter || component is Ignore
               ? "'\(keyword)' may drop a row that replaces one which it has passed, so the earlier one stays"
-              : "'\(keyword)' takes rows that replace earlier ones for further events",
+              : "'\(keyword)' treats rows that replace earlier ones as further events",
           at: node.keyword.location,
           help: input == .pairs
             ? "Send results at the end only, or put '\(keyword)' upstream of the step whose results change"

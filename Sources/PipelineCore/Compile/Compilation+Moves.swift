@@ -44,7 +44,7 @@ extension Compilation {
         diagnostics.report(
           Diagnostic(
             .conflictingParameters, "the \(other.kind) '\(other.name)' has 'movedFrom: \(move.former)', too",
-            at: move.location, help: "Only one can go on from it"))
+            at: move.location, help: "Only one can continue from it"))
       }
       claimed[move.former] = claimed[move.former] ?? move
       let (now, before) = (

@@ -86,7 +86,7 @@ extension Compilation {
       if option.key.value == "movedFrom" {
         diagnostics.report(
           Diagnostic(
-            .misplacedKey, "'movedFrom' stands beside a source without a name", at: option.key.location,
+            .misplacedKey, "'movedFrom' is given for a source without a name", at: option.key.location,
             help: "Write it beside the signal, sink or step that was renamed"))
         continue
       }

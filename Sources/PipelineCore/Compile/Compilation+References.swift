@@ -59,7 +59,7 @@ extension Compilation {
         diagnostics.report(
           Diagnostic(
             .unknownOutput, "'\(name.name.value)' is a sink, where events end", at: name.name.location,
-            help: "What it cannot deliver can be read: '\(name.name.value).errors'"))
+            help: "Events that it cannot deliver can be read: '\(name.name.value).errors'"))
         return nil
       }
       guard output.value == "errors" else {
@@ -105,7 +105,7 @@ extension Compilation {
             + (between.isEmpty ? "" : ", by way of " + between.joined(separator: " and ")),
           at: way[0].location,
           notes: way.dropFirst().map { .init($0.text, at: $0.location) },
-          help: "What it cannot deliver would come back to it for ever: have another sink read these errors"))
+          help: "Events that it cannot deliver would return to it forever: let another sink read these errors"))
     }
   }
 

@@ -74,7 +74,7 @@ extension Compilation {
     guard let every = node.arguments["every"] else { return }
     diagnostics.report(
       Diagnostic(
-        .conflictingParameters, "'every' reads the source of a table again, and this table changes as events come",
+        .conflictingParameters, "'every' reads the source of a table again, but this table changes as events arrive",
         at: every.location, help: "Remove 'every'"))
   }
 

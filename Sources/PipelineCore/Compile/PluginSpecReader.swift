@@ -44,7 +44,7 @@ package struct PluginSpecReader {
     var components = items.compactMap { component($0) }
     for (index, component) in components.enumerated() {
       if components[..<index].contains(where: { $0.kind == component.kind && $0.name == component.name }) {
-        report("the \(component.kind.rawValue) '\(component.name)' is there twice", items[index].location, nil)
+        report("the \(component.kind.rawValue) '\(component.name)' is defined twice", items[index].location, nil)
       }
     }
     let uses = uses(root)

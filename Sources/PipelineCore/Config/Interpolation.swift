@@ -237,7 +237,7 @@ package struct Interpolation: Sendable {
         let written = "${\(Printable.cut(name)):-\(Printable.cut(rest.dropFirst()))}"
         report(
           .interpolationSyntax, "a default follows ':-', not '-'", whole,
-          help: "Write \(written), which also takes the default where the variable is empty",
+          help: "Write \(written), which also uses the default if the variable is empty",
           fixIts: [.init(scalar.text.location(index, index), ":")])
         return nil
       } else if rest.starts(with: ":?".utf8) {

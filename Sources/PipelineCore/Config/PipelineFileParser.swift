@@ -337,7 +337,7 @@ package struct PipelineFileParser {
         "a signal has one origin, but this one has \(Suggestion.list(keys.map(\.name)))",
         keys[1].key.location, notes: [.init("the first is here", at: keys[0].key.location)],
         help: keys.allSatisfy({ $0.name == "from" || $0.name == "merge" })
-          ? "Put all inputs into one 'merge: [a, b]'" : "Make one of them a signal of its own")
+          ? "Put all inputs into one 'merge: [a, b]'" : "Make one of them a separate signal")
       return nil
     }
     guard let first = origins.first else {
@@ -436,7 +436,7 @@ package struct PipelineFileParser {
     if stepCount == Self.maximumSteps + 1 {
       report(
         .tooMany, "the file has more than \(Self.maximumSteps) operators", node.location,
-        help: "Split it: every file of a directory is a pipeline of its own")
+        help: "Split it: every file of a directory is a separate pipeline")
     }
     return component(node, in: .step)
   }

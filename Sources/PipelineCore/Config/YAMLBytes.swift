@@ -15,7 +15,7 @@ enum YAMLBytes {
           .fileTooLarge,
           "the file has \(bytes.count) bytes, more than the \(limits.fileBytes) that are allowed",
           at: SourceLocation(source, offset: 0),
-          help: "Split it: every file of a directory is a pipeline of its own"))
+          help: "Split it: every file of a directory is a separate pipeline"))
       return nil
     }
     if let encoding = foreignEncoding(bytes) {

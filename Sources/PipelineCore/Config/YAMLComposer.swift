@@ -105,7 +105,7 @@ struct YAMLComposer: YAMLEventTarget {
       report(
         .scalarTooLong,
         "the value has \(value.count) bytes, more than the \(limit) that are allowed",
-        start, 0, help: "Put long text into a file of its own")
+        start, 0, help: "Put long text into a separate file")
       isStopped = true
       return
     }
@@ -278,7 +278,7 @@ struct YAMLComposer: YAMLEventTarget {
       stop(
         Diagnostic(
           .tooManyNodes, "the file has more than \(limits.nodes) values", at: here,
-          help: "Split it: every file of a directory is a pipeline of its own"))
+          help: "Split it: every file of a directory is a separate pipeline"))
       return false
     }
     return true

@@ -232,7 +232,7 @@ private struct View {
       help =
         above.column == line.column
         ? "Check the line above"
-        : "To stand beside '\(name)' this key must begin in column \(above.column); to stand inside "
+        : "To be next to '\(name)' this key must begin in column \(above.column); to be inside "
           + "it, '\(name)' must have no value of its own"
     } else if let above = line.above {
       notes = [
@@ -273,7 +273,7 @@ private struct View {
     if !isList, isItem {
       return Diagnostic(
         .indentation, "found a list item where a key is expected", at: location, notes: [note],
-        help: "Put the list below a key of its own")
+        help: "Put the list below its own key")
     }
     if isList, isFirst {
       return Diagnostic(
@@ -486,7 +486,7 @@ extension YAMLSyntaxError {
       return Diagnostic(
         .severalDocuments, "a second document begins here, but a file holds one pipeline",
         at: SourceLocation(source, offset: offset, length: 3),
-        help: "Put it into a file of its own")
+        help: "Put it into a separate file")
     }
     guard let root, case .mapping = root.content else {
       return Diagnostic(

@@ -162,7 +162,8 @@ extension Checker {
     report(
       .expressionFormat, "indexes begin at 0, so there is no element \(index)", at: key,
       help: index == -1
-        ? "The last element is .last(), an optional, or the one with the index size - 1." : "Count from the size.",
+        ? "The last element is .last(), an optional, or the one with the index size - 1."
+        : "Count from the end with size().",
       fix: Fix(start: tree[key].start, end: tree[key].end, text: "size(\(written(operand))) - \(index.magnitude)"))
   }
 

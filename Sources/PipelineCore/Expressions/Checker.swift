@@ -307,7 +307,7 @@ struct Checker {
         Diagnostic(
           .expressionUnknownName, "there is nothing called '\(name)' here",
           at: text.location(Int(tree[id].start), Int(tree[id].end)),
-          help: "YAML takes its own quotes away; a text in an expression has quotes of its own: \"'\(name)'\"",
+          help: "YAML removes its own quotes; a text in an expression needs quotes of its own: \"'\(name)'\"",
           fixIts: [text.rewritten("'\(name)'")]))
       return .dyn
     } else if near == nil, isOperandBesideText(id) {

@@ -127,7 +127,7 @@ private struct ComparisonAdvice {
         {
           report(
             id, true, "a size is never below 0",
-            help: "To ask whether there is anything write \(written(value)) > 0.",
+            help: "To test whether there is anything, write \(written(value)) > 0.",
             fix: op == .greaterOrEqual ? (id, "\(written(value)) > 0") : nil)
         }
       } else if case .binary(.modulo, _, let divisor) = tree[value].kind,
@@ -217,7 +217,7 @@ private struct ComparisonAdvice {
       if let below, let above, above > below {
         report(
           id, false, "nothing is above \(shown(above)) and below \(shown(below)) at once",
-          help: "To ask for what lies outside write || in place of &&.")
+          help: "To match values outside of the range, write || instead of &&.")
       }
     }
   }

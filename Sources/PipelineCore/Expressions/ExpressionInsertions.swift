@@ -64,7 +64,7 @@ extension LocatedText {
       guard let written else {
         diagnostics.report(
           Diagnostic(
-            .outOfRange, "a text may be a part of a quoted text in an expression, nothing else",
+            .outOfRange, "a text may be inserted only within a quoted text of an expression",
             at: location(insertion.lowerBound, insertion.upperBound),
             help: "Write '$(NAME)' in quotes, or give the parameter the type expression"))
         return nil

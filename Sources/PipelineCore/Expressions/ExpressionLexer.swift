@@ -382,7 +382,7 @@ struct ExpressionLexer {
       return
     }
     guard value <= 0x10FFFF, !(0xD800...0xDFFF).contains(value) else {
-      throw badEscape(start, "this escape names no Unicode character")
+      throw badEscape(start, "this escape is not a Unicode character")
     }
     CodePoints.append(value, to: &out)
   }

@@ -38,7 +38,7 @@ package struct ExpressionSyntax: Sendable {
         diagnostics.report(
           Diagnostic(
             error.code, "this is a text, but an expression is expected here", at: text.location,
-            help: "YAML takes its own quotes away; a text in an expression has quotes of its own: \"\(quoted)\"",
+            help: "YAML removes its own quotes; a text in an expression needs quotes of its own: \"\(quoted)\"",
             fixIts: [text.rewritten(quoted)]))
         return nil
       }

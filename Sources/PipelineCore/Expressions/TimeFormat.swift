@@ -53,7 +53,7 @@ struct TimeFormat {
       let names = Self.names.map(\.name)
       let nearest = NearestName.of(name, among: names).map { "Did you mean '\($0)'? " } ?? ""
       throw Fault(
-        message: "there is no form of time called '\(name)'",
+        message: "there is no time format called '\(name)'",
         help: nearest + "There are \(names.joined(separator: ", ")), and directives such as '%Y-%m-%d %H:%M:%S'.")
     }
     parts = known.parts

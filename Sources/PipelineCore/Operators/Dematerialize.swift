@@ -49,7 +49,7 @@ struct Dematerialize: OperatorComponent {
         finish(
           failing: SignalFailure(
             text(member("kind", of: error)).flatMap(SignalFailure.Kind.init) ?? .user,
-            text(member("message", of: error)) ?? "an event of kind 'error' came", at: nodeContext.location))
+            text(member("message", of: error)) ?? "an event of kind 'error' arrived", at: nodeContext.location))
       default: refuse(event)
       }
     }

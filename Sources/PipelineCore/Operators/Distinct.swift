@@ -197,7 +197,7 @@ struct Distinct: FusableOperator {
       var found: [(position: Int, number: Int, since: Instant)] = []
       func read(_ position: Int, _ state: inout StateReader, _ number: Int?) throws(StateFault) {
         guard let number = known.insertNew(try state.counted(), at: number) else {
-          throw StateFault("a value is there twice")
+          throw StateFault("a value is repeated")
         }
         found.append((position, number, try state.read()))
       }

@@ -456,7 +456,7 @@ struct GroupBy: OperatorComponent, TimedOperator, ChangingOperator {
     }
 
     override func restore(_ state: inout StateReader) throws(StateFault) {
-      guard state.version >= 3 else { throw StateFault("an older version of rxd wrote it in another form") }
+      guard state.version >= 3 else { throw StateFault("an older version of rxd wrote it in another format") }
       created = try state.read()
       outerEnded = try state.read()
       if try state.read(Bool.self) { try time.restore(&state, execution.plan) }

@@ -292,7 +292,7 @@ extension Join {
     }
 
     override func restore(_ state: inout StateReader) throws(StateFault) {
-      guard state.version > 1 else { throw StateFault("its keys have another form") }
+      guard state.version > 1 else { throw StateFault("its keys have another format") }
       if state.version > 2 { try SavedForm.clock.check(&state) }
       for side in [left, right] { try restore(side, &state) }
       countKept()

@@ -80,7 +80,7 @@ extension Join {
       execution.tally.rejected &+= 1
       counters.pointee.rejected &+= 1
       losses.lost += 1
-      if losses.lost == 1 { say(text + ": older ones were dropped before their time was over; their number follows") }
+      if losses.lost == 1 { say(text + ": older ones were dropped before their time had passed; their number follows") }
     }
 
     /// Logs the number of events that a side has lost so far.

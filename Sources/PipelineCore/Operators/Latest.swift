@@ -177,7 +177,7 @@ struct Latest: FusableOperator, ChangingOperator {
     override func restore(_ state: inout StateReader) throws(StateFault) {
       func read(_ state: inout StateReader, _ number: Int?) throws(StateFault) {
         guard let number = known.insertNew(try state.counted(), at: number) else {
-          throw StateFault("a key is there twice")
+          throw StateFault("a key is repeated")
         }
         insert(Kept(event: try state.read(), time: try state.read(), last: try state.read()), at: number)
       }

@@ -16,7 +16,7 @@ struct Retry: OperatorComponent, TimedOperator {
       if node.string == "forever" { return Count(limit: nil) }
       if node.int == 0 {
         context.badValue(
-          node, "'\(context.component)' with 0 is ambiguous: for ever in ReactiveCocoa, never elsewhere",
+          node, "'\(context.component)' with 0 is ambiguous: forever in ReactiveCocoa, never elsewhere",
           help: "Write '\(context.component): forever', or a number of at least 1")
         return nil
       }

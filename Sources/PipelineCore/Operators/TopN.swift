@@ -284,7 +284,7 @@ struct TopN: FusableOperator, ChangingOperator {
 
     private func restoreGroup(_ state: inout StateReader, _ number: Int?) throws(StateFault) {
       guard let number = known.insertNew(try state.counted(), at: number) else {
-        throw StateFault("a key is there twice")
+        throw StateFault("a key is repeated")
       }
       open(Group(last: try state.read()), at: number)
       for index in 0..<(try state.count()) {

@@ -68,7 +68,7 @@ extension Window {
         return .drop
       }
       guard !isLate(time) else {
-        return refused(event, .eventTooLate, "the event came after its window was closed", run)
+        return refused(event, .eventTooLate, "the event arrived after its window had closed", run)
       }
       var refusal: StepVerdict?
       if form.figures != nil {

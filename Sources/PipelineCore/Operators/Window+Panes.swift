@@ -114,7 +114,7 @@ extension Window {
     }
 
     private func tooLate(_ event: Event, _ run: FusedRun) -> StepVerdict {
-      refused(event, .eventTooLate, "the event came after its window was closed", run)
+      refused(event, .eventTooLate, "the event arrived after its window had closed", run)
     }
 
     private func tooMany(_ event: Event, _ run: FusedRun) -> StepVerdict {

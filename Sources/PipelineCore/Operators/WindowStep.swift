@@ -104,7 +104,7 @@ extension Window {
     }
 
     final func restoreKept(_ state: inout StateReader, isMonotonic: Bool) throws(StateFault) {
-      guard state.version >= 2 else { throw StateFault("an older version of rxd wrote it in another form") }
+      guard state.version >= 2 else { throw StateFault("an older version of rxd wrote it in another format") }
       for _ in 0..<(try state.count()) {
         let at = isMonotonic ? try state.read(Instant.self).nanoseconds : try state.read(Int64.self)
         let wall: Int64 = try state.read()

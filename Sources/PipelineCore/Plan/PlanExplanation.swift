@@ -163,7 +163,7 @@ package struct PlanExplanation {
         "its watermark is the smallest of its \(signal.watermarkInputs.count) inputs that are not idle and have not ended"
       )
     } else if !signal.type.isTimed {
-      say(depth, "event time ends here: what it sends has none")
+      say(depth, "event time ends here: its events have none")
     }
   }
 

@@ -384,7 +384,7 @@ struct RegexParser {
     }
     throw fault(
       "there is no class of characters '\(name)'",
-      help: "There are Unicode's general categories, as in \\p{L} and \\p{Nd}; scripts are not supported.", at: start)
+      help: "Unicode's general categories are supported, as in \\p{L} and \\p{Nd}; scripts are not.", at: start)
   }
 
   private mutating func escape() throws(RegexFault) -> RegexTree? {

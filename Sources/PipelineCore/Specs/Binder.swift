@@ -201,7 +201,7 @@ extension Diagnostic {
   static func lostTime(_ what: String, _ time: EventType.Time, at location: SourceLocation) -> Diagnostic? {
     guard case .ended(let step, let end) = time else { return nil }
     return Diagnostic(
-      .eventTimeEnded, "this '\(what)' goes by the clock: what '\(step)' sends has no event time", at: location,
+      .eventTimeEnded, "this '\(what)' goes by the clock: the events of '\(step)' have no event time", at: location,
       notes: [.init("event time ends here", at: end)],
       help: "Give the events a time after that step ('eventTime: EXPRESSION'), or write 'clock: true'")
   }

@@ -115,7 +115,7 @@ extension Check {
     if again != expected.outcomes {
       guard trial.hasState else {
         trial.varies = true
-        return .ok("its answers differ from run to run, so what compares them is left out")
+        return .ok("its answers differ from run to run, so checks that compare them are skipped")
       }
       try trial.compare(
         expected.outcomes, again, "in a second run",

@@ -53,7 +53,7 @@ package final class NativeBridge {
       sources = [:]
       output.flush()
       if PluginLife.wait(4_500_000_000) > 0 {
-        say("an instance has not come to its end")
+        say("an instance has not ended")
         return 1
       }
       return 0

@@ -398,7 +398,7 @@ final class TestedProgram {
     let path = frame["at"].text
     let name = String(path.prefix { $0 != "." && $0 != "[" })
     guard name.isEmpty || instance.spec.parameters.contains(where: { $0.name == name }) else {
-      throw Self.wrong(shown, "'at' as the place of a parameter of '\(instance.spec.name)'")
+      throw Self.wrong(shown, "'at' as the path of a parameter of '\(instance.spec.name)'")
     }
   }
 

@@ -317,7 +317,7 @@ final class SharedProgram: FrameHandler, @unchecked Sendable {
       guard let first = shared.awaited.first, first.id == id else { return nil }
       return first
     }
-    guard let awaited else { return "it has answered \(id), which is not the next one" }
+    guard let awaited else { return "it has answered \(id), which is not the next unanswered input" }
     var answer = PluginAnswer(number: awaited.number)
     var hasNews = !awaited.instance.hasFinished
     if !hasNews {

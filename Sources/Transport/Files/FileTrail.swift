@@ -138,8 +138,8 @@ extension FileDescriptor {
       } else {
         switch TrustedFile.Distrust(of: entry, in: directory) {
         case nil: return
-        case .owner(let user, _): why = "user \(user) owns the symbolic link on the way"
-        case .writable: why = "others may write to the directory of the symbolic link on the way"
+        case .owner(let user, _): why = "user \(user) owns the symbolic link on the path"
+        case .writable: why = "others may write to the directory of the symbolic link on the path"
         }
       }
       throw PosixError(PosixError.followingLink, path, code: ELOOP, detail: why)

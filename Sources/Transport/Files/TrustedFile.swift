@@ -53,7 +53,7 @@ package struct TrustedFile {
     let shown = entry.descriptor.name
     guard entry.status.st_mode & S_IFMT == S_IFREG else { throw distrust("'\(shown)' is no file") }
     if isOpen(walk.directory) {
-      throw distrust("others may put files beside '\(shown)', which it could load: move it into a directory of its own")
+      throw distrust("others may put files next to '\(shown)', which it could load: move it into a separate directory")
     }
     let file = try FileDescriptor.openRegular(name, in: walk.directory.descriptor, shownAs: shown)
     if let problem = problem(of: file.number, named: shown) { throw distrust(problem) }

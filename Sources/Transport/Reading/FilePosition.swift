@@ -72,7 +72,7 @@ extension FilePosition: StateValue {
     fingerprintBytes = try state.read(in: 0...FilePosition.headBytes)
     offset = try state.read()
     born = try state.read()
-    guard offset >= 0, !path.utf8.contains(0) else { throw StateFault("a file position is none") }
+    guard offset >= 0, !path.utf8.contains(0) else { throw StateFault("a file position is invalid") }
   }
 }
 

@@ -44,7 +44,7 @@ extension FileTail: StateValue {
     count = try state.read(in: 1...Self.most)
     hash = try state.read()
     isOfCompressed = try state.read()
-    guard end >= Int64(count) else { throw StateFault("a file position is none") }
+    guard end >= Int64(count) else { throw StateFault("a file position is invalid") }
   }
 }
 

@@ -169,7 +169,7 @@ final class CurlLoop: @unchecked Sendable {
     }
     guard rx_curl_multi_add_handle(multi, easy) == CURLM_OK else {
       release(exchange)
-      return exchange.complete(.failure(HTTPFailure(.protocolError, "libcurl takes no request")))
+      return exchange.complete(.failure(HTTPFailure(.protocolError, "libcurl accepts no request")))
     }
     active[easy] = exchange
     if active.count * 2 > kept {

@@ -57,7 +57,7 @@ enum CurlOutcome {
     guard origin == exchange.origin else {
       rx_curl_url_cleanup(target)
       let shown = HTTPSyntax.printable("\(origin.scheme)://\(origin.host):\(origin.port)")
-      return refuse("to another place, \(shown)")
+      return refuse("to another server, \(shown)")
     }
     return .redirect(target)
   }

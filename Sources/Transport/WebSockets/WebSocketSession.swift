@@ -389,8 +389,8 @@ package final class WebSocketSession: UpgradedSpeaker, @unchecked Sendable {
       return breakOff()
     }
     if let idle = options.idle, now >= lastMessage + .nanoseconds(idle.nanoseconds) {
-      end = End(code: WebSocketCode.goingAway, message: "no message has come for \(idle)", isClean: false)
-      return sayClose(WebSocketCode.goingAway, "no message has come for \(idle)")
+      end = End(code: WebSocketCode.goingAway, message: "no message has arrived for \(idle)", isClean: false)
+      return sayClose(WebSocketCode.goingAway, "no message has arrived for \(idle)")
     }
     if let pinged {
       if now >= pinged + .nanoseconds(options.pingTimeout.nanoseconds) {

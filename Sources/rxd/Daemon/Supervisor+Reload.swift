@@ -43,7 +43,7 @@ extension Supervisor {
       for diagnostic in diagnostics where diagnostic.severity == .error {
         log.write(.error, "", diagnostic.line, limited: false)
       }
-      let summary = "not reloaded: the files have errors, so the pipelines go on unchanged"
+      let summary = "not reloaded: the files have errors, so the pipelines continue unchanged"
       logger.error("\(summary)")
       let verdict = ReloadVerdict(
         result: .refused, at: SystemClock.shared.wallTime, duration: now - started, diagnostics: diagnostics,
@@ -260,9 +260,9 @@ extension Supervisor {
   private func refuse(_ slot: PipelineSlot, _ failure: SignalFailure, isDecided: Bool = true) {
     let suffix = failure.location.map { " (\($0))" } ?? ""
     logger.error(
-      "not reloaded: \(failure.message)\(suffix); the pipeline goes on unchanged",
+      "not reloaded: \(failure.message)\(suffix); the pipeline continues unchanged",
       metadata: ["pipeline": "\(slot.name)"])
-    if isDecided { decide(slot, failed: "\(failure.message)\(suffix); the pipeline goes on unchanged") }
+    if isDecided { decide(slot, failed: "\(failure.message)\(suffix); the pipeline continues unchanged") }
   }
 
   private func suspend(_ slot: PipelineSlot, _ run: PipelineLaunch, for version: PipelineSlot.Version) {

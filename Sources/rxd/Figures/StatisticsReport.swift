@@ -22,7 +22,7 @@ struct StatisticsReport {
   /// The table, at most 80 columns wide.
   private var table: String {
     var lines = ["\(plan.name): what its steps did with events", ""]
-    lines.append(Self.line("place", "step", ["in", "out", "dropped", "rejected"], "time"))
+    lines.append(Self.line("location", "step", ["in", "out", "dropped", "rejected"], "time"))
     for (step, counted) in steps {
       let numbers = [
         counted.received, counted.sent, counted.dropped &+ counted.superseded &+ counted.undecided,

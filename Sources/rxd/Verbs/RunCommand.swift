@@ -286,7 +286,7 @@ struct RunSettings {
     let status = supervisor.run(loaded)
     options.trial.output?.close(within: .milliseconds(500))
     let left = LocalPlugins.waitForEnds()
-    if left > 0 { Console.printError("\(Printable.count(left, "instance")) of plugins did not come to an end") }
+    if left > 0 { Console.printError("\(Printable.count(left, "instance")) of plugins did not end") }
     _exit(status)
   }
 

@@ -45,7 +45,7 @@ extension StateVerb {
         try StateFolder.sync(stores.1)
       }
       let state = try StateFolder.exits { () throws(StoreRefusal) in try PipelineState(newName, folder) }
-      Console.print("'\(newName)' now has what '\(name)' had: \(state.summary)")
+      Console.print("'\(newName)' now has the stored data of '\(name)': \(state.summary)")
     }
   }
 

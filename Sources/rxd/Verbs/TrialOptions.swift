@@ -58,7 +58,7 @@ struct TrialSettings {
     trial.limit = try setting(limit, "RXD_LIMIT")
     if let limit = trial.limit, limit < 1 { throw ValidationError("--limit is a number from 1, not \(limit).") }
     if isDaemon, trial.isOnce || trial.limit != nil {
-      throw ValidationError("--\(trial.isOnce ? "once" : "limit") ends the process, and a daemon runs for ever.")
+      throw ValidationError("--\(trial.isOnce ? "once" : "limit") ends the process, and a daemon runs forever.")
     }
     if trial.isOnce, keepsState {
       throw ValidationError(

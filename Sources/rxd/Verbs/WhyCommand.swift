@@ -27,7 +27,8 @@ struct WhyVerb: ParsableCommand {
 
   @Option(
     help: ArgumentHelp(
-      "The event of this name (meta.id), at this place (FILE:OFFSET), or whose field 'id' is this.", valueName: "id"))
+      "The event of this name (meta.id), at this location (FILE:OFFSET), or with this value of the field 'id'.",
+      valueName: "id"))
   var id: String?
 
   @Option(

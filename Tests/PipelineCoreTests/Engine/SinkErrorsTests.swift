@@ -301,7 +301,7 @@ import Testing
           |
         4 |   out: { from: { merge: [a, out.errors] }, stdout: {} }
           |                             ^^^^^^^^^^
-          = help: What it cannot deliver would come back to it for ever: have another sink read these errors
+          = help: Events that it cannot deliver would return to it forever: let another sink read these errors
         """), "\(text)")
   }
 
@@ -332,7 +332,7 @@ import Testing
           |
         4 |   lost: { from: out.errors, chain: [ { map: event.event } ] }
           |                 ----------
-          = help: What it cannot deliver would come back to it for ever: have another sink read these errors
+          = help: Events that it cannot deliver would return to it forever: let another sink read these errors
         """), "\(text)")
   }
 

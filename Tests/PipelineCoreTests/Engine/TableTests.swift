@@ -293,7 +293,7 @@ import Testing
       (file("t: { values: [a], kye: event }"), "RX201 3:21 a table has no key 'kye'"),
       (
         file("t: { from: in, key: event, every: 1s }"),
-        "RX225 3:37 'every' reads the source of a table again, and this table changes as events come"
+        "RX225 3:37 'every' reads the source of a table again, but this table changes as events arrive"
       ),
       (
         file("event: { values: [a], key: event }", "event"),

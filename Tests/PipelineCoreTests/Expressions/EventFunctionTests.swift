@@ -141,7 +141,7 @@ import Testing
     ("grok(event, '(')", "RX418 12+3 the pattern does not compile: missing )"),
     ("hash(event, 'sha265')", "RX418 12+8 there is no hash 'sha265' | Did you mean 'sha256'?"),
     ("hmac(event, 'k', 'crc32')", "RX418 17+7 there is no hash 'crc32'"),
-    ("parseTime(event, 'rfc1132')", "RX418 17+9 there is no form of time called 'rfc1132' | Did you mean 'rfc1123'?"),
+    ("parseTime(event, 'rfc1132')", "RX418 17+9 there is no time format called 'rfc1132' | Did you mean 'rfc1123'?"),
     ("parseTime(event, '%G')", "RX418 17+4 '%G' can be written and not read"),
     ("parseTime(event, '%H:%M')", "RX418 17+7 this form of time has no year"),
     ("formatTime(now, '%F', 'Europe/Berlim')", "RX418 22+15 there is no such time zone"),

@@ -492,7 +492,7 @@ import Testing
     #expect(problems("", time, "within: 1m").map { $0.prefix(5) } == ["RX645"])
     #expect(
       problems(time, time, "within: 1m", around: "{ takeLast: 3 }, @") == [
-        "RX643 this 'join' goes by the clock: what 'takeLast' sends has no event time"
+        "RX643 this 'join' goes by the clock: the events of 'takeLast' have no event time"
       ])
     #expect(
       problems(time, time, "within: 1m", around: "{ groupBy: { key: event.k, chain: [ @ ] } }") == [
@@ -503,7 +503,7 @@ import Testing
     #expect(problems(time, time, "asOf: true", around: "@, { window: 1m }") == [])
     #expect(
       problems(time, time, "within: 1m, clock: true", around: "@, { window: 1m }") == [
-        "RX643 this 'window' goes by the clock: what 'join' sends has no event time"
+        "RX643 this 'window' goes by the clock: the events of 'join' have no event time"
       ])
   }
 

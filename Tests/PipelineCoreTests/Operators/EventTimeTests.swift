@@ -352,7 +352,7 @@ import Testing
     #expect(problems(time, "{ takeLast: 3 }, { window: { every: 1m, clock: true } }") == [])
     #expect(
       problems(time, "{ takeLast: 3 }, { map: event.t }, { window: 1m }") == [
-        "RX643 this 'window' goes by the clock: what 'takeLast' sends has no event time"
+        "RX643 this 'window' goes by the clock: the events of 'takeLast' have no event time"
       ])
     #expect(problems(time, "{ takeLast: 3 }, { eventTime: timestamp(event.t) }, { window: 1m }") == [])
     #expect(problems(", lateness: 1s", "{ window: 1m }").map { $0.prefix(5) } == ["RX222"])

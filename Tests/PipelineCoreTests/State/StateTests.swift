@@ -86,7 +86,7 @@ import Testing
     #expect(run.refusals.count == 1)
     let refusal = try #require(run.refusals.first)
     #expect(refusal.code == .stateRefused)
-    #expect(refusal.message == "what 's/scan' kept cannot be used: the step has changed since")
+    #expect(refusal.message == "the saved state of 's/scan' cannot be used: the step has changed since")
     #expect(refusal.location?.line == 3)
   }
 

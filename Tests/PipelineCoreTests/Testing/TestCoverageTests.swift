@@ -37,8 +37,8 @@ import Testing
       tests:
       """
     let nothing = try missing(text + "\n  - { name: nothing, inputs: { b: \"|\" }, expect: { out: [] } }")
-    #expect(nothing.contains("t.yaml:6:9: no event comes to 'map'"), "\(nothing)")
-    #expect(nothing.contains("t.yaml:7:9: no event comes to 'filter'"), "\(nothing)")
+    #expect(nothing.contains("t.yaml:6:9: no event reaches 'map'"), "\(nothing)")
+    #expect(nothing.contains("t.yaml:7:9: no event reaches 'filter'"), "\(nothing)")
     #expect(nothing.contains("t.yaml:1:17: the source 'stdin' sends nothing"), "\(nothing)")
     #expect(!nothing.contains { $0.contains("'filter' drops nothing") })
     let some = try missing(
@@ -99,7 +99,7 @@ import Testing
       """
     #expect(
       try missing(text) == [
-        "t.yaml:4:28: 'filter' lets nothing pass", "t.yaml:4:53: no event comes to 'execute'",
+        "t.yaml:4:28: 'filter' lets nothing pass", "t.yaml:4:53: no event reaches 'execute'",
         "t.yaml:5:13: the command 'work' is not executed", "t.yaml:5:28: the source 'values' sends nothing",
         "t.yaml:6:10: the sink 'out' gets nothing",
       ])

@@ -152,7 +152,7 @@ extension Execution {
     saved.faults = table.faults.map { key, fault in
       let step: StepPlan? = if case .step(let id, _, _) = key { plan.steps[id.number] } else { nil }
       return Diagnostic(
-        .stateRefused, "what '\(step?.label ?? "a reference")' keeps cannot be saved: \(fault.message)",
+        .stateRefused, "the state of '\(step?.label ?? "a reference")' cannot be saved: \(fault.message)",
         at: step?.location, help: "It starts empty when the pipeline starts again")
     }
     var state = StateWriter(context, capacity: records.bytes.count + origins.bytes.count + 4096)
@@ -222,7 +222,8 @@ extension Execution {
     var record = record
     let version = try record.read(Int.self)
     guard version > 0, version <= node.positionVersion else {
-      throw StateFault("its place is of version \(version), and this version of rxd reads \(node.positionVersion)")
+      throw StateFault(
+        "its saved position has version \(version), but this version of rxd reads \(node.positionVersion)")
     }
     var reader = record.reader(version: version, target: nil)
     try node.restorePosition(&reader)

@@ -31,7 +31,7 @@ extension FusedRun {
       restoration.isPartOfPage(entry)
       guard let id = restoration.step(of: entry), let index = steps.firstIndex(where: { $0.id == id }) else { continue }
       let bit: UInt64 = 1 << UInt64(index & 63)
-      guard index > 63 || seen & bit == 0 else { throw StateFault("a step is there twice") }
+      guard index > 63 || seen & bit == 0 else { throw StateFault("a step is repeated") }
       seen |= bit
       if let version = restoration.prepare(&reader, entry, of: id, version: components[index].persistence.version) {
         restoreStep(index, &reader, version: version, restoration, of: chain)

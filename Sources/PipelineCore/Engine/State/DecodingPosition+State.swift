@@ -6,6 +6,6 @@ extension DecodingPosition: StateValue {
   package init(from state: inout StateReader) throws(StateFault) {
     offset = try state.read()
     memory = try state.read()
-    guard offset >= 0 else { throw StateFault("a place in an input is negative") }
+    guard offset >= 0 else { throw StateFault("the offset of an input is negative") }
   }
 }

@@ -167,7 +167,7 @@ final class Restoration {
             Diagnostic(
               .stateRefused,
               "'\(move.name)' has no step like '\(Self.label(entry.name))' of '\(move.former)', so the state of that is dropped",
-              at: move.location, help: "Only a \(move.kind) of the same kind goes on from what it kept"))
+              at: move.location, help: "Only a \(move.kind) of the same kind can continue from its state"))
           continue
         }
         refusals.append(
@@ -226,7 +226,7 @@ final class Restoration {
     if changed.contains(step.number), version == 0 { return nil }
     let saved = entries[at].version
     guard saved == version || saved > 0 && saved < version else {
-      refuse(step, StateFault("its form is version \(saved), and this version of rxd reads \(version)"))
+      refuse(step, StateFault("its saved state has version \(saved), but this version of rxd reads \(version)"))
       return nil
     }
     reader.follow(isMoved ? .fire : plan.steps[step.number].whenLate, isInPresentForm: saved == version)
@@ -271,7 +271,7 @@ final class Restoration {
     let info = plan.steps[step.number]
     refusals.append(
       Diagnostic(
-        .stateRefused, "what '\(info.label)' kept cannot be used: \(fault.message)", at: info.location,
+        .stateRefused, "the saved state of '\(info.label)' cannot be used: \(fault.message)", at: info.location,
         help: "It starts empty"))
   }
 

@@ -251,7 +251,7 @@ public struct StateReader {
   mutating func origin() throws(StateFault) -> Origin {
     let index = try UInt64(from: &self)
     if index == 0 { return .none }
-    guard index <= UInt64(context.origins.count) else { throw StateFault("an event comes from nowhere") }
+    guard index <= UInt64(context.origins.count) else { throw StateFault("the origin of an event is unknown") }
     return context.origins[Int(index) - 1]
   }
 
@@ -378,7 +378,7 @@ extension StateReader {
     let owner: Int64 = try read()
     let count: UInt64 = try read()
     let ranges = context.pages[owner] ?? []
-    guard UInt64(ranges.count) == count else { throw StateFault("\(ranges.count) of its \(count) pages are there") }
+    guard UInt64(ranges.count) == count else { throw StateFault("\(ranges.count) of its \(count) pages were found") }
     var goesOn = isInPresentForm && context.ownersThatGoOn.contains(owner)
     for range in ranges {
       var page = try page(range.bytes)

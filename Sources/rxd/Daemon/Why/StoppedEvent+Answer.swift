@@ -5,7 +5,7 @@ extension StoppedEvent {
   /// The reason why the event did not pass, one sentence without a full stop.
   var reason: String {
     if let problem { return SecretMask.process.masked(problem.message) }
-    if verdict == .superseded { return "a newer event took its place" }
+    if verdict == .superseded { return "a newer event replaced it" }
     let conditions = expressions.filter { $0.result == "false" || $0.result == "true" }
     if conditions.count == 1, let condition = conditions.first, let result = condition.result {
       return "\(Printable.cut(condition.text, limit: 200)) is \(result)"
@@ -15,9 +15,9 @@ extension StoppedEvent {
 
   /// The reasons why steps without a condition drop an event.
   private static let reasons = [
-    "distinct": "an equal one came before it", "distinctUntilChanged": "it equals the one before it",
+    "distinct": "an equal event arrived before it", "distinctUntilChanged": "it equals the one before it",
     "ignore": "it equals an ignored value", "skip": "it is one of the first, which are skipped",
-    "skipUntil": "it came before the event that the step waits for",
+    "skipUntil": "it arrived before the event that the step waits for",
     "skipWhile": "it came before the first event that may pass",
     "take": "the signal had already sent all the events that it may send", "takeLast": "the step keeps no events",
     "takeWhile": "the signal had ended", "takeUntil": "the signal ended with it",

@@ -39,7 +39,7 @@ struct PluginArgument: ParsableArguments {
       path = directories.map { "\($0)/\(file)" }.first { access($0, X_OK) == 0 } ?? path
     }
     guard access(path, F_OK) == 0 else {
-      Console.printError("'\(path)' is not there")
+      Console.printError("'\(path)' does not exist")
       throw ExitStatus.noInput
     }
     path = PluginDirectories.absolute(path)

@@ -81,7 +81,7 @@ final class TopScreen {
     guard isTerminal else { return Console.print(text) }
     let line =
       typed.map { "filter: \($0)_" }
-      ?? (isPaused ? "paused; space goes on" : "q ends, s: order (\(table.order.rawValue)), / filters, space pauses")
+      ?? (isPaused ? "paused; space resumes" : "q ends, s: order (\(table.order.rawValue)), / filters, space pauses")
     let hint = String(String.UnicodeScalarView(line.unicodeScalars.prefix(table.columns - 1)))
     // Each line clears the rest of its row, and the last one the rest of the screen.
     let lines = Console.shown(text).split(separator: "\n", omittingEmptySubsequences: false)

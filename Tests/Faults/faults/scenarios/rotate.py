@@ -78,7 +78,7 @@ def rename_kill(options, rounds, case="rename-kill"):
             took = world.fresh() if drained else None
             fresh.append(took if took is not None else 99)
             world.rxd.stop()
-            compressed += world.logged("was compressed; what had not been read is read from")
+            compressed += world.logged("was compressed; its unread part is read from")
             verdict = world.judged()
             totals.add(verdict)
             if verdict.lost or not drained:
