@@ -44,7 +44,7 @@ final class TableRows {
   /// The bytes of the rows and of their keys.
   private(set) var bytes = 0
 
-  /// The kinds of keys that were ever there, as bits.
+  /// The kinds of all keys that the table has had, as bits.
   private var known: UInt64 = 0
 
   var count: Int { keys.count }

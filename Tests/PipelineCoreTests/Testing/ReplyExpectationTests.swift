@@ -144,7 +144,7 @@ import Testing
     .init(
       server: "replyTimeout: 1h", chain: "flattenMap: { signal: { never: {} } }", input: "-a--b",
       replies: "[ { at: 3600001ms, next: 504 }, { at: 3600004ms, next: 504 } ]"),
-    // Requests that can no longer be answered are answered immediately: dropped events, and those held by a closed
+    // Requests that the pipeline can no longer answer fail immediately: dropped events, and those held by a closed
     // signal.
     .init(
       server: "maxBody: 1MiB", chain: "filter: event.n > 1", input: "-a-b|",
