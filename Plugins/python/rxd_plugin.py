@@ -1,6 +1,6 @@
 """Write plugins for rxd in Python: operators, sources and sinks. One file, Python 3.9 or newer, no dependencies.
 
-Copy this file beside your plugin::
+Copy this file next to your plugin::
 
     from rxd_plugin import Example, Plugin, integer, text
 
@@ -20,10 +20,10 @@ the protocol. The docstring is the summary (first paragraph, one sentence with a
 
 A parameter is declared once: as the default value of an argument of a function, or of an attribute of a class. Its name in
 pipeline files is its Python name in camel case: ``max_length`` is ``maxLength``, ``from_`` is ``from``. Durations are
-seconds, sizes bytes, results of expressions and templates are those of the event at hand.
+seconds, sizes bytes; expressions and templates are passed as their results for the current event.
 
-What user code prints goes to the log of rxd, never into the protocol. An exception that an operator raises becomes the
-error of that event; see `Reject`, `Retry`, `Sink` and `Source` for the others.
+Output that user code prints goes to the log of rxd, never into the protocol. An exception raised by an operator becomes the error of
+that event; see `Reject`, `Retry`, `Sink` and `Source` for the others.
 """
 from __future__ import annotations
 
@@ -48,23 +48,23 @@ __all__ = [
     "secret", "size", "table_of", "template", "text"]
 
 CONTRACT = 1
-_FRAME_BYTES = 16 << 20  # of a frame with its line feed
+_FRAME_BYTES = 16 << 20  # bytes of a frame with its line feed
 _FLUSH_BYTES = 1 << 16
 _FLUSH_SECONDS = 0.005
-_TEST_SECONDS = 10.0  # for which --test waits for a frame
+_TEST_SECONDS = 10.0  # seconds for which --test waits for a frame
 _LEVELS = ("debug", "info", "warning", "error")
 
 # ---- Failures ----
 
 
 class Reject(Exception):
-    """This event cannot be processed: it goes to the errors output with this reason. Any other exception does the same
-    and is also logged with its place in the code."""
+    """This event cannot be processed: it goes to the errors output with this reason. Any other exception does the same and is also
+    logged with its location in the code."""
 
 
 class Retry(Exception):
-    """Of sinks: this event and everything behind it shall come again later. `OSError` (no connection, a full disk, a
-    time-out) does the same. `delivered`: so many records of a batch are delivered."""
+    """For sinks: this event and all later ones are to be delivered again later. `OSError` (no connection, a full disk, a time-out)
+    does the same. `delivered`: how many records at the start of a batch are delivered."""
 
     def __init__(self, message: str, delivered: int = 0) -> None:
         super().__init__(message)
@@ -72,8 +72,8 @@ class Retry(Exception):
 
 
 class Finish(Exception):
-    """Raised by an operator: its output completes, behind the given events and those that were yielded before. Its input is
-    cancelled, and it is given nothing more. In `open`: before the first event."""
+    """Raised by an operator: its output completes after the given events and those that were yielded before. Its input is
+    cancelled, and it receives nothing more. In `open`: before the first event."""
 
     def __init__(self, *events: Any) -> None:
         super().__init__("the output is complete")
@@ -81,7 +81,7 @@ class Finish(Exception):
 
 
 class BadParameter(Exception):
-    """Raised in `open`: the parameters do not do. `at`: the place, such as ``"field"`` or ``"server.port"``."""
+    """Raised in `open`: the parameters are invalid. `at`: the location, such as ``"field"`` or ``"server.port"``."""
 
     def __init__(self, message: str, at: str = "") -> None:
         super().__init__(message)
@@ -92,7 +92,7 @@ class BadParameter(Exception):
 
 
 class Parameter:
-    """What the functions below make. `spec` is the parameter as the spec has it."""
+    """The result of the functions below. `spec` is the parameter as it appears in the spec."""
 
     def __init__(self, kind: str, help: str, **members: Any) -> None:
         if not help.endswith("."):
@@ -110,7 +110,7 @@ class Parameter:
         return {"name": name, "type": self.kind, **self.members, "help": self.help}
 
     def value(self, value: Any) -> Any:
-        """The value that user code gets for one of the protocol."""
+        """The value that user code receives for a value of the protocol."""
         return self._converted(self.kind, value)
 
     def _converted(self, kind: str, value: Any) -> Any:
@@ -190,13 +190,13 @@ def table_of(of: str, help: str, *, default: Optional[Mapping[str, Any]] = None,
 
 def expression(help: str, *, result: Optional[str] = None, default: Optional[str] = None, required: bool = False,
                primary: bool = False) -> Any:
-    """An expression that rxd evaluates for each event; user code gets its result. `result`: the type that it must have,
-    such as ``"string"``; any if left out."""
+    """An expression that rxd evaluates for each event; user code receives its result. `result`: the required type, such as
+    ``"string"``; any type by default."""
     return Parameter("expression", help, required=required, primary=primary, default=default, result=result)
 
 
 def template(help: str, *, default: Optional[str] = None, required: bool = False, primary: bool = False) -> Any:
-    """A text with ``{{ expressions }}`` that rxd fills for each event; user code gets the text."""
+    """A text with ``{{ expressions }}`` that rxd fills for each event; user code receives the text."""
     return Parameter("template", help, required=required, primary=primary, default=default)
 
 
@@ -204,19 +204,19 @@ def template(help: str, *, default: Optional[str] = None, required: bool = False
 
 
 class Operator:
-    """Base class of operators with state, timers or work at the start. One instance is one place in a running pipeline;
-    parameters are attributes, set before `open`.
+    """Base class of operators with state, timers or setup. One instance is one step of a running pipeline; parameters are
+    attributes, set before `open`.
 
-    `process`, `timer` and `complete` return one event, or None for none, or yield any number of events. They run one at
-    a time, in the order of the input. `now`: the time of the input in seconds since 1970 on the clock of the pipeline,
-    which is virtual in tests; needs ``clock=True`` where the operator is declared. `raise Finish(event)` completes the output."""
+    `process`, `timer` and `complete` return one event, or None for none, or yield any number of events. They run one at a time, in the
+    order of the input. `now`: the time of the input in seconds since 1970 on the clock of the pipeline, which is virtual in tests;
+    requires ``clock=True`` in the declaration of the operator. `raise Finish(event)` completes the output."""
 
     is_test = False
     now = 0.0
     _timers: Dict[str, Optional[float]]
 
     def open(self) -> None:
-        """Prepares the instance; raise `BadParameter` if the parameters do not do."""
+        """Prepares the instance; raise `BadParameter` if the parameters are invalid."""
 
     def process(self, event: Any) -> Any:
         raise NotImplementedError("an operator has a method process(self, event)")
@@ -225,19 +225,19 @@ class Operator:
         """A timer that `set_timer` has set is due. Timers survive a restart: rxd keeps them."""
 
     def complete(self) -> Any:
-        """The input has completed; the last call but `close`."""
+        """The input has completed; only `close` is called after this."""
 
     def save(self) -> Any:
         """The state, any JSON value, below 16 MiB of text."""
 
     def restore(self, state: Any, version: int) -> None:
-        """Takes what `save` has returned, in an older version of the component perhaps. Called behind `open`."""
+        """Restores a result of `save`, perhaps one of an older version of the component. Called after `open`."""
 
     def close(self) -> None:
-        """Nothing comes any more."""
+        """The instance is no longer used; nothing is called after this."""
 
     def set_timer(self, name: str, seconds: float) -> None:
-        """`timer(name)` is called in so many seconds; setting it again moves it."""
+        """`timer(name)` is called after this many seconds; setting it again moves it."""
         self._timers[name] = seconds
 
     def cancel_timer(self, name: str) -> None:
@@ -245,7 +245,7 @@ class Operator:
 
 
 class Record:
-    """An event of a batch of a sink. `arguments`: results of expressions and templates, by Python name."""
+    """An event in a batch of a sink. `arguments`: results of expressions and templates, by Python name."""
 
     __slots__ = ("event", "arguments", "refused", "_id")
 
@@ -259,38 +259,37 @@ class Record:
 
 
 class Sink:
-    """Base class of sinks. Implement `write` (one event at a time) or `write_batch`. When it returns, the events are
-    delivered. `Retry` and `OSError`: they come again later, after a growing pause. `Reject` and every other exception:
-    the event is refused for good and goes to the errors output; of a batch, the one that fails alone, too."""
+    """Base class of sinks. Implement `write` (one event at a time) or `write_batch`. When it returns, the events are delivered.
+    `Retry` and `OSError`: they are passed again later, after an increasing pause. `Reject` and every other exception: the event is
+    refused permanently and goes to the errors output; in a batch, only the event that fails alone too."""
 
     is_test = False
     batch_size = 1000
 
     def open(self) -> None:
-        """Prepares the instance; raise `BadParameter` if the parameters do not do."""
+        """Prepares the instance; raise `BadParameter` if the parameters are invalid."""
 
     def write(self, event: Any) -> None:
         raise NotImplementedError("a sink has a method write(self, event) or write_batch(self, records)")
 
     def write_batch(self, records: List[Record]) -> None:
-        """Delivers up to `batch_size` records, in order; `record.refuse` takes one out. Called when the batch is full or
-        no further event waits. If it raises anything else than `Retry` and `OSError`, the records come again one at a time,
-        those that were written before it raised, too: refuse single events with `record.refuse`, or write in a transaction."""
+        """Delivers up to `batch_size` records, in order; `record.refuse` removes one. Called when the batch is full or no further
+        event waits. If it raises anything other than `Retry` and `OSError`, the records are passed again one at a time, including
+        those that were written before it raised: refuse single events with `record.refuse`, or write in a transaction."""
         raise NotImplementedError
 
     def complete(self) -> None:
         """Everything has been written; nothing follows."""
 
     def close(self) -> None:
-        """Nothing comes any more."""
+        """The instance is no longer used; nothing is called after this."""
 
 
 class Item:
-    """What a source yields if more than the event is to be said.
+    """An event that a source yields with a token or a position.
 
-    `token`: any number of 0 or above; `acknowledged` or `failed` get it back when rxd knows what has become of the event.
-    `position`: any JSON value; after a restart the source finds the newest that was kept in `position` and goes on
-    behind it."""
+    `token`: any number of 0 or above; `acknowledged` or `failed` receive it when rxd knows the outcome of the event. `position`: any
+    JSON value; after a restart `position` of the source is the newest saved one, and the source continues after it."""
 
     __slots__ = ("event", "token", "position")
 
@@ -299,37 +298,36 @@ class Item:
 
 
 class Source:
-    """Base class of sources. `run` yields events or `Item`s, on a thread of its own; a yield waits while rxd takes nothing.
-    Its end is the end of the signal, an exception is its failure. At a stop the generator is not resumed; when
-    all tokens are settled it is closed, so ``finally`` can close connections."""
+    """Base class of sources. `run` yields events or `Item`s, on its own thread; a yield waits while rxd accepts no events. Its end
+    is the end of the signal, an exception is its failure. At a stop the generator is not resumed; when all tokens are settled it is
+    closed, so ``finally`` can close connections."""
 
     is_test = False
     position: Any = None
     _runner: "_SourceRunner"
 
     def open(self) -> None:
-        """Prepares the instance; raise `BadParameter` if the parameters do not do."""
+        """Prepares the instance; raise `BadParameter` if the parameters are invalid."""
 
     def run(self) -> Iterator[Any]:
         raise NotImplementedError("a source has a method run(self) that yields events")
 
     def acknowledged(self, tokens: List[int]) -> None:
-        """Everything that these events caused is delivered, or on the disk. Called on the thread of `run`, at a yield or
-        in `wait`."""
+        """Everything that these events caused is delivered, or on disk. Called on the thread of `run`, at a yield or in `wait`."""
 
     def failed(self, tokens: List[int], reason: str) -> None:
-        """These events could not be delivered. Called as `acknowledged` is."""
+        """These events could not be delivered. Called like `acknowledged`."""
 
     def close(self) -> None:
-        """Nothing is sent any more."""
+        """The source sends nothing more; nothing is called after this."""
 
     @property
     def is_stopping(self) -> bool:
         return self._runner.is_stopping
 
     def wait(self, seconds: float, *files: Any) -> List[Any]:
-        """Waits so long, or until one of `files` is readable or the source is to stop; returns the readable ones. Use it
-        instead of `time.sleep`: acknowledgements are handed over meanwhile."""
+        """Waits this long, or until one of `files` is readable or the source is to stop; returns the readable ones. Use it instead
+        of `time.sleep`: acknowledgements are delivered meanwhile."""
         return self._runner.wait(seconds, files)
 
 
@@ -337,7 +335,7 @@ class Source:
 
 
 def log(level: str, message: str) -> None:
-    """A line of rxd's log; level: debug, info, warning or error. The module `logging` does the same."""
+    """Writes a line to rxd's log; level: debug, info, warning or error. The module `logging` does the same."""
     session = _Session.current
     if session is None or level not in _LEVELS:
         sys.stderr.write(f"{level}: {message}\n")
@@ -368,7 +366,7 @@ class With:
 
 
 class Pause:
-    """So many seconds without an event; timers that are due run."""
+    """This many seconds without an event; timers that are due run."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
@@ -382,11 +380,11 @@ class Error:
 
 
 class Example:
-    """An example for the reference page, and a test: from these inputs must come exactly these outputs.
+    """An example for the reference page, and a test: these inputs must give exactly these outputs.
 
-    `parameters`: as the pipeline file has them, durations as texts. Inputs of operators and sinks: events, `With`, `Pause`.
-    Outputs: events and `Error`s. A source is stopped behind the last output. `given`: files (name: text) in the working
-    directory of the test; `files`: what they must contain afterwards."""
+    `parameters`: as in a pipeline file, durations as texts. Inputs of operators and sinks: events, `With`, `Pause`. Outputs: events
+    and `Error`s. A source is stopped after the last output. `given`: files (name: text) in the working directory of the test; `files`:
+    their required contents afterwards."""
 
     def __init__(self, title: str, parameters: Mapping[str, Any], inputs: Iterable[Any] = (), outputs: Iterable[Any] = (), *,
                  given: Optional[Mapping[str, str]] = None, files: Optional[Mapping[str, str]] = None) -> None:
@@ -399,7 +397,7 @@ class Example:
 
 
 class _Component:
-    """A declared component: what the spec says of it and how an instance is made."""
+    """A declared component: its entry in the spec and how an instance is created."""
 
     def __init__(self, kind: str, target: Any, name: Optional[str], examples: Iterable[Example],
                  members: Dict[str, Any]) -> None:
@@ -457,13 +455,14 @@ class _Component:
         return f"{self.name}: {_yaml_text(dict(parameters))}"
 
     def values(self, given: Mapping[str, Any]) -> Dict[str, Any]:
-        """Values of all parameters that are not per event, by Python name."""
+        """Values of all parameters that do not depend on an event, by Python name."""
         return {name: its.value(given.get(_camel(name))) for name, its in self.parameters.items() if not its.is_per_event}
 
 
 class Plugin:
-    """A plugin. `name`: letters, digits, ``-``, ``_``; `summary`: one sentence with a full stop; `uses`: further files that the
-    plugin is made of, such as a module that it imports, from the directory of its file: a change of one is a change of the plugin."""
+    """A plugin. `name`: letters, digits, ``-``, ``_``; `summary`: one sentence with a full stop; `uses`: further files that belong
+    to the plugin, such as a module that it imports, relative to the directory of its file: a change of one is a change of the
+    plugin."""
 
     def __init__(self, name: str, version: str, summary: str, uses: Iterable[str] = ()) -> None:
         if not re.fullmatch(r"[A-Za-z0-9_-]+", name):
@@ -477,9 +476,9 @@ class Plugin:
                  input: Any = None, output: Any = None, memory: Optional[str] = None, state_version: int = 1,
                  clock: Optional[bool] = None, credit: Optional[int] = None, known_as: Optional[List[str]] = None,
                  see_also: Optional[List[str]] = None) -> Any:
-        """Declares an operator: a function of an event and of parameters, which returns one event, or None for none, or
-        yields any number; or a subclass of `Operator`. `input`, `output`: JSON Schemas of the events; `memory`: what it
-        keeps, one sentence; `state_version`: of what `save` returns; `credit`: how many events it is handed over ahead."""
+        """Declares an operator: a function of an event and of parameters, which returns one event, or None for none, or yields any
+        number; or a subclass of `Operator`. `input`, `output`: JSON Schemas of the events; `memory`: one sentence on the data that
+        it keeps; `state_version`: the version of the result of `save`; `credit`: how many events it receives ahead."""
         members = {"input": input, "output": output, "memory": memory, "state_version": state_version, "clock": clock,
                    "credit": credit, "known_as": known_as, "see_also": see_also}
         return self._declare("operator", target, name, examples, members)
@@ -487,18 +486,18 @@ class Plugin:
     def source(self, target: Any = None, *, name: Optional[str] = None, examples: Iterable[Example] = (), output: Any = None,
                recovery: Optional[str] = None, when: Optional[List[Mapping[str, Any]]] = None,
                known_as: Optional[List[str]] = None, see_also: Optional[List[str]] = None) -> Any:
-        """Declares a source: a generator function, or a subclass of `Source`. `recovery`: how its events come again after a
-        crash: ``never``, ``sender`` (with tokens), ``request``, ``position`` (with positions). `when`: where it depends on a
-        parameter: ``[{"parameter": "qos", "is": 0, "recovery": "never"}]``, by the names of pipeline files."""
+        """Declares a source: a generator function, or a subclass of `Source`. `recovery`: how its events are repeated after a
+        crash: ``never``, ``sender`` (with tokens), ``request``, ``position`` (with positions). `when`: for a recovery that depends
+        on a parameter: ``[{"parameter": "qos", "is": 0, "recovery": "never"}]``, with names as in pipeline files."""
         members = {"output": output, "recovery": recovery, "when": when, "known_as": known_as, "see_also": see_also}
         return self._declare("source", target, name, examples, members)
 
     def sink(self, target: Any = None, *, name: Optional[str] = None, examples: Iterable[Example] = (), input: Any = None,
              confirmation: Optional[str] = None, when: Optional[List[Mapping[str, Any]]] = None, credit: Optional[int] = None,
              known_as: Optional[List[str]] = None, see_also: Optional[List[str]] = None) -> Any:
-        """Declares a sink: a function of an event and of parameters, or a subclass of `Sink`. `confirmation`: what is certain
-        of a delivered event: ``nothing``, ``system``, ``disk``, ``receiver``. `when`: where it depends on a parameter:
-        ``[{"parameter": "sync", "is": False, "confirmation": "system"}]``, by the names of pipeline files."""
+        """Declares a sink: a function of an event and of parameters, or a subclass of `Sink`. `confirmation`: how far a delivered
+        event is secured: ``nothing``, ``system``, ``disk``, ``receiver``. `when`: for a confirmation that depends on a parameter:
+        ``[{"parameter": "sync", "is": False, "confirmation": "system"}]``, with names as in pipeline files."""
         members = {"input": input, "confirmation": confirmation, "when": when, "credit": credit, "known_as": known_as,
                    "see_also": see_also}
         return self._declare("sink", target, name, examples, members)
@@ -512,12 +511,12 @@ class Plugin:
 
     @property
     def spec(self) -> Dict[str, Any]:
-        """The spec, as rxd gets it."""
+        """The spec, as rxd receives it."""
         return {"plugin": self.name, "version": self.version, "summary": self.summary, "contract": CONTRACT,
                 **({"uses": self.uses} if self.uses else {}), "components": [component.spec for component in self.components]}
 
     def run(self) -> None:
-        """Serves rxd on the standard streams until it closes them; with ``--spec`` or ``--test`` does that instead."""
+        """Serves rxd on the standard streams until rxd closes them; with ``--spec`` or ``--test`` does that instead."""
         arguments = sys.argv[1:]
         if arguments == ["--spec"]:
             print(json.dumps(self.spec, indent=2, ensure_ascii=False))
@@ -529,7 +528,7 @@ class Plugin:
             try:
                 _Session(self).serve()
             except BrokenPipeError:
-                pass  # rxd is gone
+                pass  # rxd has ended
 
 
 def _camel(name: str) -> str:
@@ -572,7 +571,7 @@ def _make_encoder() -> Callable[[Any], str]:
     text_encoder: Any = getattr(json.encoder, "encode_basestring", None)
     if make is None or text_encoder is None:
         return encoder.encode
-    # What encoder.encode makes anew for each value.
+    # encoder.encode creates this for each value.
     encode: Any = make(None, _other, text_encoder, None, ":", ",", False, False, False)
 
     def encoded(value: Any) -> str:
@@ -592,7 +591,7 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 def _bytes(text: str) -> bytes:
     try:
         return text.encode()
-    except UnicodeEncodeError:  # half a pair, which is no text
+    except UnicodeEncodeError:  # half of a surrogate pair
         return _SURROGATE.sub("\ufffd", text).encode()
 
 
@@ -604,8 +603,8 @@ def _fits(text: str) -> bool:
 
 
 class _Session:
-    """The standard streams, the instances and what waits to be written. One thread reads and runs operators and sinks; each
-    source has a thread of its own."""
+    """The standard streams, the instances and the unwritten frames. One thread reads and runs operators and sinks; each source has
+    its own thread."""
 
     current: Optional["_Session"] = None
 
@@ -613,16 +612,16 @@ class _Session:
         self.plugin = plugin
         self.components = {(c.kind, c.name): c for c in plugin.components}
         self.instances: Dict[int, _Runner] = {}
-        self.waiting: Optional[_SinkRunner] = None  # holds records that are not answered
+        self.waiting: Optional[_SinkRunner] = None  # holds unanswered records
         self.lock = threading.Lock()
         self.parts: List[str] = []
         self.bytes = 0
         self.flushed_at = 0.0
         self.counters: Dict[Tuple[int, str], int] = {}
-        self.through = 0  # all ids up to it are delivered; 0: nothing to say
+        self.through = 0  # all ids up to this one are delivered; 0: nothing to report
         self.complaints: Dict[str, int] = {}
         self.local = threading.local()
-        # What user code and its children print must not get into the protocol, nor may they read it.
+        # Output of user code and its child processes must not enter the protocol, nor may they read its input.
         self.input = os.dup(0)
         self.output = os.dup(1)
         null = os.open(os.devnull, os.O_RDONLY)
@@ -637,7 +636,7 @@ class _Session:
     # Writing.
 
     def send(self, frame: str) -> None:
-        """Adds a frame; it is written at the latest when nothing more is there to read."""
+        """Adds a frame; it is written at the latest when there is no more input to read."""
         with self.lock:
             self.parts.append(frame)
             self.bytes += len(frame)
@@ -677,7 +676,7 @@ class _Session:
                 self._flush()
 
     def answer(self, frame: str) -> None:
-        """Sends an answer behind what `delivered` has said."""
+        """Sends an answer after the pending `delivered` frame."""
         if self.through:
             with self.lock:
                 self.parts.append(f'{{"through":{self.through}}}')
@@ -697,7 +696,7 @@ class _Session:
             self.counters[key] = self.counters.get(key, 0) + by
 
     def reason(self, error: BaseException) -> str:
-        """What is said of a failure of user code; a mistake in it is also logged with its place, the first five times."""
+        """The message for a failure of user code; a mistake in it is also logged with its location, the first five times."""
         if isinstance(error, (Reject, Retry, BadParameter)):
             return str(error) or type(error).__name__
         lines = traceback.extract_tb(error.__traceback__)
@@ -717,7 +716,7 @@ class _Session:
             root.addHandler(_LogHandler())
             root.setLevel(logging.INFO)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-        pieces: List[bytes] = []  # of a line that has not ended
+        pieces: List[bytes] = []  # the start of an unfinished line
         try:
             while True:
                 try:
@@ -756,7 +755,7 @@ class _Session:
         if ident is not None:
             runner = self.instances[frame["to"]]
             if self.waiting is not None and self.waiting is not runner:
-                self.waiting.write_waiting()  # answers come in the order of the ids
+                self.waiting.write_waiting()  # answers must be sent in the order of the ids
             self.local.number = runner.number
             runner.input(ident, frame)
         elif "to" in frame:
@@ -816,7 +815,7 @@ class _Session:
 class _Runner:
     """Runs one instance."""
 
-    has_finished = False  # an operator's output is complete: inputs that were under way are ignored
+    has_finished = False  # an operator's output is complete: outstanding inputs are ignored
 
     def __init__(self, session: _Session, number: int, component: _Component, frame: Dict[str, Any]) -> None:
         self.session, self.number, self.component = session, number, component
@@ -862,7 +861,7 @@ class _OperatorRunner(_Runner):
                     self.instance.restore(frame["state"], frame.get("stateVersion", 0))
             except Finish:
                 self.has_finished = True
-            # Timers of before are kept by rxd; `open` may not set any.
+            # rxd keeps the timers set before a restart; `open` may not set any.
             self.timers.clear()
             self.process: Callable[..., Any] = self.instance.process
         elif self.values:
@@ -938,7 +937,7 @@ class _SinkRunner(_Runner):
     def __init__(self, session: _Session, number: int, component: _Component, frame: Dict[str, Any]) -> None:
         super().__init__(session, number, component, frame)
         self.records: List[Record] = []
-        self.is_skipping = False  # until the event comes again that `Retry` was said of
+        self.is_skipping = False  # until the event for which `Retry` was raised is passed again
         self.is_batched = False
         if self.instance is not None:
             self.instance.open()
@@ -978,7 +977,7 @@ class _SinkRunner(_Runner):
             self.failure(ident, error)
 
     def failure(self, ident: int, error: Exception) -> None:
-        """Answers one event, for which user code has failed."""
+        """Answers one event for which user code has failed."""
         if isinstance(error, (Retry, OSError)):
             self.is_skipping = True
             said = str(error) or type(error).__name__
@@ -1014,7 +1013,7 @@ class _SinkRunner(_Runner):
             self.failure(record._id, failure)
 
     def write_singly(self, records: List[Record]) -> None:
-        """Finds the records at fault in a batch that has failed: the others are delivered."""
+        """Finds the records that cause the failure of a batch: the others are delivered."""
         for record in records:
             if self.is_skipping:
                 return
@@ -1033,7 +1032,7 @@ class _SinkRunner(_Runner):
         self.write_waiting()
 
     def close(self) -> None:
-        # What is not answered comes again, elsewhere or later.
+        # Unanswered records are passed again, elsewhere or later.
         self.records = []
         if self.session.waiting is self:
             self.session.waiting = None
@@ -1041,7 +1040,7 @@ class _SinkRunner(_Runner):
 
 
 class _SourceRunner(_Runner):
-    """Runs a source on a thread of its own. `state` guards everything that both threads use."""
+    """Runs a source on its own thread. `state` guards everything that both threads use."""
 
     def __init__(self, session: _Session, number: int, component: _Component, frame: Dict[str, Any]) -> None:
         super().__init__(session, number, component, frame)
@@ -1049,7 +1048,7 @@ class _SourceRunner(_Runner):
         self.credit = 0
         self.is_stopping = False
         self.is_ended = False
-        self.told: List[Tuple[List[int], Optional[str]]] = []  # tokens, why they failed
+        self.told: List[Tuple[List[int], Optional[str]]] = []  # tokens, and the reason of their failure
         self.unsettled: Dict[int, int] = {}
         self.plain: List[str] = []
         self.plain_bytes = 0
@@ -1068,7 +1067,7 @@ class _SourceRunner(_Runner):
         for thread in self.threads:
             thread.start()
 
-    # On the thread that reads.
+    # On the reading thread.
 
     def control(self, frame: Dict[str, Any]) -> None:
         with self.state:
@@ -1103,7 +1102,7 @@ class _SourceRunner(_Runner):
         super().close()
 
     def end_for_it(self) -> None:
-        """A source that is blocked in a call does not keep rxd waiting, if nothing of it is unsettled."""
+        """A source that is blocked in a call does not keep rxd waiting if it has no unsettled events."""
         self.threads[0].join(1)
         with self.state:
             if self.unsettled or self.is_ended:
@@ -1124,7 +1123,7 @@ class _SourceRunner(_Runner):
                 item = item if isinstance(item, Item) else Item(item)
                 try:
                     encoded = self.encoded(item.event)
-                except (TypeError, ValueError) as error:  # the event is no JSON, or too large
+                except (TypeError, ValueError) as error:  # the event is not JSON, or too large
                     if not isinstance(stream, GeneratorType):
                         raise
                     item = stream.throw(error)
@@ -1165,7 +1164,7 @@ class _SourceRunner(_Runner):
         return encoded
 
     def add(self, encoded: str, token: Optional[int], position: Any) -> bool:
-        """False: the source is to stop, and the event was not taken."""
+        """False: the source is to stop, and the event was not accepted."""
         while self.credit <= 0 and not self.is_stopping:
             self.flush()
             self.wait(60, ())
@@ -1221,7 +1220,7 @@ class _SourceRunner(_Runner):
         return ready
 
     def hand_over(self) -> None:
-        """Tells the source what has become of its events."""
+        """Tells the source the outcome of its events."""
         with self.state:
             told, self.told = self.told, []
         for tokens, reason in told:
@@ -1243,7 +1242,7 @@ _SIZES = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 1 << 10, "MiB": 
 
 
 def _wire(kind: str, value: Any, of: str = "") -> Any:
-    """A value as a pipeline file has it, as rxd hands it over."""
+    """Converts a value as in a pipeline file into the form in which rxd passes it."""
     if kind == "list":
         return [_wire(of, element) for element in value]
     if kind == "table":
@@ -1276,7 +1275,7 @@ class _TestHost:
         self.log: List[str] = []
         self.ident = 0
         self.number = 0
-        self.finished = False  # the instance that was opened or asked last has completed its output
+        self.finished = False  # the most recently opened or asked instance has completed its output
         self.rest = b""
         self.frames: List[Dict[str, Any]] = []
         self.send({"hello": CONTRACT, "version": "test", "member of a later version": 1})
@@ -1291,7 +1290,7 @@ class _TestHost:
             raise _Failure("the plugin has ended") from None
 
     def next(self) -> Dict[str, Any]:
-        """The next frame that is neither of the log nor a counter."""
+        """The next frame other than log lines and counters."""
         assert self.process.stdout is not None
         deadline = time.monotonic() + _TEST_SECONDS
         while True:
@@ -1327,7 +1326,7 @@ class _TestHost:
         return self.number
 
     def ask(self, number: int, **members: Any) -> Dict[str, Any]:
-        """Hands over one input and returns its answer."""
+        """Passes one input and returns its answer."""
         self.ident += 1
         self.send({"id": self.ident, "to": number, **members})
         answer = self.next()
@@ -1350,7 +1349,7 @@ class _TestHost:
             raise _Failure(f"the plugin ends with status {status}")
 
     def said(self, most: int = 5) -> List[str]:
-        """The log and the standard error, without what is too much."""
+        """The log and the standard error, at most `most` lines."""
         self.stderr.seek(0)
         lines = self.log + self.stderr.read().decode(errors="replace").splitlines()
         return lines[:most] + ([f"and {len(lines) - most} further lines"] if len(lines) > most else [])
@@ -1368,7 +1367,7 @@ class _TestHost:
 
 
 class _Tests:
-    """What --test does."""
+    """The run of --test."""
 
     def __init__(self, plugin: Plugin) -> None:
         self.plugin = plugin
@@ -1445,7 +1444,7 @@ class _Tests:
             raise _Failure(f"expected{where}: {shown(expected)}\ngot: {shown(got)}")
 
     def inputs(self, component: _Component, example: Example) -> List[Any]:
-        """The inputs as members of frames, pauses as they are."""
+        """The inputs as members of frames, pauses unchanged."""
         made: List[Any] = []
         for given in example.inputs:
             if isinstance(given, Pause):
@@ -1597,7 +1596,7 @@ class _Tests:
             if answer.get("id") != index + 1:
                 raise _Failure(f"the answer to input {index + 1} is {_encode(answer)[:200]}")
             if answer.get("finish"):
-                break  # what was under way is ignored
+                break  # outstanding inputs are ignored
         if host.next() != {"pong": 7}:
             raise _Failure("no pong")
         return f"{len(frames)} of {component.name}" if frames else None

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A source with a position: the lines of a file that grows. `lines: app.log`."""
+"""A source with a position: the lines of a growing file. `lines: app.log`."""
 from typing import Any, Iterator
 
 from rxd_plugin import BadParameter, Example, Item, Plugin, Source, boolean, text

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""An operator with state and a timer: how often each key has come in each period. `rate: { key: event.path, every: 10s }`."""
+"""An operator with state and a timer: the number of events of each key in each period. `rate: { key: event.path, every: 10s
+}`."""
 from typing import Any, Dict, Iterator
 
 from rxd_plugin import Example, Operator, Pause, Plugin, duration, expression, integer
@@ -47,7 +48,7 @@ class Rate(Operator):
         return self.timer("period")
 
     def save(self) -> Any:
-        return list(self.counts.items())  # a JSON object would make texts of all keys
+        return list(self.counts.items())  # a JSON object would turn all keys into texts
 
     def restore(self, state: Any, version: int) -> None:
         self.counts = dict(state)

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """A source with acknowledgement: reads files from a directory, and removes each when rxd has delivered it.
 
-Other programs move finished files into the directory, each with a JSON value. A file that could not be delivered, or is no JSON,
-is renamed to NAME.failed. Nothing is lost when this program, rxd or the machine stops: the file is still there.
+Other programs move finished files into the directory, each with a JSON value. A file that could not be delivered, or is not
+JSON, is renamed to NAME.failed. Nothing is lost when this program, rxd or the machine stops: the file still exists.
 """
 import json
 import os

@@ -1,8 +1,7 @@
 #!/usr/bin/env python3
 """A sink that writes batches into a table of an SQLite database, one transaction each.
 
-`table: { database: orders.sqlite, name: orders, key: event.id }`. An event that comes again replaces itself, so nothing is there
-twice.
+`table: { database: orders.sqlite, name: orders, key: event.id }`. A repeated event replaces itself, so there are no duplicates.
 """
 import json
 import sqlite3
@@ -44,7 +43,7 @@ class Table(Sink):
         try:
             with self.connection:
                 self.connection.executemany(f"INSERT OR REPLACE INTO {self.name} VALUES (?, ?)", rows)
-        except sqlite3.OperationalError as error:  # locked, full, not to be written
+        except sqlite3.OperationalError as error:  # locked, full or not writable
             raise Retry(str(error)) from None
 
     def close(self) -> None:
