@@ -25,7 +25,7 @@ def expect(condition, what):
 
 
 class Redis:
-    """A server that keeps on the disk what it has acknowledged."""
+    """A server that keeps acknowledged data on disk."""
     port = free_port()
     process = None
 
@@ -48,7 +48,7 @@ class Redis:
 
     @classmethod
     def numbers(cls, *streams):
-        """The numbers of the events in the streams, in their order."""
+        """The numbers of the events in the streams, in order."""
         found = []
         for stream in streams:
             found += [int(n) for n in re.findall(r'"n": (\d+)', cls.call("XRANGE", stream, "-", "+"))]
@@ -153,7 +153,7 @@ def main():
     wait_for_all(set(range(sent)), "events arrive")
     expect(Redis.numbers("a") == [n for n in range(sent) if n % 2 == 0], "a stream has the order of its events")
 
-    # The server is killed; what comes meanwhile waits, bounded, and the program says so once.
+    # The server is killed; events that arrive meanwhile wait, bounded, and the program reports this once.
     Redis.kill()
     write(5000)
     wait_for(lambda: "trying again" in Daemon.text(), "the log names the failure")
@@ -169,7 +169,7 @@ def main():
     wait_for(lambda: "takes events again" in Daemon.text(), "the log names the recovery")
     expect("secret" not in Daemon.text(), "the password is in no log")
 
-    # An event that the server refuses goes to the errors output alone, with the reason.
+    # An event refused by the server goes to the errors output alone, with the reason.
     Redis.call("SET", "text", "no stream")
     refused = sent
     write(1, stream="text")
@@ -180,7 +180,7 @@ def main():
     text = open(f"{FOLDER}/refused.ndjson").read()
     expect("WRONGTYPE" in text and f'"n":{refused}' in text.replace(" ", ""), f"the reason of the refusal: {text}")
 
-    # A reload while the server is away waits for nothing and loses nothing.
+    # A reload while the server is down waits for nothing and loses nothing.
     Redis.kill()
     write(300)
     write(batch=20, errors=False)
@@ -191,11 +191,11 @@ def main():
     good |= set(range(refused + 1, sent))
     wait_for_all(good, "nothing is lost over a reload")
 
-    # Without a reader of the errors output, a refused event is a dead letter.
+    # If nothing reads the errors output, a refused event is a dead letter.
     write(1, stream="text")
     wait_for(lambda: "WRONGTYPE" in command("deadletters", "show", "events", "--state-dir", f"{FOLDER}/state"), "the dead letter")
 
-    # A stop, then a crash, while the server is away: the next run goes on from the state.
+    # A stop, then a crash, while the server is down: the next run continues from the state.
     for how in [signal.SIGTERM, signal.SIGKILL]:
         Redis.kill()
         write(400)

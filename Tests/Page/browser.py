@@ -1,4 +1,4 @@
-"""A browser by WebDriver, with nothing but the standard library: Debian's chromium and chromium-driver."""
+"""A browser over WebDriver, with only the standard library: Debian's chromium and chromium-driver."""
 import base64
 import json
 import shutil
@@ -12,7 +12,7 @@ LIMIT = 120
 
 
 class Browser:
-    """One window. `width` and `height` are those of the page."""
+    """One window. `width` and `height` are the page's."""
 
     def __init__(self, width=1280, height=800, dark=False, touch=False):
         with socket.socket() as probe:
@@ -44,7 +44,7 @@ class Browser:
                 time.sleep(0.05)
         self._base += f"/session/{answer['sessionId']}"
         if not touch:
-            # The window has a frame, even where none is seen.
+            # The window has a frame, even if it is invisible.
             inner = self.run("return [window.innerWidth, window.innerHeight]")
             self._call("POST", "/window/rect", {"width": 2 * width - inner[0], "height": 2 * height - inner[1]})
 
@@ -71,18 +71,18 @@ class Browser:
         self._call("POST", "/url", {"url": url})
 
     def tab(self, handle=None):
-        """Goes to a new tab, or to that one; returns the former one."""
+        """Opens a new tab, or switches to the given one; returns the previous one."""
         former = self._call("GET", "/window")
         wanted = handle or self._call("POST", "/window/new", {"type": "tab"})["handle"]
         self._call("POST", "/window", {"handle": wanted})
         return former
 
     def run(self, script, *arguments):
-        """What a function with this body returns."""
+        """The result of a function with this body."""
         return self._call("POST", "/execute/sync", {"script": script, "args": list(arguments)})
 
     def wait(self, script, *arguments, until=bool):
-        """The first result of the script that is as wanted."""
+        """The first result of the script that meets the condition."""
         deadline = time.monotonic() + LIMIT
         while True:
             found = self.run(script, *arguments)
@@ -96,7 +96,7 @@ class Browser:
         self.run("document.body.dispatchEvent(new KeyboardEvent('keydown', { key: arguments[0], bubbles: true }))", key)
 
     def errors(self):
-        """What the console has been told of errors and violations."""
+        """The errors and violations that the console has reported."""
         return [entry["message"] for entry in self._call("POST", "/se/log", {"type": "browser"})
                 if entry["level"] in ("SEVERE", "WARNING")]
 

@@ -5,7 +5,7 @@ import zlib
 
 
 def shrink(path):
-    """Rewrites an RGB or RGBA picture without interlace in place."""
+    """Rewrites a non-interlaced RGB or RGBA picture in place."""
     data = path.read_bytes()
     chunks, at = {}, 8
     while at < len(data):
@@ -19,7 +19,7 @@ def shrink(path):
     pixels = [[bytes(row[i : i + 3]) for i in range(0, len(row), step)] for row in rows]
     counts = collections.Counter(pixel for row in pixels for pixel in row)
     palette = _palette(counts)
-    # Any other colour becomes the nearest one.
+    # Every other colour becomes the nearest one.
     index = {pixel: number for number, pixel in enumerate(palette)}
     for pixel in counts:
         if pixel not in index:
@@ -39,7 +39,7 @@ def _distance(one, other):
 
 
 def _palette(counts):
-    """The colours that are there most often, but for those that are nearly the same: a rare one may mean something."""
+    """The most frequent colours, without near duplicates: a rare colour may carry meaning."""
     for least in (150, 300, 600, 1200, 2400):
         palette = []
         for pixel, _ in counts.most_common():
@@ -53,7 +53,7 @@ def _palette(counts):
 
 
 def _rows(data, length, height, step):
-    """The rows without their filters."""
+    """The rows with their filters undone."""
     before = bytearray(length)
     for number in range(height):
         start = number * (length + 1)

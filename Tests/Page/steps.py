@@ -1,8 +1,8 @@
-"""Pipelines of many steps, and when the page shows new counts of them."""
+"""Pipelines of many steps, and the times at which the page shows new counts of them."""
 
 
 def many(count):
-    """A pipeline with so many steps, which follows the file INPUT."""
+    """A pipeline with this many steps, which follows the file INPUT."""
     lines = ["name: many", "sources: { typed: { file: { path: 'INPUT', follow: true } } }", "signals:"]
     for branch in range(count // 10):
         lines += [f"  branch{branch}:", "    from: typed", "    chain:"] + ["      - filter: size(event) > 1", "      - map: event"] * 4
@@ -10,7 +10,7 @@ def many(count):
     return "\n".join(lines) + "\n"
 
 
-#: Notes in `window.seen` each refresh of the page: when it was, in milliseconds, and the state that is shown, which ends with the time of the counts.
+#: Records in `window.seen` each refresh of the page: its time, in milliseconds, and the state text shown, which ends with the time of the counts.
 NOTE_REFRESHES = """
   window.seen = [];
   const state = document.getElementById('state');

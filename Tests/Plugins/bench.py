@@ -1,6 +1,6 @@
-"""How many events of 256 bytes a second pass through a plugin; the time of one core that it takes, and on the wall.
+"""Throughput of a plugin in events of 256 bytes: per second of one core's time, and per second by the clock.
 
-The frames are made beforehand and written in blocks of 128, so that this side costs little; at most 1,024 are unanswered.
+The frames are prepared in advance and written in blocks of 128, so that this side costs little; at most 1,024 are unanswered.
 """
 import json
 import os
@@ -14,7 +14,7 @@ CREDIT = 1024
 
 
 def event(number, size=256):
-    """An event of exactly so many bytes, as JSON."""
+    """An event of exactly this many bytes, as JSON."""
     made = {"id": number, "time": "2026-11-23T08:00:00Z", "user": f"user{number % 1000}", "amount": number % 97 + 0.5,
             "ok": True, "card": "4111111111111111", "text": ""}
     made["text"] = "x" * (size - len(json.dumps(made, separators=(",", ":"))))
@@ -76,7 +76,7 @@ def operator(command, kind, name, parameters, count=200_000, more=None, cwd=None
                 if not data:
                     raise SystemExit(f"the plugin has ended: {host.said()[-500:]}")
                 if kind == "sink":
-                    # The last answer of what was read says how far it is.
+                    # The last answer read shows the progress.
                     host.rest += data
                     lines = host.rest.split(b"\n")
                     host.rest = lines.pop()

@@ -1,4 +1,4 @@
-"""What rxd does with a program that ends, and how `rxd plugin test` is run. The promises of a plugin are checked by the latter."""
+"""rxd's handling of a program that ends, and calls of `rxd plugin test`, which checks the guarantees of a plugin."""
 import json
 import os
 import shutil
@@ -11,7 +11,7 @@ RXD = os.environ.get("RXD", "")
 
 
 class Case:
-    """A component of a program, with the parameters of `open`."""
+    """A component of a program, with the parameters of its `open` frame."""
 
     def __init__(self, command, kind, name, parameters=None, directory=None, timeout=10.0):
         self.command, self.kind, self.name, self.parameters = command, kind, name, parameters or {}
@@ -28,7 +28,7 @@ class Case:
 
 
 def keeps_the_contract(test, command, *parameters, component=None, events=None, files=None, only=None):
-    """Fails `test` unless `rxd plugin test` finds no fault. `parameters`: components as pipeline files have them."""
+    """Fails `test` unless `rxd plugin test` finds no fault. `parameters`: components as in pipeline files."""
     if not RXD:
         test.skipTest("needs RXD, the path of rxd")
     with Directory() as directory:
@@ -53,8 +53,8 @@ def keeps_the_contract(test, command, *parameters, component=None, events=None, 
 
 
 class Supervised:
-    """An operator or sink behind rxd's recovery: starts the program again, hands over what was unanswered one at a time, and
-    takes an input away that was the first unanswered one at three ends in a row."""
+    """An operator or sink with rxd's recovery: restarts the program, passes unanswered inputs one at a time, and removes an
+    input that was the first unanswered one at three ends in a row."""
 
     def __init__(self, case, credit=1024):
         self.case, self.credit = case, credit
@@ -70,7 +70,7 @@ class Supervised:
             try:
                 instance = self.case.open(host)
                 while first < len(events):
-                    # Behind an end what was unanswered goes one at a time: so the first unanswered is the culprit.
+                    # After an end, unanswered inputs are passed one at a time: so the first unanswered one is the culprit.
                     most = 1 if first < careful_until else self.credit
                     while sent < len(events) and sent - first < most and (most > 1 or sent == first):
                         if sent in self.quarantined:

@@ -1,4 +1,4 @@
-"""Where things are, and small programs that keep or break the contract."""
+"""Paths, and small programs that keep or break the contract."""
 import atexit
 import contextlib
 import os
@@ -12,13 +12,14 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 SDK = os.path.join(ROOT, "Plugins", "python")
 EXAMPLES = os.path.join(ROOT, "Plugins", "examples")
-# Compiled once for all processes, and nothing is left in the tree; without site packages, which may take longer to load than all else.
+# Compiled once for all processes, with no files left in the tree; without site packages, which may take longer to load than everything
+# else.
 CACHE = tempfile.mkdtemp(prefix="rxd-plugin-cache-")
 atexit.register(shutil.rmtree, CACHE, True)
 PYTHON = [os.environ.get("PLUGIN_PYTHON", sys.executable), "-S", "-X", f"pycache_prefix={CACHE}"]
 sys.path[:0] = [HERE]
 
-# An operator without the SDK. `answer(frame)` may be replaced, and gets a frame with an id.
+# An operator without the SDK. `answer(frame)` may be replaced, and receives a frame with an id.
 BARE = r"""
 import json, os, sys, time
 COMPONENT = {"kind": "operator", "name": "bare", "summary": "A test."}
@@ -46,7 +47,7 @@ for line in sys.stdin:
 end()
 """
 
-# A plugin with the SDK; %s are its components.
+# A plugin with the SDK; %s stands for its components.
 WITH_SDK = f"""
 import os, sys, time
 sys.path.insert(0, {SDK!r})

@@ -1,6 +1,6 @@
-"""Plays rxd's side of the line protocol, strictly: whatever the contract does not allow is a `Violation`.
+"""Plays rxd's side of the line protocol, strictly: anything that the contract does not allow is a `Violation`.
 
-`Host` runs one process. `bench.py` measures with it; `rxd plugin test` checks the promises of any plugin.
+`Host` runs one process. `bench.py` measures with it; `rxd plugin test` checks the guarantees of any plugin.
 """
 import json
 import os
@@ -17,15 +17,15 @@ START = 1_767_225_600 * 10**9  # virtual time, 2026-01-01
 
 
 class Violation(Exception):
-    """The program did what the contract forbids, or not what it demands."""
+    """The program violated the contract."""
 
 
 class Ended(Violation):
-    """The process has ended, or was killed, before it had answered."""
+    """The process ended, or was killed, before it had answered."""
 
 
 class Answer:
-    """What has come back for one input."""
+    """The frames received for one input."""
 
     def __init__(self, instance, members):
         self.instance, self.members = instance, members
@@ -35,26 +35,26 @@ class Answer:
 
     @property
     def outcome(self):
-        """What a later run must repeat; timers are part of it."""
+        """The part that a later run must repeat; it includes timers."""
         return (self.events, self.error, self.retry, self.timers)
 
 
 class Instance:
-    """A place in a running graph."""
+    """A component instance in a running graph."""
 
     def __init__(self, number, component):
         self.number, self.component = number, component
         self.kind = component["kind"]
         self.error = None
         self.is_open = False
-        # Of sources.
+        # For sources.
         self.credit = 0
         self.events = []  # (event, token, position), in order
         self.position = None
         self.unsettled = set()
         self.end = None  # {"complete": True} or {"error": ...}
         self.is_stopped = False
-        # Of sinks.
+        # For sinks.
         self.skips_until_again = False
 
 
@@ -92,7 +92,7 @@ class Host:
     def __exit__(self, *_):
         self.kill()
 
-    # What rxd sends. Members come in the order of the contract's tables, without spaces.
+    # Frames sent by rxd. Members are in the order of the contract's tables, without spaces.
 
     def send(self, *frames):
         for frame in frames:
@@ -107,7 +107,7 @@ class Host:
         raise Violation(f"the spec has no {kind} '{name}'")
 
     def open(self, kind, name, parameters=None, **more):
-        """Opens an instance and waits for it. Durations are nanoseconds, sizes bytes. A refusal is `error` of it."""
+        """Opens an instance and waits for it. Durations are nanoseconds, sizes bytes. After a refusal, its `error` is set."""
         self.number += 1
         instance = Instance(self.number, self.component(kind, name))
         self.instances[self.number] = instance
@@ -126,7 +126,7 @@ class Host:
         return answer
 
     def again(self, instance, answers):
-        """Hands over what a sink wants to have again, and everything behind it."""
+        """Passes again the event that a sink wants to retry, and all later ones."""
         assert instance.skips_until_again, "no event of it comes again"
         instance.skips_until_again = False
         return [self.input(instance, **answer.members, **({} if index else {"again": True}))
@@ -174,7 +174,7 @@ class Host:
         self.send({"close": instance.number})
 
     def end(self, seconds=5.0):
-        """Closes the input; the program must end by itself, and with status 0 to be called orderly."""
+        """Closes the input; the program must end by itself, with status 0."""
         self.wait(lambda: not self.out, self.timeout, "the program does not read")
         self.process.stdin.close()
         deadline = time.monotonic() + seconds
@@ -191,7 +191,7 @@ class Host:
             raise Violation(f"the program ends with status {status}")
 
     def kill(self):
-        """SIGKILL to the process group, which is the program's own."""
+        """Sends SIGKILL to the process group, which only the program uses."""
         if self.process.poll() is None:
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
@@ -201,7 +201,7 @@ class Host:
         self.stderr.close()
 
     def said(self):
-        """Its standard error."""
+        """The program's standard error."""
         if not self.stderr.closed:
             self.stderr.seek(0)
             self.text = self.stderr.read().decode(errors="replace")
@@ -218,13 +218,13 @@ class Host:
                 raise Violation(message() if callable(message) else message)
 
     def rest_for(self, seconds):
-        """Reads and writes for so long."""
+        """Reads and writes for this long."""
         deadline = time.monotonic() + seconds
         while not self.has_ended and self.pump(deadline - time.monotonic()):
             pass
 
     def pump(self, seconds):
-        """Reads and writes what can be; false: the time is over."""
+        """Reads and writes as much as possible; false: the time is over."""
         if seconds <= 0:
             return False
         out = [self.process.stdin] if self.out and not self.process.stdin.closed else []
@@ -234,7 +234,7 @@ class Host:
             try:
                 del self.out[:os.write(self.process.stdin.fileno(), self.out[:min(count, 1 << 16)])]
             except BrokenPipeError:
-                self.out.clear()  # the end of its output says the rest
+                self.out.clear()  # the end of its output will show the reason
         if readable:
             data = os.read(self.process.stdout.fileno(), 1 << 18)
             if not data:
@@ -250,7 +250,7 @@ class Host:
                 raise Violation("a frame above 16 MiB")
         return bool(readable or writable)
 
-    # What the program sends.
+    # Frames sent by the program.
 
     def receive(self, line):
         if len(line) >= FRAME_BYTES:
@@ -268,7 +268,7 @@ class Host:
 
     def receive_frame(self, frame):
         for name in ("id", "through", "from", "opened", "pong", "spec"):
-            # A log or count frame may say with `from` whose it is.
+            # A log or count frame may name its instance with `from`.
             if name in frame and not (name == "from" and ("log" in frame or "count" in frame)):
                 return getattr(self, "receive_" + name)(frame)
         if "log" in frame:
@@ -341,11 +341,11 @@ class Host:
             raise Violation(f"a wrong 'finish': {frame}")
         self.take(ident)
         if answer.finish:
-            # Nothing that it was given meanwhile is answered with anything; this host wants no answer at all.
+            # Inputs passed meanwhile are never answered.
             for later in [later for later, its in self.unanswered.items() if its.instance is instance]:
                 del self.unanswered[later]
         if answer.retry is not None:
-            # What the instance has got meanwhile is not answered; it comes again.
+            # Inputs that the instance has received meanwhile are not answered; they are passed again.
             instance.skips_until_again = True
             for later in [later for later, its in self.unanswered.items() if its.instance is instance]:
                 self.unanswered.pop(later).retry = answer.retry
@@ -397,7 +397,7 @@ class Clock:
                 self.timers[name] = self.now + after
 
     def due(self, end):
-        """The next timer that is due until then, or None."""
+        """The next timer due until then, or None."""
         name = min(self.timers, key=self.timers.get, default=None)
         if name is None or self.timers[name] > end:
             self.now = end

@@ -1,7 +1,7 @@
-"""What docs/plugins.md shows is so: its files are written, its commands run, and what they print is compared.
+"""Checks docs/plugins.md: writes its files, runs its commands, and compares their output.
 
-A block behind a line "`NAME`:" is a file. In `console` blocks a line with `$ ` is a command, what follows its output. Commands of rxd need RXD, the path
-of a build; without it they are left out.
+A block after a line "`NAME`:" is a file. In `console` blocks a line with `$ ` is a command, followed by its output. Commands of rxd need RXD, the
+path of a build; without it they are skipped.
 """
 import os
 import re
@@ -58,7 +58,7 @@ class Page(unittest.TestCase):
             self.assertEqual(shown["upper.sh"], file.read())
 
     def snippet(self, name):
-        """The Python block that declares it, as a program."""
+        """The Python block that declares the component, as a program."""
         found = [content for _, language, content in blocks() if language == "python" and re.search(rf"(def|class) {name}\b", content)]
         self.assertEqual(len(found), 1, name)
         return fixtures.with_sdk("import json, sqlite3\n" + found[0])

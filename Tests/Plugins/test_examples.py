@@ -1,4 +1,4 @@
-"""The examples under Plugins/examples: their own tests, every promise of the contract, and what they are to do."""
+"""The examples under Plugins/examples: their own tests, every guarantee of the contract, and their documented behaviour."""
 import json
 import os
 import random

@@ -1,4 +1,4 @@
-"""Operators in Python that complete before their input: their marbles are those of the core's operators."""
+"""Operators in Python that complete before their input: their marbles are the ones of the core's operators."""
 import json
 import os
 import re

@@ -1,4 +1,4 @@
-"""What the host of these tests does with programs that die, as rxd does."""
+"""Checks that the host of these tests handles programs that die as rxd does."""
 import unittest
 
 from contract import Case, Supervised
@@ -11,7 +11,7 @@ def case(code):
 
 
 class Recovery(unittest.TestCase):
-    """What the host does with programs that die; the culprit is found although answers are written late."""
+    """Programs that die; the culprit is found even if answers are written late."""
 
     def test_the_culprit_is_quarantined_alone(self):
         code = """

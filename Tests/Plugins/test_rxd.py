@@ -147,7 +147,7 @@ class Examples(WithRxd):
 
 
 class Mistakes(WithRxd):
-    """What a newcomer does wrong, and what becomes of the events before and behind."""
+    """Typical mistakes of a newcomer, and the outcome of earlier and later events."""
 
     def run_with(self, code, chain, events):
         shutil.copy(os.path.join(fixtures.SDK, "rxd_plugin.py"), self.directory)
@@ -179,7 +179,7 @@ class Mistakes(WithRxd):
 
     def test_a_plugin_that_cannot_start_costs_no_event(self):
         code = "import os\nif os.path.exists('broken'): raise ImportError('no module named pandas')\n" + fixtures.WITH_SDK % TROUBLE
-        self.assertEqual(self.run_with(code, "trouble", [{"n": 0}])[1], [{"n": 0}])  # its spec is known now
+        self.assertEqual(self.run_with(code, "trouble", [{"n": 0}])[1], [{"n": 0}])  # now the spec is known
         self.write("broken", "")
         with subprocess.Popen([os.path.abspath(RXD), "p.yaml"], cwd=self.directory, env=self.environment, text=True,
                               stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:

@@ -1,4 +1,4 @@
-"""The Python SDK: what its page promises to authors, and that it keeps the contract whatever user code does."""
+"""The Python SDK: the guarantees that its page gives to authors, and that it keeps the contract whatever user code does."""
 import json
 import os
 import shutil
@@ -282,7 +282,7 @@ class Sinks(unittest.TestCase):
         bug = host.input(batch, event="bug")
         complete = host.input(batch, complete=True)
         host.settle()
-        # The records of a batch that fails come again one at a time, and only the one at fault is refused.
+        # The records of a failed batch are passed again one at a time, and only the one at fault is refused.
         self.assertEqual(self.batches()[-4:], [["gone", "i", "bug"], ["gone"], ["i"], ["bug"]])
         self.assertEqual([answer.error for answer in again], [None, None])
         self.assertEqual(bug.error, "KeyError: 'x'")
@@ -422,7 +422,7 @@ class Types(unittest.TestCase):
 
 
 class Speed(unittest.TestCase):
-    """Figures of one core, by the time that the process used, so a busy machine does not matter."""
+    """Figures for one core, from the CPU time of the process, so a busy machine does not matter."""
 
     def test_python_passes_50_000_events_a_second(self):
         figures = bench.operator(with_sdk(MIXED), "operator", "mixed", {"field": "a"}, count=40_000)

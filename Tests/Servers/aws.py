@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes and reads what the tests of the presets s3, sqs and kinesis need on moto's server: aws.py PORT COMMAND."""
+"""Creates and reads test data of the presets s3, sqs and kinesis on moto's server: aws.py PORT COMMAND."""
 import gzip
 import json
 import os
@@ -27,7 +27,7 @@ def client(name):
 
 
 def setup():
-    """What INITIAL_NO_AUTH_ACTION_COUNT counts: these seven requests."""
+    """The requests that INITIAL_NO_AUTH_ACTION_COUNT counts: these seven."""
     iam = client("iam")
     iam.create_user(UserName="rxd")
     allowed = {"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": "*", "Resource": "*"}]}

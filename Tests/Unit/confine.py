@@ -2,7 +2,7 @@
 
 SETTINGS is JSON: `allowed`, the names of system calls; `families`, the numbers of socket families; `files`, the limit of open files;
 `tasks`; `umask`. Needs no_new_privs. It uses libseccomp by its C interface, which needs no further package.
-"""
+It uses libseccomp through its C interface, which needs no further package."""
 import ctypes
 import json
 import os
@@ -34,7 +34,7 @@ class Filter:
 
     def rule(self, name, action=ALLOW, *comparisons):
         number = self.library.seccomp_syscall_resolve_name(name.encode())
-        # Not of this machine.
+        # Does not exist on this machine.
         if number < 0:
             return
         array = (Comparison * len(comparisons))(*comparisons)
@@ -57,12 +57,12 @@ def confine(settings):
     os.umask(settings["umask"])
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_NPROC, (settings["tasks"], settings["tasks"]))
-    # Who has no privileges cannot raise a limit.
+    # Unprivileged processes cannot raise a limit.
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     files = settings["files"] if most == resource.RLIM_INFINITY else min(settings["files"], most)
     resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))
     filter = Filter()
-    # What is allowed with some arguments only: MemoryDenyWriteExecute, RestrictNamespaces, RestrictSUIDSGID,
+    # Calls that are allowed only with some arguments: MemoryDenyWriteExecute, RestrictNamespaces, RestrictSUIDSGID,
     # RestrictAddressFamilies, LockPersonality.
     special = {
         "mmap": [(masked(2, WRITE),), (masked(2, EXECUTE),)],
@@ -85,7 +85,7 @@ def confine(settings):
             filter.rule(name)
         for comparisons in special.get(name, []):
             filter.rule(name, ALLOW, *comparisons)
-    # Its arguments cannot be looked at; the C library then uses `clone`.
+    # Its arguments cannot be inspected; the C library then uses `clone`.
     filter.rule("clone3", error(ENOSYS))
     filter.load()
 

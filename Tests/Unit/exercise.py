@@ -1,4 +1,4 @@
-"""Checks a running service: one event must come out of everything that a component can open."""
+"""Checks a running service: each component that opens a resource must deliver one event."""
 import json
 import time
 import urllib.error
@@ -6,10 +6,10 @@ import urllib.request
 
 
 class Failure(Exception):
-    """Something that does not work."""
+    """A failed check."""
 
 
-# The files into which the pipelines write; each must get an event.
+# The output files of the pipelines; each must receive an event.
 FILES = [
     "file", "packed", "program", "answered", "again", "tcp", "udp", "unix", "syslog", "statsd", "events", "messages", "followed",
     "arrived", "asked", "rows", "polled",
@@ -27,14 +27,14 @@ def until(what, condition, seconds=30):
 class Service:
     """A running service.
 
-    log: the folder of its log files, as it is seen here.
+    log: the folder of its log files, as seen from here.
     hub: HOST:PORT of its HTTP servers.
     reload: reloads it, and raises a Failure if that fails.
     """
 
     def __init__(self, log, hub, reload):
         self.log, self.hub, self.reload = log, hub, reload
-        # No proxy of the environment.
+        # No proxy from the environment.
         self.opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
     def ask(self, path, body=None, headers=None):
@@ -58,7 +58,7 @@ class Service:
     def check(self):
         until("the server does not answer", lambda: self.post(1)[0] == 200)
         number = 1
-        # A listener of live events may have come after the first ones.
+        # A listener to live events may have connected after the first ones.
         end = time.monotonic() + 60
         while self.missing():
             if time.monotonic() > end:
@@ -70,7 +70,7 @@ class Service:
             time.sleep(0.2)
         if not any("EVENT 1" in line for line in (self.log / "file.ndjson").read_text().splitlines()):
             raise Failure("the plugin has not worked on the events")
-        # The exporter is of another pipeline than what has come out.
+        # The exporter belongs to another pipeline than the events above, so its metric may appear later.
         until("the exporter has no metric", lambda: "unit_events" in self.ask("/numbers")[1])
         status, text = self.ask("/hello?name=unit")
         if (status, text) != (200, '"hello unit"'):
@@ -81,7 +81,7 @@ class Service:
             raise Failure("POST /in is not answered after a reload")
 
     def refuses_pages(self):
-        """Pages of other sites reach no server of the loopback address."""
+        """Pages of other sites cannot reach a server on the loopback address."""
         for path, body in [("/in", b"{}\n"), ("/numbers", None), ("/events", None), ("/hello", None)]:
             for headers, wanted in [({"Host": "rebind.example", "Origin": "http://rebind.example"}, 421), ({"Origin": "https://evil.example"}, 403)]:
                 status, _ = self.ask(path, body, headers)

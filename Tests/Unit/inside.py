@@ -61,7 +61,7 @@ def main():
     if "cannot be set" in text:
         raise Failure("a socket option is refused")
 
-    # Without a file in the directory it is not started; with other files only, it fails once.
+    # Without a file in the directory it is not started; with only other files, it fails once.
     files = {path: path.read_text() for path in PIPELINES.glob("*.yaml")}
     for path in files:
         path.unlink()

@@ -1,4 +1,4 @@
-"""A real systemd: the system of this machine, read-only, in a container of systemd-nspawn, with the unit as it is installed."""
+"""A real systemd: the system of this machine, read-only, in a container of systemd-nspawn, with the unit as installed."""
 import json
 import os
 import shutil
@@ -50,7 +50,7 @@ class Machine:
         ]
         words += [f"--bind-ro={outside}:{inside}" for outside, inside in binds.items()]
         words += ["--boot", "systemd.unit=rxd-check.service", "systemd.firstboot=no"]
-        # Nothing of this machine waits for a network here.
+        # No service of this container may wait for a network.
         words += [f"systemd.mask={name}" for name in ["systemd-networkd-wait-online.service", "NetworkManager-wait-online.service"]]
         try:
             done = subprocess.run(

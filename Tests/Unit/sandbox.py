@@ -1,5 +1,5 @@
-"""Plays the settings of the unit without systemd: a system that is read-only, a /tmp and a /dev of its own, no privileges and none to
-gain, limits, and the unit's filter of system calls."""
+"""Applies the settings of the unit without systemd: a read-only system, a private /tmp and /dev, no privileges and none to gain,
+limits, and the unit's system call filter."""
 import json
 import os
 import pathlib
@@ -12,12 +12,12 @@ import subprocess
 from exercise import Failure, Service, until
 from stage import PREFIX, ROOT, Missing
 
-# What programs read in /etc.
+# Files in /etc that programs read.
 SYSTEM_FILES = [
     "alternatives", "group", "host.conf", "hosts", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "localtime", "nsswitch.conf", "passwd",
     "resolv.conf", "services", "ssl", "machine-id",
 ]
-# The usual limit of systemd's units.
+# The default limit for systemd's units.
 TASKS = 4915
 
 
@@ -69,7 +69,7 @@ class Sandbox:
         }
         libraries = self.stage.libraries()
         words = ["bwrap", "--die-with-parent", "--unshare-ipc", "--unshare-uts", "--new-session", *options]
-        # Those that it makes by itself are closed to other users.
+        # The directories that it creates itself are closed to other users.
         parents = {str(parent) for path in [*folders, *libraries, "/etc/rxd", PREFIX] for parent in pathlib.Path(path).parents}
         for parent in sorted(parents - {"/"}):
             words += ["--perms", "0755", "--dir", parent]
@@ -123,7 +123,7 @@ class Sandbox:
         self.pid = None
         reading, writing = os.pipe()
         with open(self.errors, "ab") as errors:
-            # bubblewrap waits for the program, which is a process of its own.
+            # bubblewrap waits for the program, which is a separate process.
             self.process = subprocess.Popen(
                 self.command(self.settings["ExecStart"][0].split(), "--info-fd", str(writing)), stdin=subprocess.DEVNULL,
                 stdout=errors, stderr=errors, pass_fds=[writing])
@@ -159,7 +159,7 @@ class Sandbox:
             raise Failure(f"the service has ended with {status}")
 
     def confirm(self):
-        """The process is as confined as it should be."""
+        """The process is confined as intended."""
         with open(f"/proc/{self.pid}/status", encoding="utf-8") as file:
             status = dict(line.rstrip("\n").split(":\t", 1) for line in file if ":\t" in line)
         wanted = {"CapEff": "0" * 16, "CapBnd": "0" * 16, "NoNewPrivs": "1", "Seccomp": "2"}
@@ -172,7 +172,7 @@ class Sandbox:
     def run(self):
         self.process, self.pid = None, None
         try:
-            # The second time the state of the first one is there.
+            # The second run finds the state of the first one.
             for _ in range(2):
                 self.start()
                 self.confirm()
@@ -185,7 +185,7 @@ class Sandbox:
             print(self.errors.read_text())
             raise
         finally:
-            # The end of bubblewrap is not that of a program with another user.
+            # Ending bubblewrap does not end a program that runs as another user.
             if self.process and self.process.poll() is None:
                 os.kill(self.pid or self.process.pid, signal.SIGKILL)
                 self.process.wait()

@@ -1,4 +1,4 @@
-"""An installation of rxd in a folder of its own, and what its unit says."""
+"""An installation of rxd in its own folder, and the settings of its unit."""
 import os
 import pathlib
 import shutil
@@ -11,7 +11,7 @@ PREFIX = "/opt/rxd"
 
 
 class Missing(Exception):
-    """Something that this machine lacks."""
+    """A requirement that this machine does not meet."""
 
 
 class Stage:
@@ -42,7 +42,7 @@ class Stage:
                 path.chmod(0o755 if path.is_dir() or os.access(path, os.X_OK) else 0o644)
 
     def settings(self):
-        """The settings of the unit: each a list of values, as they are repeated."""
+        """The settings of the unit: each a list of values, because they may be repeated."""
         found = {}
         for line in self.unit.read_text().splitlines():
             name, mark, value = line.partition("=")
@@ -51,7 +51,8 @@ class Stage:
         return found
 
     def libraries(self):
-        """Folders outside of /usr and /lib from which the program is loaded: a debug build has the Swift runtime in its own."""
+        """Folders outside of /usr and /lib from which the program is loaded: the Swift runtime of a debug build is in its
+        own folder."""
         text = subprocess.run(["ldd", self.rxd], capture_output=True, text=True, check=False).stdout
         paths = [word for line in text.splitlines() for word in line.split() if word.startswith("/")]
         folders = {os.path.dirname(os.path.realpath(path)) for path in paths} | {os.path.dirname(path) for path in paths}

@@ -78,7 +78,7 @@ def run(options):
             world.start(path)
             report.require("starts", world.rxd.ready() is not None)
             world.feed()
-            # The first reload and the first request start what then stays in use.
+            # The first reload and the first request open resources that then stay in use.
             serial += 1
             write(path, text(source, serial))
             verdict, first = reload(world)
@@ -143,7 +143,7 @@ def pause(options, case):
     judge = Arrivals()
     out = ('http: {url: "${URL}", encode: ndjson, batch: {count: 100, every: 1ms}}' if sink == "http"
            else 'file: {path: "${OUT}"}')
-    # Another process has the address that the new version asks for.
+    # Another process holds the address that the new version needs.
     taken = socket.create_server(("127.0.0.1", 0))
     wanted = "refused" if case == "pause-refused" else "reloaded"
     form = (f"{{name: pause, sources: {{in: {SOURCES[source]}%s}}, sinks: {{out: {{from: in, chain: "

@@ -50,7 +50,7 @@ LIMIT_MS = 50
 #: Reloads in each of three modes: more than a hundred per pair.
 ROUNDS, QUICK_ROUNDS = 34, 4
 ROOT = os.path.realpath(os.path.join(os.path.dirname(__file__), *[".."] * 4))
-#: What builds the library of a native plugin; None: nothing.
+#: The command that builds the library of a native plugin; None: nothing.
 COMPILER = next(filter(None, map(shutil.which, ("clang", "cc"))), None)
 PLUGIN = """from rxd_plugin import Plugin, Sink
 plugin = Plugin("p", "1.0.0", "Takes events.")

@@ -1,4 +1,4 @@
-"""Power cuts on a loop device: what was acknowledged survives, and the store opens."""
+"""Power cuts on a loop device: acknowledged data survives, and the store opens."""
 import os
 import random
 import shutil
@@ -34,7 +34,7 @@ class Disk:
         self.unmount = mount(self.device, self.path)
 
     def cut(self):
-        """Copies the device's content as it is, unsynced, and mounts the copy; returns the action that unmounts it."""
+        """Copies the device's current content, without a sync, and mounts the copy; returns the action that unmounts it."""
         _run("cp", "--sparse=always", self.image, self.cut_image)
         return mount("-o", "loop", self.cut_image, self.cut_path)
 

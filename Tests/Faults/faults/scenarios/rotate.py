@@ -95,7 +95,7 @@ def rename_kill(options, rounds, case="rename-kill"):
 
 
 def copytruncate(options, rounds):
-    """What is written between the copy and the truncation is lost for every reader; nothing else may be."""
+    """Lines written between the copy and the truncation are lost for every reader; nothing else may be."""
     report = Report("rotate/copytruncate", options.seed)
     with World("file-http", "file", "http", options.seed, 20_000, rotate="copytruncate", lines=8_000, old=1,
                keep=options.keep) as world:

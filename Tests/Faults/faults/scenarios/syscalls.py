@@ -24,7 +24,7 @@ BLOCKING = {"pread64", "read", "pwrite64", "write", "openat", "fdatasync", "fsyn
 
 def sensible(action, call):
     if action == "EIO":
-        # Local file systems do not report EIO for locks, or for what is known without the disk.
+        # Local file systems do not report EIO for locks, or for data that is known without the disk.
         return call not in ("fcntl", "flock", "lseek", "fstat", "newfstatat")
     if action == "ENOSPC":
         return call in WRITES
@@ -180,7 +180,7 @@ class Sweep:
         report.most("damaged or invented", damaged, 0)
         report.most("not usable afterwards", stuck, 0)
         if case == "EINTR":
-            # EINTR is no failure: the call is repeated.
+            # EINTR is not a failure: the call is repeated.
             report.most("ended by it", sum(exits.values()), 0)
         elif exits:
             report.figure("exit statuses", dict(exits))
