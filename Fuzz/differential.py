@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Writes expressions with what cel-expr-python (Google's cel-cpp) makes of them, as conformance vectors.
+"""Writes expressions with the results of cel-expr-python (Google's cel-cpp), as conformance vectors.
 
 usage: differential.py COUNT SEED FILE
 
-Half of the expressions are made up by a grammar that knows types and sometimes errs on purpose, half are vectors
-of the public suite with tokens exchanged. `conformance FILE` then prints where this implementation differs.
+Half of the expressions are generated from a grammar that knows types and sometimes makes deliberate mistakes, half are vectors of the public suite
+with swapped tokens. `conformance FILE` then prints where this implementation differs.
 """
 import base64
 import datetime
@@ -22,7 +22,7 @@ EVENT = {
     "i": 7, "n": -3, "big": 9007199254740993, "d": 2.5, "w": 4.0, "s": "héllo", "e": "", "t": True, "z": None,
     "l": [3, 1, 2], "ls": ["b", "a", "é"], "m": {"a": 1, "b": {"c": "x"}}, "k": {"x": 1.5, "y": None},
 }
-# Each null that cel-expr-python 0.1.3 hands over takes one reference of None too many away.
+# cel-expr-python 0.1.3 releases one reference to None too many for each null that it returns.
 SPARE = [None] * 10_000_000
 ENV = cel.NewEnv(
     variables={"event": cel.Type.DYN},
@@ -33,7 +33,7 @@ ENV = cel.NewEnv(
 
 
 def typed_plain(value):
-    """An event as the vectors write it."""
+    """An event in the notation of the vectors."""
     if value is None:
         return {"null": None}
     if isinstance(value, bool):
@@ -50,11 +50,11 @@ def typed_plain(value):
 
 
 class Unfit(Exception):
-    """The binding does not say enough of the value."""
+    """The binding does not reveal enough about the value."""
 
 
 def typed(value):
-    """What was evaluated, as the vectors write it."""
+    """A result in the notation of the vectors."""
     name = value.type().name()
     plain = value.value() if name not in ("OPTIONAL",) else None
     if name == "NULL":
@@ -102,7 +102,7 @@ def outcome(text):
         return {"error": str(error).splitlines()[0][:200]}
 
 
-# Expressions of a type
+# Expressions by type
 
 def pick(*options):
     return random.choice(options)
@@ -118,7 +118,7 @@ def literal_string():
 
 
 def of(kind, depth, names=()):
-    """An expression of a kind; now and then of another."""
+    """An expression of a kind; now and then of another kind."""
     if random.random() < 0.03:
         kind = pick("int", "uint", "double", "string", "bool", "bytes", "list", "map", "null")
     if depth <= 0 or random.random() < 0.15:
@@ -304,7 +304,7 @@ MAKERS = {
 }
 
 
-# Vectors with other tokens
+# Vectors with swapped tokens
 
 TOKEN = re.compile(r"""[rRbB]{0,2}'''.*?'''|[rRbB]{0,2}'(?:[^'\\\n]|\\.)*'|[rRbB]{0,2}"(?:[^"\\\n]|\\.)*"|\d[\w.]*|\w+|&&|\|\||[<>=!]=|\s+|.""", re.S)
 PROFILES = {"core", "ext:strings", "ext:math", "ext:encoders", "ext:bindings", "optionals"}

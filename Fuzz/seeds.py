@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Writes the seed corpus: one file an input, under DIRECTORY/TARGET.
+"""Writes the seed corpus: one file per input, under DIRECTORY/TARGET.
 
-Expressions come from the conformance vectors beside the repository, if they are there, and from the tests;
-pipeline files from pipelines/ and the malformed files of the tests; the input of decoders from pipelines/data.
+Expressions come from the conformance vectors beside the repository, if present, and from the tests; pipeline files from pipelines/ and the
+malformed files of the tests; the input of decoders from pipelines/data.
 """
 import hashlib
 import json
@@ -19,7 +19,7 @@ EVENTS = [
 
 # At least as many as there are ways to decode in InputTargets.swift.
 DECODERS = 40
-# Frames of WebSockets: a text, a fragmented one with a ping between its parts, a masked one, a close.
+# WebSocket frames: a text, a fragmented one with a ping between its parts, a masked one, a close.
 FRAMES = [
     b"\x81\x05hello", b"\x01\x03\xe2\x82\xac\x89\x02hi\x80\x01!", b"\x82\x83\x01\x02\x03\x04abc\x8a\x80\x01\x02\x03\x04",
     b"\x88\x05\x03\xe8bye", b"\x81\x7e\x00\x80" + b"x" * 128, b"\x81\xfe\x00\x7e\x00\x00\x00\x00" + b"y" * 126,

@@ -51,8 +51,7 @@ class Counter:
         return int(found[1].replace(",", ""))
 
     def count(self, command, environment=None):
-        # Under valgrind a program runs many times as long, so what it does by the clock would be counted that many
-        # times.
+        # Under valgrind a program runs many times as long, so work that depends on the clock would be counted that many times.
         slowed = {} if self.by_perf else {"LD_PRELOAD": self.slow_clock}
         done = subprocess.run(
             self.counted(command), env={**os.environ, **KEEPS_NONE, **slowed, **(environment or {})},
@@ -86,7 +85,7 @@ class Counter:
 def table(bench, chosen, programs):
     """`programs`: by their names, what else is counted: it takes the bench and a `Counter`."""
     counter = Counter(bench)
-    for workload in chosen:  # Made first, because several would otherwise make it at once.
+    for workload in chosen:  # Generated first, because several threads would otherwise generate it at once.
         for events in (FEW, MANY):
             bench.generate(workload.input, events * (4 if workload.input == "ints" else 1))
     with concurrent.futures.ThreadPoolExecutor(len(bench.cores)) as pool:

@@ -1,4 +1,4 @@
-"""A state of many keys of which few change: how late events come out, and how long a stop takes, and a start after that or after a crash."""
+"""State with many keys of which few change: the latency of events, and the duration of a stop, and of a start after that or after a crash."""
 import json
 import os
 import random
@@ -12,11 +12,11 @@ import time
 
 from .machine import PIPELINES, Fault, Surroundings, say
 
-#: Events a second, each with a key at random, and for how many seconds.
+#: Events per second, each with a random key, and for how many seconds.
 RATE, SECONDS = 1000, 10
 #: Between two writes.
 STEP = 0.005
-#: Answers come at once again when so many in turn have come within this time, in seconds.
+#: Answers count as immediate again when this many in a row have arrived within this time, in seconds.
 SETTLED, AT_ONCE, PATIENCE = 20, 0.1, 120
 ROUNDS = 3
 
@@ -44,7 +44,7 @@ class Counting:
         return json.loads(text)
 
     def counts(self, keys):
-        """Sends the keys; returns the last count of each that is answered, through the answer of the last one."""
+        """Sends the keys; returns the last count of each key that is answered, up to the answer of the last one."""
         self.send(keys)
         found = {}
         while keys[-1] not in found:
@@ -57,12 +57,12 @@ class Counting:
             return next(int(row.split()[1]) for row in file if row.startswith("VmRSS:")) * 1024
 
     def written(self):
-        """Bytes that it has had written to disks."""
+        """The bytes that it has caused to be written to disks."""
         with open(f"/proc/{self.child.pid}/io") as file:
             return next(int(row.split()[1]) for row in file if row.startswith("write_bytes:"))
 
     def stop(self):
-        """Returns the seconds that it took."""
+        """Returns its duration in seconds."""
         begin = time.monotonic()
         self.child.send_signal(signal.SIGTERM)
         if self.child.wait() != 0:
@@ -80,7 +80,7 @@ class Counting:
 
 
 def latencies(running, keys, random_keys):
-    """Milliseconds from each event's write to its answer, sorted. Each answer is of the event of its place."""
+    """Milliseconds from each event's write to its answer, sorted. Answers are matched to events by their order."""
     count = int(RATE * SECONDS)
     came = []
 
@@ -104,7 +104,7 @@ def latencies(running, keys, random_keys):
 
 
 def settle(running):
-    """The seconds until answers come at once: what came is committed, and moved from the store's log into its file."""
+    """The seconds until answers are immediate: the events are committed, and moved from the store's log into its file."""
     begin, quick = time.monotonic(), 0
     while quick < SETTLED:
         sent = time.monotonic()
@@ -120,7 +120,7 @@ def one(bench, keys, seed):
     state = tempfile.mkdtemp(prefix="keyed-", dir=bench.programs)
     running = Counting(bench, state)
     try:
-        # With the three below 0 that are asked for by themselves.
+        # With the three keys below 0 that are requested individually.
         most = keys - 3
         for first in range(0, most, 1000):
             running.send(range(first, min(most, first + 1000)))
@@ -132,7 +132,7 @@ def one(bench, keys, seed):
         running.kill()
         begin = time.monotonic()
         running = Counting(bench, state)
-        # Answers that were not known to be delivered come again before, so the last one is of a new key.
+        # Answers that were not known to be delivered are repeated first, so the last one is of a new key.
         counted = running.counts([-1, -3, -3])
         start = time.monotonic() - begin
         if counted[-1] != 3:

@@ -47,7 +47,7 @@ def verdict(bars):
 
 
 class Follower:
-    """A program that follows one file and appends every second line to another."""
+    """A program that follows a file and appends every second line to another."""
 
     def __init__(self, bench, name, command):
         """`command`: takes the two files, returns the command and its environment."""
@@ -101,7 +101,7 @@ def follow(bench, other=None, environment=None, rounds=9, tries=16, seconds=1, p
         for follower in followers:  # Not counted.
             follower.write(1, pace)
         for i in range(tries):
-            # In alternating order; followers that wait cost nothing.
+            # In alternating order; idle followers cost nothing.
             for follower in (followers, followers[::-1])[i % 2]:
                 if follower.rounds.rounds < rounds:
                     follower.round(seconds, pace)
@@ -415,7 +415,7 @@ def share(bench, seconds=10, neighbours=3):
 
 
 def nanoseconds(timestamp):
-    """Of `2026-01-01T00:00:00.123456789Z`, since the last midnight but for days: gaps are far shorter."""
+    """The time of `2026-01-01T00:00:00.123456789Z` since the last midnight, without days: gaps are far shorter."""
     hours, minutes, rest = timestamp[11:-1].split(":")
     whole, _, fraction = rest.partition(".")
     return ((int(hours) * 60 + int(minutes)) * 60 + int(whole)) * 10**9 + int((fraction + "0" * 9)[:9])

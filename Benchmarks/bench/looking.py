@@ -18,7 +18,7 @@ from .machine import PIPELINES, Fault, remove, say
 
 
 class Reader:
-    """Requests an endless answer from the control socket, and reads what comes."""
+    """Requests an endless answer from the control socket, and reads it."""
 
     def __init__(self, path, target):
         self.connection = socket.socket(socket.AF_UNIX)
@@ -86,7 +86,7 @@ def browsing(bench, blocks=20, seconds=30):
     """The live page in Chromium for ten minutes under full load, with two minutes without a viewer before and after.
 
     The browser runs on this machine, where it takes time from rxd and the feed, so only the CPU of rxd per event counts.
-    It gets the time that is left over, unlike on a machine of its own.
+    It gets the remaining time, unlike on a machine of its own.
     """
     if not (shutil.which("chromium") and shutil.which("chromedriver")):
         say("browsing       needs chromium and chromium-driver")

@@ -30,7 +30,7 @@ def executable(rxd):
 
 
 class Bench:
-    """The places of programs and inputs, and the cores to use."""
+    """The paths of programs and inputs, and the cores to use."""
 
     def __init__(self, rxd, directory=None):
         self.rxd = executable(rxd)
@@ -43,7 +43,7 @@ class Bench:
         self.build()
 
     def roomy(self):
-        """A place in memory if there is room, so that no disk is measured."""
+        """A directory in memory if there is room, so that no disk is measured."""
         memory = "/dev/shm"
         if os.path.isdir(memory) and shutil.disk_usage(memory).free > 4 << 30:
             return os.path.join(memory, f"rxd-bench-{os.getpid()}")
@@ -95,7 +95,7 @@ class Bench:
 
 
 def stolen():
-    """Steal time: seconds that this virtual machine's host has given to others although the machine had work."""
+    """Steal time: seconds that this virtual machine's host has given to others although this machine had work."""
     with open("/proc/stat") as file:
         return int(file.readline().split()[8]) / os.sysconf("SC_CLK_TCK")
 

@@ -1,4 +1,5 @@
-"""What the queries give, computed plainly over all events at once: each function returns the rows as dictionaries, in any order."""
+"""The results of the queries, computed plainly over all events at once: each function returns the rows as dictionaries, in any
+order."""
 
 import collections
 import datetime
@@ -45,7 +46,7 @@ def q3(people, auctions, bids):
 
 
 def winning(auctions, bids):
-    """The highest price of each auction that has one."""
+    """The highest price of each auction that has a price."""
     known = {a["id"]: a for a in auctions}
     best = {}
     for bid in bids:
@@ -113,7 +114,7 @@ def q11(people, auctions, bids):
 
 
 def q12(people, auctions, bids):
-    """Which windows there are depends on the speed, so only their sums are compared."""
+    """The set of windows depends on the speed, so only their sums are compared."""
     return [{"bidder": bidder, "n": n} for bidder, n in collections.Counter(b["bidder"] for b in bids).items()]
 
 
@@ -168,7 +169,7 @@ def q17(people, auctions, bids):
 
 
 def q18(people, auctions, bids):
-    """By event time; of equal times the bid that comes later."""
+    """By event time; among equal times the later bid."""
     last = {}
     for bid in bids:
         key = (bid["bidder"], bid["auction"])

@@ -22,7 +22,8 @@ def instant(milliseconds):
 
 
 def events(count, seed, jitter=0):
-    """Pairs of a kind and an event, `count` of them, one a millisecond. Times are at most `jitter` milliseconds behind the greatest one so far."""
+    """Pairs of a kind and an event, `count` of them, one per millisecond. Times are at most `jitter` milliseconds behind the greatest one so
+    far."""
     chance = random.Random(seed)
     people, auctions = 0, 0
     for number in range(count):
@@ -48,7 +49,7 @@ def events(count, seed, jitter=0):
             }
             auctions += 1
         else:
-            # Half of the bids are for the newest hundred auctions one of which is hot.
+            # Half of the bids go to one hot auction among the newest hundred.
             newest = auctions - 1
             hot = newest // 100 * 100 if chance.random() < 0.5 else max(0, newest - chance.randrange(100))
             hot_bidder = (people - 1) // 100 * 100 if chance.random() < 0.25 else max(0, people - 1 - chance.randrange(1000))

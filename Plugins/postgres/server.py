@@ -1,4 +1,4 @@
-"""A PostgreSQL server of one's own for tests: data in a temporary directory, a random port on loopback."""
+"""A private PostgreSQL server for tests: data in a temporary directory, a random port on loopback."""
 
 import glob
 import os
@@ -24,7 +24,7 @@ def available() -> bool:
 
 
 class Server:
-    """Runs as the user postgres when the tests run as root, because the server refuses root."""
+    """Runs as the user postgres if the tests run as root, because the server refuses root."""
 
     def __init__(self) -> None:
         self.binaries = _binaries()
@@ -60,7 +60,7 @@ class Server:
         raise TimeoutError("the server does not start")
 
     def stop(self, how: signal.Signals = signal.SIGQUIT) -> None:
-        """SIGQUIT: at once, as in a crash; SIGINT: ends the connections first."""
+        """SIGQUIT: immediately, as in a crash; SIGINT: ends the connections first."""
         if self.process is not None:
             self.process.send_signal(how)
             self.process.wait(30)

@@ -1,4 +1,4 @@
-"""Calls each component without rxd, against a server of its own."""
+"""Calls each component without rxd, against a separate server."""
 
 import os
 import random
@@ -45,7 +45,7 @@ class Query(unittest.TestCase):
                            **{**server.parts, "table": "t", "key": "id", "every": "10ms", **parameters})
 
     def events(self, source, seconds=0.3):
-        """All that comes until nothing comes for a while, and the last position."""
+        """All events until none arrives for a while, and the last position."""
         events, position = [], None
         while (batch := source.take(seconds)) is not None:
             events += [item["event"] for item in batch[0]]
@@ -122,7 +122,7 @@ class Query(unittest.TestCase):
             self.assertIn("more than 3 rows have the key 1", source.join()["error"])
 
     def late_commit(self, writers):
-        """What is read when number 1 is committed after number 2."""
+        """The numbers read when number 1 is committed after number 2."""
         first = servers.Transaction(server)
         first.run("BEGIN; INSERT INTO t (x) VALUES ('late');")
         server.sql("INSERT INTO t (x) VALUES ('early')")
@@ -236,7 +236,7 @@ class Notify(unittest.TestCase):
         return plugin.open("source", "postgresNotify", **{**server.parts, **parameters})
 
     def ready(self, source, channel) -> None:
-        """Sends until one arrives: LISTEN has run."""
+        """Sends until one arrives: then LISTEN has run."""
         for _ in range(100):
             server.sql(f"NOTIFY \"{channel}\", 'ready'")
             if source.take(0.1):
@@ -518,7 +518,7 @@ class Insert(unittest.TestCase):
         holder.close()
 
     def load(self, mode, **parameters):
-        """20,000 events; the server dies and comes back in their middle."""
+        """20,000 events; the server dies and restarts in the middle."""
         events = [{"id": n, "n": n % 1000, "x": "load " * 20} for n in range(1, 20_001)]
         stopped, tries, start = False, 0, time.monotonic()
         with self.open(mode=mode, **parameters) as sink:
@@ -535,7 +535,7 @@ class Insert(unittest.TestCase):
                     stopped = True
                     time.sleep(0.05)
                 for index in answer["refused"]:
-                    # The batch before was committed and the answer lost: only without `conflict`.
+                    # The previous batch was committed and its answer lost: only without `conflict`.
                     self.assertEqual(parameters.get("conflict"), None)
                     self.assertIn("duplicate key", answer["refused"][index])
             restarter.join()

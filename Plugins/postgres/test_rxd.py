@@ -1,4 +1,4 @@
-"""Runs the pipelines in rxd, whose path is in RXD, against a server of its own."""
+"""Runs the pipelines in rxd, whose path is in RXD, against a separate server."""
 
 import json
 import os
@@ -104,7 +104,7 @@ class Pipelines(unittest.TestCase):
         self.assertNotIn("geheim", self.log())
 
     def best_orders(self, feed) -> None:
-        """Sends orders of some customers through best-orders.yaml, and compares the table with a sort of all orders."""
+        """Sends orders of some customers through best-orders.yaml, and compares the table with all orders sorted."""
         server.sql("DROP TABLE IF EXISTS best_orders; CREATE TABLE best_orders (id int PRIMARY KEY, customer text NOT NULL, total numeric)")
         chance = random.Random(2)
         orders = [{"id": n, "customer": f"c{chance.randrange(50)}", "total": n} for n in range(1, 5001)]
@@ -133,7 +133,7 @@ class Pipelines(unittest.TestCase):
         self.best_orders(feed)
 
     def changed(self, name: str, *changes: tuple[str, str]) -> str:
-        """A pipeline of the directory with other texts in it; its path."""
+        """A pipeline of the directory with some texts replaced; returns its path."""
         text = (HERE / "pipelines" / name).read_text().replace("../build", str(HERE / "build"))
         for old, new in changes:
             self.assertIn(old, text)
@@ -185,7 +185,7 @@ class Pipelines(unittest.TestCase):
         process.terminate()
         self.assertEqual(process.wait(30), 0, self.log())
         ids = [line["id"] for line in self.lines("orders.ndjson")]
-        # A kill between two commits may repeat rows, and misses none.
+        # A kill between two commits may repeat rows, but misses none.
         self.assertEqual(sorted(set(ids)), list(range(1, 20_001)))
         self.assertNotIn("geheim", self.log())
 

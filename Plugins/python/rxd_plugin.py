@@ -261,7 +261,7 @@ class Record:
 class Sink:
     """Base class of sinks. Implement `write` (one event at a time) or `write_batch`. When it returns, the events are delivered.
     `Retry` and `OSError`: they are passed again later, after an increasing pause. `Reject` and every other exception: the event is
-    refused permanently and goes to the errors output; in a batch, only the event that fails alone too."""
+    refused permanently and goes to the errors output; in a batch, only an event that also fails alone."""
 
     is_test = False
     batch_size = 1000

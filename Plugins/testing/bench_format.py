@@ -1,4 +1,4 @@
-"""Measures a plugin for a binary format: beside a plain loop of its library, and as part of rxd's pipelines.
+"""Measures a plugin for a binary format: next to a plain loop of its library, and as part of rxd's pipelines.
 
     python3 bench_format.py FORMAT PLUGIN PROGRAM   (FORMAT: msgpack, cbor; PROGRAM: made from tests/bench.c)
 """

@@ -1,5 +1,5 @@
-"""What the tests of the plugins for binary formats share: values at random, another implementation on the other side, hostile
-input, and pipelines in rxd."""
+"""Shared by the tests of the plugins for binary formats: random values, another implementation as reference, hostile input, and
+pipelines in rxd."""
 import http.server
 import json
 import math
@@ -15,14 +15,14 @@ from plugin_test import RXD, PluginTest
 
 COUNT = int(os.environ.get("COUNT", "3000"))
 SEED = int(os.environ.get("SEED", "20261129"))
-# Most seconds of the loop over bytes at random.
+# Seconds at most for the loop over random bytes.
 FUZZ_SECONDS = float(os.environ.get("FUZZ_SECONDS", "2"))
 DEPTH = 128  # DEPTH_LIMIT of format_util.h
 LETTERS = "abcXYZ 09_.\"\\\n\t\0äöß€漢字😀"
 
 
 def whole_number(rng):
-    """Near the ends of each width as often as anywhere."""
+    """Mostly a number near the limits of a width, otherwise any."""
     edge = rng.choice([0, 2**5, 2**7, 2**8, 2**15, 2**16, 2**31, 2**32, 2**63, 2**64])
     number = rng.choice([edge, -edge]) + rng.randint(-2, 2) if rng.random() < 0.7 else rng.randint(-2**63, 2**64 - 1)
     return max(-2**63, min(2**64 - 1, number))
@@ -41,7 +41,7 @@ def number(rng):
 
 
 def value(rng, leaf, depth=0):
-    """A value at random. `leaf`: makes what the format has besides."""
+    """A random value. `leaf`: creates the format's additional values."""
     choice = rng.random()
     if depth < 4 and choice < 0.12:
         return [value(rng, leaf, depth + 1) for _ in range(rng.choice([0, 1, 2, 15, 16, 17, 40]) if depth < 2 else rng.randint(0, 3))]
@@ -54,7 +54,7 @@ def value(rng, leaf, depth=0):
 
 
 def same(left, right):
-    """Equal with the kinds of numbers, and NaN equal to itself."""
+    """Equality that distinguishes kinds of numbers; NaN equals itself."""
     if type(left) is not type(right):
         return False
     if isinstance(left, float):
@@ -73,8 +73,8 @@ def nested(value, levels):
 
 
 class FormatTest(PluginTest):
-    """`plugin`, `format`: the path of the library, and the name of its components and of the plugin. `dumps`, `loads`: the other
-    side. `leaf`: makes a value of further kinds."""
+    """`plugin`, `format`: the path of the library, and the name of its components and of the plugin. `dumps`, `loads`: the
+    reference implementation. `leaf`: creates a value of further kinds."""
 
     def setUp(self):
         super().setUp()
@@ -107,10 +107,10 @@ class FormatTest(PluginTest):
         for _ in range(count):
             yield value(self.rng, self.leaf)
 
-    # Beside the other side.
+    # Against the reference implementation.
 
     def compare(self):
-        """What the other side writes is read, and what the plugin writes is read by the other side and by itself."""
+        """The plugin reads the output of the reference; the reference and the plugin read the output of the plugin."""
         for given in self.values():
             theirs = self.dumps(given)
             expected = self.as_event(given)
@@ -129,7 +129,7 @@ class FormatTest(PluginTest):
         return [data for data in found if 20 < len(data) < 64][:4] + self.peculiar
 
     def check_answer(self, data):
-        """Whatever the input is, there is an answer; what is read can be written and read again."""
+        """There is an answer to any input; decoded values can be encoded and decoded again."""
         answer = self.decoder.row_of_bytes(data)
         if answer["status"] != host.OK:
             self.assertEqual(answer["status"], host.FAILED)
@@ -176,7 +176,7 @@ class FormatTest(PluginTest):
         print(f"\n    {checked} inputs at random, {accepted} of them read", flush=True)
 
     def claim(self, inputs):
-        """Neither time nor memory goes by the lengths that the inputs claim."""
+        """Neither time nor memory depends on the lengths that the inputs declare."""
         before, start = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.monotonic()
         for data in inputs:
             self.refused(data)
@@ -186,7 +186,7 @@ class FormatTest(PluginTest):
     # In rxd.
 
     def run_rxd(self, text, *files, status=0):
-        """Runs a pipeline whose sources end; the content of the files that it writes in its directory."""
+        """Runs a pipeline whose sources end; returns the contents of the files that it writes in its directory."""
         if not RXD:
             self.skipTest("set RXD to the program")
         path = self.path("pipeline.yaml")
@@ -202,7 +202,7 @@ class FormatTest(PluginTest):
         return found
 
     def through_rxd(self):
-        """Events of a JSON file, encoded, read by the other side, and decoded by another pipeline."""
+        """Events of a JSON file, encoded, read by the reference, and decoded by another pipeline."""
         def plain(given):
             if isinstance(given, dict):
                 return {name: plain(member) for name, member in given.items()}

@@ -72,14 +72,14 @@ def _take(pointer: int | None) -> str:
 
 
 class Refused(Exception):
-    """`open` or the start of the plugin has failed. `at`: the place in the parameters."""
+    """`open` or the start of the plugin failed. `at`: the location in the parameters."""
 
     def __init__(self, message: str, at: str = ""):
         super().__init__(message)
         self.at = at
 
 
-# Of `write` and `process`: an argument that the pipeline file does not give.
+# For `write` and `process`: an argument that the pipeline file omits.
 ABSENT = {"$absent": 0}
 
 
@@ -94,7 +94,7 @@ def _to_json(value: Any) -> Any:
 
 
 def _extended(value: Any) -> Any:
-    """JSON has neither bytes nor a number that is not finite."""
+    """JSON has neither bytes nor non-finite numbers."""
     if isinstance(value, (bytes, bytearray)):
         return {"$hex": value.hex()}
     if isinstance(value, float):
@@ -111,7 +111,7 @@ def _from_json(value: dict[str, Any]) -> Any:
 
 
 def _typed(value: Any, kind: str) -> Any:
-    """A parameter as rxd hands it over."""
+    """A parameter in the form in which rxd passes it."""
     if kind == "duration" and isinstance(value, str):
         number, unit = re.fullmatch(r"(\d+)([a-z]+)", value).groups()
         return duration(int(number) * _UNITS[unit])
@@ -185,13 +185,13 @@ class Instance:
         return json.loads(_take(_library.test_row(self._handle, *given, 0)))
 
     def row_typed(self, event: Any, *arguments: Any) -> dict[str, Any]:
-        """Like `row`, but bytes and numbers with a fraction come back as they are, times and durations as {"$timestamp": N}
-        and {"$duration": N}; `event` may have all of these."""
+        """Like `row`, but bytes and numbers with a fraction are returned unchanged, times and durations as {"$timestamp": N}
+        and {"$duration": N}; `event` may contain all of these."""
         given = (json.dumps(_extended(event)).encode(), json.dumps(_extended(arguments)).encode())
         return json.loads(_take(_library.test_row(self._handle, *given, 1)), object_hook=_from_json)
 
     def row_of_bytes(self, data: bytes) -> dict[str, Any]:
-        """Like `row_typed` of bytes, which are the event of a decoder and the argument of a function."""
+        """Like `row_typed` for bytes, which are the event of a decoder and the argument of a function."""
         return json.loads(_take(_library.test_row_of_bytes(self._handle, data, len(data))), object_hook=_from_json)
 
     def process(self, *inputs: dict[str, Any], at: int = 0) -> dict[str, Any]:
@@ -216,10 +216,10 @@ class Instance:
         return state
 
     def begin_closing(self) -> None:
-        """Nobody waits for what it does any more."""
+        """Nothing waits for its results any more."""
         _library.test_begin_closing(self._handle)
 
-    # Sources.
+    # For sources.
 
     def start(self, credit: int = 1024) -> None:
         _library.test_begin_source(self._handle, credit)
@@ -231,7 +231,7 @@ class Instance:
         self._thread.start()
 
     def take(self, seconds: float = 5) -> tuple[list[dict[str, Any]], bytes] | None:
-        """The next batch, as ({"event", "token"} of each, the position behind it); None after `seconds`."""
+        """The next batch, as ({"event", "token"} of each, the position after it); None after `seconds`."""
         text = _take(_library.test_take(self._handle, seconds))
         if not text:
             return None

@@ -1,4 +1,4 @@
-"""What the tests of the plugins share: real servers on loopback, rxd, and components that run without rxd."""
+"""Shared by the tests of the plugins: real servers on loopback, rxd, and components that run without rxd."""
 import json
 import os
 import shutil
@@ -12,9 +12,9 @@ import unittest
 
 import host
 
-# A component in a process of its own; `host` is built when it is imported.
+# A component in a separate process; `host` is built when it is imported.
 RUNNER = [sys.executable, "-B", os.path.join(os.path.dirname(os.path.abspath(host.__file__)), "run_component.py")]
-# With SANITIZE, the sanitizers of a plugin that was built with them: Python has none.
+# With SANITIZE, the sanitizers of a plugin built with them: Python has none.
 SANITIZERS = {
     "LD_PRELOAD": " ".join(subprocess.run(["cc", f"-print-file-name=lib{name}.so"], capture_output=True, text=True).stdout.strip()
                            for name in ("asan", "ubsan")),
@@ -52,7 +52,7 @@ class Process:
                                             env={**os.environ, **(environment or {})})
 
     def lines(self):
-        """The whole lines of standard output, decoded as JSON."""
+        """The complete lines of standard output, decoded as JSON."""
         with open(self.out_path, "rb") as file:
             data = file.read()
         return [json.loads(line) for line in data[:data.rfind(b"\n") + 1].splitlines()]
@@ -78,7 +78,7 @@ class Process:
 
 
 class PluginTest(unittest.TestCase):
-    """A directory and processes for each test; all are gone after it."""
+    """A directory and processes for each test; all are removed after it."""
 
     def setUp(self):
         self.directory = tempfile.mkdtemp(prefix="rxd-plugin-")
@@ -107,7 +107,7 @@ class PluginTest(unittest.TestCase):
         return self.start(arguments + ([str(more)] if more is not None else []), name, environment=SANITIZERS)
 
     def sink(self, component, parameters, events, name="sink"):
-        """Starts a sink that is given the events."""
+        """Starts a sink with the events."""
         with open(self.path(name + ".in"), "w") as file:
             file.writelines(json.dumps(event) + "\n" for event in events)
         with open(self.path(name + ".in")) as file:
@@ -115,7 +115,7 @@ class PluginTest(unittest.TestCase):
                               environment=SANITIZERS)
 
     def refused(self, kind, component, parameters):
-        """What the plugin says to wrong parameters: their place and the reason."""
+        """The plugin's errors for wrong parameters: their location and the reason."""
         run = subprocess.run([*RUNNER, self.plugin, kind, component, json.dumps(parameters)], capture_output=True,
                              text=True, stdin=subprocess.DEVNULL, timeout=20, env={**os.environ, **SANITIZERS})
         self.assertEqual(run.returncode, 78, run.stderr)
@@ -125,17 +125,17 @@ class PluginTest(unittest.TestCase):
 
     def pipeline(self, text, name="pipeline", options=(), state=None):
         """Starts rxd with a pipeline file; PLUGIN in the text is the path of the plugin. `state`: the name of an earlier run
-        whose state directory it goes on with; the text must then name the pipeline."""
+        whose state directory it uses; the text must then name the pipeline."""
         if not RXD:
             self.skipTest("set RXD to the program")
         path = self.path(name + ".yaml")
-        # Plugins must not lie where others may write.
+        # Plugins must not be where others may write.
         with open(path, "w") as file:
             file.write(text.replace("PLUGIN", self.plugin))
         return self.start([RXD, "run", path, "--state-dir", self.path("state-" + (state or name)), *options], name)
 
     def assert_nothing_lost(self, expected, seen, label):
-        """Everything is there; prints how much came more than once."""
+        """All events have arrived; prints how many were repeated."""
         expected, found = set(expected), set(seen)
         self.assertEqual(sorted(expected - found)[:10], [], f"{len(expected - found)} of {len(expected)} were lost")
         self.assertEqual(sorted(found - expected)[:10], [], "invented")

@@ -3,8 +3,8 @@
     run_component.py PLUGIN.so source NAME PARAMETERS [MILLISECONDS | "fail N"]
     run_component.py PLUGIN.so sink NAME PARAMETERS < EVENTS
 
-A source's events go to standard output, a line each. They are delivered in rounds, each of all that is there: a round takes
-MILLISECONDS, or each Nth fails. A sink gets the events of standard input, at most 1024 at once. What the component logs goes to
+A source's events go to standard output, one per line. They are delivered in rounds, each with all waiting events: a round takes
+MILLISECONDS, or each Nth fails. A sink receives the events of standard input, at most 1024 at once. The component's log goes to
 standard error. Status: 0, 1: it has failed, 78: the parameters are refused."""
 
 import json
@@ -16,7 +16,7 @@ from typing import Any
 
 import host
 
-CREDIT = int(os.environ.get("CREDIT", "4096"))  # the most events of a source that are not delivered
+CREDIT = int(os.environ.get("CREDIT", "4096"))  # the maximum of undelivered events of a source
 MOST = 1024
 
 
@@ -44,7 +44,7 @@ def run_source(instance: host.Instance, more: str) -> int:
     instance.start(CREDIT)
     rounds = 0
     while True:
-        is_over = instance.has_ended  # before the last look: nothing comes behind it
+        is_over = instance.has_ended  # before the last check: nothing arrives after it
         batch = instance.take(0 if is_over else 0.02)
         tell_log(instance)
         if batch is None:
@@ -72,7 +72,7 @@ def run_source(instance: host.Instance, more: str) -> int:
 
 
 def evaluate(kind: str, template: Any, event: Any) -> Any:
-    """The result of a template that has `event` or members of it, or of an expression that is one of these."""
+    """The result of a template that contains `event` or members of it, or of an expression that is one of these."""
     if not isinstance(template, str):
         return host.ABSENT
     if kind == "expression":

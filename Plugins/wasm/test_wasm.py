@@ -30,7 +30,7 @@ def setUpModule() -> None:
 
 
 def copied(directory: str) -> str:
-    """The plugin finds its modules once, so each set of them needs a library of its own."""
+    """The plugin looks for its modules once, so each set of modules needs a separate library."""
     return shutil.copy(BUILD / "wasm.so", directory)
 
 
@@ -96,7 +96,7 @@ class Finding(unittest.TestCase):
                     loaded(path)
                 except (host.Refused, ValueError):
                     pass
-            # However a module is cut off: a reason, or a module whose spec was whole; no crash.
+            # A truncated module gives a reason, or a module whose spec was complete; no crash.
             for length in range(0, len(whole), 7):
                 path.write_bytes(whole[:length])
                 try:

@@ -341,7 +341,7 @@ class Host:
             raise Violation(f"a wrong 'finish': {frame}")
         self.take(ident)
         if answer.finish:
-            # Inputs passed meanwhile are never answered.
+            # Inputs passed meanwhile need no answer, and this host allows none.
             for later in [later for later, its in self.unanswered.items() if its.instance is instance]:
                 del self.unanswered[later]
         if answer.retry is not None:

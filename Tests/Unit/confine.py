@@ -1,8 +1,8 @@
 """Runs a program under the limits of a unit and its filter of system calls: confine.py SETTINGS PROGRAM ARGUMENT...
 
 SETTINGS is JSON: `allowed`, the names of system calls; `families`, the numbers of socket families; `files`, the limit of open files;
-`tasks`; `umask`. Needs no_new_privs. It uses libseccomp by its C interface, which needs no further package.
-It uses libseccomp through its C interface, which needs no further package."""
+`tasks`; `umask`. Needs no_new_privs. It uses libseccomp through its C interface, which needs no further package.
+"""
 import ctypes
 import json
 import os

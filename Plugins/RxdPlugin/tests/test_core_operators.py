@@ -1,4 +1,5 @@
-"""Files of the core's operators are built as a plugin, with nothing changed but their name, and their examples come out as in the core."""
+"""Files of the core's operators are built as a plugin, with only their name changed, and their examples give the same results as in the
+core."""
 
 import json
 import os
@@ -13,7 +14,7 @@ HERE = Path(__file__).resolve().parent
 CORE = HERE.parent.parent.parent / "Sources/PipelineCore/Operators"
 RXD = os.environ.get("RXD")
 
-# The file, its type, and how the catalogue takes it.
+# The file, its type, and its kind of catalogue entry.
 OPERATORS = [
     ("Filter", "Filter", "row"), ("Not", "Not", "row"), ("Skip", "Skip", "row"), ("SkipWhile", "SkipWhile", "row"),
     ("DistinctUntilChanged", "DistinctUntilChanged", "row"), ("IgnoreValues", "IgnoreValues", "row"),
@@ -61,7 +62,7 @@ class CoreOperators(unittest.TestCase):
                               env={**os.environ, "XDG_CACHE_HOME": str(self.directory / "cache")})
 
     def test_their_examples_come_out_the_same(self):
-        """Marbles are the definition of an operator: `rxd plugin test` runs those that the core's files have."""
+        """Marbles are the definition of an operator: `rxd plugin test` runs the marbles of the core's files."""
         done = self.rxd("plugin", "test", self.library, "--only", "examples", "--format", "json")
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         found = re.findall(r"\d+ examples?, (\d+) of them with marbles", done.stdout)
@@ -78,7 +79,7 @@ class CoreOperators(unittest.TestCase):
         self.assertRegex(done.stdout, r"pluginTakeWhile, example 'while small'\n +ok +finish")
 
     def test_the_spec_says_what_the_declaration_says(self):
-        """The reference page of the plugin's throttle is that of the core's, but for the name."""
+        """The reference page of the plugin's throttle equals the core's, except for the name."""
         self.assertEqual(self.rxd("plugin", "check", self.library).returncode, 0)
         own = self.rxd("describe", "--plugin-dir", self.library.parent, "pluginThrottle").stdout
         core = self.rxd("describe", "throttle").stdout

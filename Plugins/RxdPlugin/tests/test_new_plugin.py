@@ -1,4 +1,4 @@
-"""What `rxd plugin new --language swift` writes is built, checked and tested, as its README says."""
+"""The files written by `rxd plugin new --language swift` are built, checked and tested, as their README says."""
 
 import os
 import shutil
@@ -15,7 +15,7 @@ RXD = os.environ.get("RXD")
 class NewPlugin(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        # In a directory that others cannot write.
+        # In a directory that others cannot write to.
         cls.directory = tempfile.mkdtemp(prefix="rxd-swift-")
         cls.addClassCleanup(shutil.rmtree, cls.directory)
         cls.home = Path(cls.directory) / "add-text"
@@ -34,7 +34,7 @@ class NewPlugin(unittest.TestCase):
         made = self.run_in(self.directory, RXD, "plugin", "new", "--language", "swift", "--package", HERE, "add-text")
         self.assertEqual(made.returncode, 0, made.stderr)
         self.good("make", f"SCRATCH={os.environ.get('SCRATCH', '.build')}")
-        # Nothing is known of it, and checking starts nothing.
+        # rxd knows nothing about it, and a check starts nothing.
         self.assertEqual(self.run_in(self.home, RXD, "check", "pipeline.yaml").returncode, 78)
         self.good(RXD, "plugin", "check", "pipeline.yaml")
         self.good(RXD, "check", "pipeline.yaml")

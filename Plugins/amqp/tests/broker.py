@@ -1,4 +1,4 @@
-"""A small client of AMQP 0-9-1 for the tests: it publishes, reads and looks at queues."""
+"""A small client of AMQP 0-9-1 for the tests: it publishes, reads and inspects queues."""
 import socket
 import struct
 import sys
@@ -11,7 +11,7 @@ class Refusal(Exception):
 
 
 class Raw(bytes):
-    """Encoded bytes, right or wrong."""
+    """Encoded bytes, valid or invalid."""
 
 
 def short(text):
@@ -163,7 +163,7 @@ class Client:
         return kind, data[:-1]
 
     def next(self):
-        """The next method: its numbers, a reader of its arguments."""
+        """The next method: its numbers, and a reader of its arguments."""
         while True:
             kind, data = self.read_frame()
             if kind != 1:
@@ -187,7 +187,7 @@ class Client:
     # Queues and exchanges.
 
     def declare(self, queue, durable=True, passive=False, **arguments):
-        """How many messages and consumers it has."""
+        """The numbers of its messages and consumers."""
         self.method(50, 10, b"\0\0" + short(queue) + bytes([passive | durable << 1]) + table({k.replace("_", "-"): v for k, v in arguments.items()}))
         reader = self.wait((50, 11))
         reader.short()
@@ -244,7 +244,7 @@ class Client:
         self.published += 1
 
     def fill(self, queue, numbers, size=0, **given):
-        """Numbers, each once; returns when the server has confirmed all. The channel must have confirmations."""
+        """Publishes numbers, each once; returns when the server has confirmed all. The channel must have confirmations."""
         numbers = list(numbers)
         for at in range(0, len(numbers), 500):
             part = numbers[at:at + 500]
@@ -263,7 +263,7 @@ class Client:
                     raise Refusal(repr(data))
 
     def read(self, count, tagged):
-        """So many messages of deliveries or answers: routing key, properties, body."""
+        """This many messages from deliveries or answers: routing key, properties, body."""
         messages = []
         while len(messages) < count:
             method, reader = self.next()
@@ -283,7 +283,7 @@ class Client:
         return messages
 
     def get(self, queue):
-        """The next message, without an acknowledgement; None: there is none."""
+        """The next message, without an acknowledgement; None if there is none."""
         self.method(60, 70, b"\0\0" + short(queue) + b"\x01")
         messages = self.read(1, False)
         return messages[0] if messages else None
@@ -303,7 +303,7 @@ class Client:
         self.consume(queue)
         messages = self.read(count, True)
         self.method(60, 30, short("reader") + b"\0")
-        return messages + self.read(sys.maxsize, True)  # what has come meanwhile
+        return messages + self.read(sys.maxsize, True)  # messages received meanwhile
 
     def ack(self, tag):
         self.method(60, 80, struct.pack(">QB", tag, 1))

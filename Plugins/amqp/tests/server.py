@@ -1,8 +1,8 @@
-"""A RabbitMQ server of the tests' own: its name, ports and directories are its own, and nothing of it is left afterwards.
+"""A RabbitMQ server for the tests, with its own name, ports and directories; nothing of it remains afterwards.
 
     server.py COMMAND...
 
-starts one for the command, which finds it by the environment variable SERVER."""
+starts one for the command, which finds it through the environment variable SERVER."""
 import json
 import os
 import random
@@ -18,11 +18,11 @@ PROGRAM = os.environ.get("RABBITMQ_SERVER", "/usr/lib/rabbitmq/bin/rabbitmq-serv
 CTL = os.environ.get("RABBITMQ_CTL", "/usr/lib/rabbitmq/bin/rabbitmqctl")
 PASSWORD = "correct horse battery"
 BODY_MOST = 1 << 20
-PATIENCE = 120  # s for a start, beside other work
+PATIENCE = 120  # seconds for a start, beside other work
 
 
 def free_ports(count):
-    """Different ones, below those that the system gives to others while the server starts."""
+    """Different ports, below those that the system assigns to others while the server starts."""
     listeners = []
     while len(listeners) < count:
         try:
@@ -36,7 +36,7 @@ def free_ports(count):
 
 
 def make_certificates(directory):
-    """A CA, and certificates of the server (for localhost), of a client, and of one whom the server does not know."""
+    """A CA, and certificates of the server (for localhost), of a client, and of a client that the server does not know."""
     def openssl(*arguments):
         subprocess.run(["openssl", *arguments], check=True, capture_output=True, cwd=directory)
 
@@ -108,7 +108,7 @@ log.console.level = warning
                 file.write(text)
 
     def start(self):
-        """Starts it, the second time again with its data; returns when it can be used."""
+        """Starts it, the second time again with its data; returns when it is usable."""
         if self.epmd is None:
             self.epmd = subprocess.Popen(["epmd", "-port", str(self.epmd_port), "-address", "127.0.0.1"], stdin=subprocess.DEVNULL,
                                          stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=self.environment)
@@ -149,7 +149,7 @@ log.console.level = warning
             return file.read()
 
     def pid(self):
-        """Of the virtual machine, which the script starts."""
+        """The process id of the virtual machine, which the script starts."""
         try:
             with open(self.path("pid")) as file:
                 return int(file.read())
@@ -185,7 +185,7 @@ log.console.level = warning
 
 
 class Known:
-    """A server that somebody else has started."""
+    """A server started by somebody else."""
 
     def __init__(self, text):
         self.__dict__.update(json.loads(text))

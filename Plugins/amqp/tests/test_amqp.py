@@ -27,7 +27,7 @@ shared = None
 
 
 def shared_server():
-    """One for all tests, unless the environment names one that somebody else has started."""
+    """One server for all tests, unless the environment names one started by somebody else."""
     global shared
     if shared is None:
         shared = Known(os.environ["SERVER"]) if os.environ.get("SERVER") else Server()
@@ -42,7 +42,7 @@ def tearDownModule():
 
 
 class Proxy:
-    """Passes bytes on to a port of this machine, until it cuts all connections."""
+    """Forwards bytes to a port of this machine, until it cuts all connections."""
 
     def __init__(self, port):
         self.target, self.pairs, self.sockets, self.lock = port, [], [], threading.Lock()
@@ -86,7 +86,7 @@ class Proxy:
         for pair in pairs:
             for one in pair:
                 try:
-                    # A reset, not an orderly end.
+                    # A reset, not a clean close.
                     one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
                     one.shutdown(socket.SHUT_RDWR)
                 except OSError:
@@ -106,7 +106,7 @@ class AmqpTest(PluginTest):
     def setUp(self):
         super().setUp()
         self.use(self.choose_server())
-        # Names of this test's own, for the classes share a server.
+        # Names that only this test uses, because the classes share a server.
         self.q = ".".join(self.id().split(".")[-2:])[:120]
 
     def choose_server(self):
@@ -122,7 +122,7 @@ class AmqpTest(PluginTest):
         return client
 
     def publisher(self, *queues, **arguments):
-        """A client with confirmations; the queues are declared, first `self.q`."""
+        """A client with confirmations; the queues are declared, starting with `self.q`."""
         client = self.client()
         for queue in queues or [self.q]:
             client.declare(queue, **arguments)
@@ -149,11 +149,11 @@ class AmqpTest(PluginTest):
         return [event["value"] for run in runs for event in run.lines()]
 
     def wait_for_all(self, expected, *runs, seconds=PATIENCE):
-        """Until each of the numbers has come."""
+        """Waits until each of the numbers has arrived."""
         expected, counts = set(expected), {}
 
         def are_there():
-            # Decoding is slow: only when there may be enough.
+            # Decoding is slow: only when there may be enough events.
             now = {run: run.count() for run in runs}
             if now == counts or sum(now.values()) < len(expected):
                 return False
@@ -168,14 +168,14 @@ class AmqpTest(PluginTest):
             raise AssertionError(f"{len(missing)} of {len(expected)} are missing: {missing[:20]}\n{said}") from None
 
     def wait_for_end(self, run, queue=None):
-        """The source ends, and has left nothing in the queue."""
+        """The source ends, and no message remains in the queue."""
         self.assertEqual(run.end(), 0, run.errors())
         client = self.client()
         wait_for(lambda: client.declare(queue or self.q, passive=True)[1] == 0, "the end of the consumer", PATIENCE)
         self.assertEqual(client.count(queue or self.q), 0)
 
     def consumers(self, queue=None):
-        """How many consumers a queue has, none if there is no queue."""
+        """The number of consumers of a queue, none if the queue does not exist."""
         client = Client(self.server.port)
         try:
             return client.declare(queue or self.q, passive=True)[1]
@@ -191,7 +191,7 @@ class AmqpTest(PluginTest):
         wait_for(lambda: text in run.errors(), f"{text!r} in:\n{run.errors()}", PATIENCE)
 
     def hostile(self, behaviour):
-        """A server that is none; `behaviour` gets each connection."""
+        """A fake server; `behaviour` is called with each connection."""
         listener = socket.create_server(("127.0.0.1", 0))
         self.addCleanup(listener.close)
         self.servers = [f"127.0.0.1:{listener.getsockname()[1]}"]
@@ -214,7 +214,7 @@ class AmqpTest(PluginTest):
         threading.Thread(target=serve, daemon=True).start()
 
     def deliver(self, *messages):
-        """A server that delivers messages, each properties and a body, and keeps what it is answered."""
+        """A server that delivers messages, each with properties and a body, and records the answers."""
         self.answers = []
 
         def behave(connection):
@@ -244,7 +244,7 @@ def method(cls, number, arguments, channel=1):
 
 
 def greet(connection, until=None):
-    """Like a server, until a channel with confirmations or a consumer is there; `until`: the method before which it stops."""
+    """Acts as a server, until a channel with confirmations or a consumer exists; `until`: the method before which it stops."""
     answers = {(10, 11): method(10, 30, struct.pack(">HIH", 2047, 131072, 60), 0), (10, 40): method(10, 41, b"\0", 0),
                (20, 10): method(20, 11, long(b"")), (85, 10): method(85, 11, b""), (60, 10): method(60, 11, b""),
                (60, 20): method(60, 21, short("c"))}
@@ -343,7 +343,7 @@ class SourceTests(AmqpTest):
                        struct.pack(">Q", 2 ** 64 - 1) + short("f") + b"f" + struct.pack(">f", 0.5) + short("s") + b"s\xff\xfe" + short("x") + b"x" +
                        long(b"\xff")))
         deep, hostile = b"V", []
-        for _ in range(20000):  # what a frame has room for
+        for _ in range(20000):  # the room in a frame
             deep = b"F" + long(short("") + deep)
         for headers in [deep, b"Z?", b"S" + struct.pack(">I", 2 ** 31), b"F" + struct.pack(">I", 500) + short("b") + b"V", b"I\0", b""]:
             hostile.append((properties(headers=Raw(long(short("a") + headers))), b"1"))
@@ -403,7 +403,7 @@ class SourceTests(AmqpTest):
         self.wait_for_all(range(100), run)
         self.assertIn("count: requeued", run.errors())
         self.wait_for_end(run)
-        self.assert_nothing_lost(range(100), self.numbers(run), "rounds that fail")  # and are not written
+        self.assert_nothing_lost(range(100), self.numbers(run), "rounds that fail")  # and are not written yet
 
     def test_events_that_fail_are_dead_lettered(self):
         client = self.publisher(self.q + ".dead")
@@ -443,7 +443,7 @@ class SourceTests(AmqpTest):
         for number in [4, 5]:
             client.publish("", str(number).encode(), self.q + ".headers", headers={"kind": "a", "number": number})
         wait_for(lambda: run.count() >= 3, "the messages", PATIENCE)
-        client.delete(self.q)  # it comes back by itself
+        client.delete(self.q)  # the source reconnects by itself
         wait_for(lambda: self.consumers() == 1, "the next consumer", PATIENCE)
         client.publish("us.new", b"6", self.q + ".topic")
         wait_for(lambda: run.count() >= 4, "the last message", PATIENCE)
@@ -540,7 +540,7 @@ class SourceTests(AmqpTest):
 
 
 class StreamTests(AmqpTest):
-    """Queues of the type stream."""
+    """Queues of type stream."""
 
     def setUp(self):
         super().setUp()
@@ -556,7 +556,7 @@ class StreamTests(AmqpTest):
                                        ("timestamp", {"offsetTime": before}, range(10)), ("next", {}, None)]:
             with self.subTest(offset=offset):
                 run = self.follow(offset, offset=offset, **more)
-                if offset == "last":  # the last chunk, which is a matter of the server
+                if offset == "last":  # the last chunk, whose start depends on the server
                     wait_for(lambda: run.count() > 0 and self.numbers(run)[-1] == 9, "the last one", PATIENCE)
                 elif offset == "next":
                     def has_come():
@@ -667,7 +667,7 @@ class SinkTests(AmqpTest):
                   {"n": 6, "h": {"n" * 256: 1}}, {"n": 7, "p": 256}, {"n": 8, "p": "high"}, {"n": 9, "id": "i" * 256}, {"n": 10, "h": None, "p": None}]
         events = [{"h": None, "p": None, "id": "", **event} for event in events]
         run = self.written(events, routingKey=self.q, value="{{ event.n }}", headers="event.h", priority="event.p", messageId="{{ event.id }}")
-        # What was not confirmed when the server closed the channel is sent again.
+        # Messages that were unconfirmed when the server closed the channel are sent again.
         self.assertEqual(list(dict.fromkeys(int(body) for body in self.bodies())), [1, 2, 10])
         refusals = [line for line in run.errors().splitlines() if line.startswith("refused: ")]
         self.assertEqual(len(refusals), 8, run.errors())
@@ -713,7 +713,7 @@ class SinkTests(AmqpTest):
                           environment={**SANITIZERS, "PYTHONUNBUFFERED": "1"})
 
     def send(self, run, events):
-        """1024 events: then the runner hands them to the sink."""
+        """1024 events: then the runner passes them to the sink."""
         run.process.stdin.write(b"".join(json.dumps(event).encode() + b"\n" for event in events))
         run.process.stdin.flush()
 
@@ -775,7 +775,7 @@ class SinkTests(AmqpTest):
 
 
 class ConnectionTests(AmqpTest):
-    """Logins, TLS, and what is missing, wrong or gone."""
+    """Logins, TLS, and missing, wrong or deleted objects."""
 
     def fails(self, expected, at, name="source", **parameters):
         run = self.read(name, **parameters)
@@ -829,7 +829,7 @@ class ConnectionTests(AmqpTest):
                     self.said(run, expected)
                     run.end(signal.SIGKILL)
         self.assertEqual(len(self.bodies()), 4)
-        # Many messages and large ones, both ways.
+        # Many messages and large ones, in both directions.
         sizes = [10 + n * 37 % 2000 for n in range(3000)] + [700000]
         self.written(["x" * size for size in sizes], "much", routingKey=self.q, tls=True, ca=ca, servers=[here])
         run = self.read(decode="text", tls=True, ca=ca, servers=[here])
@@ -938,7 +938,7 @@ class PipelineTests(AmqpTest):
     """Whole pipelines in rxd."""
 
     def reader(self, name, state=None, delivery="durable", more=""):
-        """`state`: the name of the earlier reader that this one is, started again."""
+        """`state`: the name of an earlier reader that is restarted."""
         text = f"""name: reader
 delivery: {delivery}
 plugins: {{ amqp: PLUGIN }}
@@ -1058,8 +1058,8 @@ sinks: {{ out: {{ from: in, amqp: {{ routingKey: q, servers: {json.dumps(self.se
 
 
 class KillTests(AmqpTest):
-    """From a queue through rxd into another one, under load, while rxd or the server is killed (SIGKILL) KILLS times; the
-    server is this class's own."""
+    """From a queue through rxd into another one, under load, while rxd or the server is killed (SIGKILL) KILLS times; only this class uses the
+    server."""
 
     LOAD = 2000  # messages for each kill
 
@@ -1107,7 +1107,7 @@ sinks:
         self.load(client)
 
     def load(self, client):
-        """Numbers for one kill; returns when they are stored."""
+        """Publishes numbers for one kill; returns when they are stored."""
         client.fill(self.source, range(self.total, self.total + self.LOAD))
         self.total += self.LOAD
 
@@ -1123,7 +1123,7 @@ sinks:
             return len(moved) >= self.total and set(moved) >= set(range(self.total))
 
         wait_for(are_moved, "all to be moved", PATIENCE)
-        # What the server had no acknowledgement of when it was killed comes again.
+        # Messages whose acknowledgement the server did not have when it was killed are delivered again.
         wait_for(lambda: client.declare(self.source, passive=True) == (0, 1), "the source to be connected, and to have read all", PATIENCE)
         wait_for(lambda: self.handles_a_stop(run), "the start of the last one", PATIENCE)
         self.wait_for_end(run, self.source)
@@ -1131,14 +1131,14 @@ sinks:
         read = self.numbers(*self.runs)
         self.assert_nothing_lost(range(self.total), read, label + ", read")
         self.assert_nothing_lost(range(self.total), moved, label + ", in the other queue")
-        # Each comes for the first time in its order.
+        # The first deliveries are in order.
         for numbers in [read, moved]:
             self.assertEqual(list(dict.fromkeys(numbers)), list(range(self.total)))
         client.delete(self.source)
         client.delete(self.target)
 
     def handles_a_stop(self, run):
-        """Whether SIGTERM does not simply end the process: all may be moved before the last rxd has begun."""
+        """Whether SIGTERM does not simply end the process: all messages may have been moved before the last rxd starts."""
         with open(f"/proc/{run.process.pid}/status") as status:
             signals = [int(line.split()[1], 16) for line in status if line.startswith(("SigCgt", "SigBlk"))]
         return any(mask >> (signal.SIGTERM - 1) & 1 for mask in signals)
@@ -1190,7 +1190,7 @@ sinks: {{ out: {{ from: in, amqp: {{ routingKey: "{self.target}", timeout: 5s, h
         self.server.control("set_vm_memory_high_watermark", "0.00001")
         append(range(10, 2000))
         self.said(run, "the server takes no messages for now: low on memory")
-        time.sleep(8)  # longer than `timeout`, and than the server waits for a heartbeat
+        time.sleep(8)  # longer than `timeout` and than the server's heartbeat limit
         self.assertLess(client.count(self.target), 2000)
         self.server.control("set_vm_memory_high_watermark", "0.4")
         try:

@@ -1,4 +1,4 @@
-"""Tests of the plugin, with the cbor2 module of Python on the other side; in rxd if RXD names it."""
+"""Tests of the plugin against Python's cbor2 module; in rxd if RXD names it."""
 import base64
 import datetime
 import io
@@ -25,7 +25,7 @@ EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
 
 
 def indefinite(rng, value):
-    """CBOR of the value, with breaks instead of lengths in places at random."""
+    """CBOR of the value, with indefinite lengths at random positions."""
     if isinstance(value, list):
         parts = b"".join(indefinite(rng, element) for element in value)
         return b"\x9f" + parts + b"\xff" if rng.random() < 0.5 else cbor2.dumps([None] * len(value))[:-len(value) or None] + parts
@@ -99,7 +99,7 @@ class OtherSideTests(CborTest):
     def test_the_shortest_forms_are_written(self):
         for value in self.values(1000):
             event = self.as_event(value)
-            # Without times and tags; cbor2 shortens what is not finite.
+            # Without times and tags; cbor2 shortens non-finite numbers.
             if event == value and not any(word in repr(event) for word in ("inf", "nan")):
                 self.assertEqual(self.encoded(event), cbor2.dumps(event))
 
@@ -182,7 +182,7 @@ class TypeTests(CborTest):
         self.assertEqual(self.refused(bytes.fromhex("7f61c361a4ff")), "the text at byte 1 is not UTF-8")
 
     def test_what_is_not_well_formed(self):
-        """RFC 8949, appendix F, and values without a meaning."""
+        """RFC 8949, appendix F, and invalid values."""
         for data in ["1c", "1d", "1e", "1f", "3c", "3f", "5c", "7d", "9e", "bc", "dc", "df", "fc", "fd", "fe"]:
             self.assertEqual(self.refused(bytes.fromhex(data)), f"byte 0 is 0x{data}, with which no value begins")
         for data, number in [("e0", 0), ("f0", 16), ("f3", 19), ("f800", 0), ("f81f", 31), ("f8ff", 255), ("f814", 20)]:

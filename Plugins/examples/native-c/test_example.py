@@ -178,7 +178,7 @@ class InRxd(unittest.TestCase):
         return subprocess.Popen([RXD, *arguments], cwd=self.directory, stdin=subprocess.DEVNULL)
 
     def lines(self):
-        """The whole lines; a kill tears one, which the next start ends."""
+        """The complete lines; a kill cuts one, which the next start terminates."""
         path = self.directory / "out.ndjson"
         lines = []
         for line in path.read_text().split("\n")[:-1] if path.exists() else []:
@@ -200,7 +200,7 @@ class InRxd(unittest.TestCase):
         self.assertEqual(process.wait(60), 0)
         lines = self.lines()
         self.assertLessEqual(len(self.torn), 3)
-        # A line may come again after a kill, with the same sum; none is missing.
+        # A line may be repeated after a kill, with the same sum; none is missing.
         self.assertEqual({line["n"] for line in lines}, set(range(1, 20_001)))
         self.assertEqual([line for line in lines if line["sum"] != line["n"] * (line["n"] + 1) // 2], [])
 

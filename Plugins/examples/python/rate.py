@@ -1,6 +1,5 @@
 #!/usr/bin/env python3
-"""An operator with state and a timer: the number of events of each key in each period. `rate: { key: event.path, every: 10s
-}`."""
+"""An operator with state and a timer: counts the events of each key in each period. `rate: { key: event.path, every: 10s }`."""
 from typing import Any, Dict, Iterator
 
 from rxd_plugin import Example, Operator, Pause, Plugin, duration, expression, integer

@@ -1,4 +1,4 @@
-"""Calls each component without rxd; `RXD=path` also runs pipelines in rxd and holds the library to the contract."""
+"""Calls each component without rxd; `RXD=path` also runs pipelines in rxd and checks the library against the contract."""
 
 import json
 import os
@@ -18,7 +18,7 @@ plugin = host.Plugin(LIBRARY)
 
 
 def place(number):
-    """A position of the source: the version of its form, and a number of letters."""
+    """A position of the source: the version of its format, and a number of letters."""
     number *= 2
     found = [1]
     while number > 127:
@@ -160,7 +160,7 @@ class Lines(unittest.TestCase):
 
 class Library(unittest.TestCase):
     def test_it_shares_no_runtime(self):
-        """Its own Swift runtime is inside, and nothing but the two names of the contract, and what the plugin itself exports, is seen."""
+        """The library contains its own Swift runtime, and exports only the two names of the contract and its own functions."""
         needed = subprocess.run(["readelf", "-d", LIBRARY], capture_output=True, text=True, check=True).stdout
         self.assertNotIn("libswift", needed)
         names = subprocess.run(["nm", "-D", "--defined-only", LIBRARY], capture_output=True, text=True, check=True).stdout

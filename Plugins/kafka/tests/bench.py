@@ -1,4 +1,4 @@
-"""Messages per second of a plain client and of rxd, in turns, on the mock cluster: RXD=PROGRAM bench.py [COUNT [RUNS]]"""
+"""Messages per second of a plain client and of rxd, alternating, on the mock cluster: RXD=PROGRAM bench.py [COUNT [RUNS]]"""
 import json
 import os
 import subprocess

@@ -18,7 +18,7 @@ CLUSTER = os.path.join(ROOT, "build", "cluster")
 FAULTS = os.path.join(ROOT, "build", "faults.so")
 PASSWORD = "correct horse battery"
 COUNT = int(os.environ.get("COUNT", "5000"))
-# Members that are killed are missed soon; but the cluster waits 3 s for further members of a new group.
+# Killed members are noticed soon; but the cluster waits 3 s for further members of a new group.
 QUICK = {"session.timeout.ms": 3800, "heartbeat.interval.ms": 300}
 PRODUCE, HEARTBEAT = 0, 12  # kinds of requests
 TOO_LARGE, FENCED = 10, 82  # errors of brokers
@@ -54,7 +54,7 @@ class KafkaTest(PluginTest):
         self.assertTrue(self.said().endswith("ok\n"), text)
 
     def fill(self, first, count, size=0, topic="t"):
-        """Numbers from `first`, by keys."""
+        """Numbers from `first`, by key."""
         self.command(f"fill {topic} {first} {count} {size}")
 
     def read(self, name="source", more="", environment=None, **parameters):
@@ -71,8 +71,8 @@ class KafkaTest(PluginTest):
         return self.sink("kafka", {"brokers": self.brokers, "topic": "t", **parameters}, events, name)
 
     def reader(self, name, state=None, delivery="durable", more=""):
-        """`state`: the name of the earlier reader that this one is, started again: in `durable` delivery, what has been
-        acknowledged may wait in its state directory, and comes from nowhere else."""
+        """`state`: the name of an earlier reader that is restarted: in `durable` delivery, acknowledged events may wait in its state
+        directory, and are delivered from nowhere else."""
         text = f"""name: reader
 delivery: {delivery}
 plugins: {{ kafka: PLUGIN }}
@@ -94,11 +94,11 @@ sinks:
         wait_for(is_there, f"{number} in {run.out_path}", PATIENCE)
 
     def wait_for_all(self, expected, *runs, seconds=PATIENCE):
-        """Until each of so many numbers has come."""
+        """Waits until this many numbers have arrived."""
         least = {run: 0 for run in runs}
 
         def are_there():
-            # Decoding is slow: only when there may be enough.
+            # Decoding is slow: only when there may be enough events.
             counts = {run: run.count() for run in runs}
             if sum(counts.values()) < expected or counts == least:
                 return False
@@ -113,7 +113,7 @@ sinks:
             raise AssertionError(f"{len(missing)} of {expected} are missing: {missing[:20]}\n{said}") from None
 
     def assert_order(self, *runs):
-        """In each partition a run may go back, and leaves out only what another one has got."""
+        """In each partition a run may go back, and may only skip numbers that another one has received."""
         places = {run: [(event["partition"], event["offset"]) for event in run.lines()] for run in runs}
         for run in runs:
             others = set().union(*(places[other] for other in runs if other is not run))
@@ -124,7 +124,7 @@ sinks:
                 next_offset[partition] = max(next_offset.get(partition, 0), offset + 1)
 
     def assert_key_order(self, events, count):
-        """The first time that each number comes, those of its key before it are there."""
+        """When a number arrives for the first time, all earlier ones of its key have arrived."""
         last = {}
         for event in sorted(events, key=lambda event: (event["partition"], event["offset"])):
             number, key = event["value"], event["key"]
@@ -192,7 +192,7 @@ class SourceTests(KafkaTest):
         self.fill(0, 2000)
         first = self.read("first", "fail 2", {"preload": FAULTS, "KAFKA_FAILED_SEEKS": "1000", "CREDIT": "1000"})
         wait_for(lambda: "failedSeeks" in first.errors(), "a seek that fails", PATIENCE)
-        # What comes now must not be committed: it is beyond what failed.
+        # Later events must not be committed: they are after the failed one.
         for n in range(2000, 3000, 100):
             self.fill(n, 100)
         failures = first.errors().count("failedSeeks")
@@ -207,7 +207,7 @@ class SourceTests(KafkaTest):
         self.start_cluster()
         self.fill(0, 100)
         first = self.read("first", start="new")
-        # Nothing shows that it has begun: numbers are sent until one comes.
+        # Its start is not observable: numbers are sent until one arrives.
         sent = 100
 
         def has_come():
@@ -219,7 +219,7 @@ class SourceTests(KafkaTest):
         wait_for(has_come, "a number that was sent meanwhile", PATIENCE)
         self.assertGreaterEqual(min(self.numbers(first)), 100)
         begin = min(self.numbers(first))
-        # Where the partitions begin, also those that have got no number.
+        # The start positions of the partitions, including those that received no number.
         self.command("committed g t 4")
         first.end(signal.SIGKILL)
         self.fill(sent, 100)
@@ -265,7 +265,7 @@ class PauseTests(KafkaTest):
         fast.end()
 
     def test_paused_partitions_that_come_back_are_read(self):
-        """A pauses; B joins and takes partitions over, and gives them back."""
+        """A pauses; B joins and takes over partitions, and returns them."""
         self.start_cluster(8)
         cooperative = {"partition.assignment.strategy": "cooperative-sticky"}
         self.fill(0, 120, 50000)
@@ -308,7 +308,7 @@ class SinkTests(KafkaTest):
         self.read_back(5, decode="text")
 
     def judge_singly(self, errors, refused):
-        """The first `errors` requests are refused as too large: the one with all messages, then those with one."""
+        """The first `errors` requests are refused as too large: the one with all messages, then the single ones."""
         self.start_cluster(1)
         self.command(f"errors {PRODUCE} {errors} {TOO_LARGE}")
         sink = self.write([{"key": "k", "n": n} for n in range(20)], key="{{ event.key }}", value="{{ event.n }}", linger="500ms")
@@ -405,7 +405,7 @@ class MemberTests(KafkaTest):
         self.judge(expected, "two members, light", first, second)
 
     def test_what_a_stopped_member_has_taken_waits_for_its_next_start(self):
-        """It has a second sink, which cannot deliver anything before that."""
+        """It has a second sink, which cannot deliver anything until then."""
         self.start_cluster()
         self.fill(0, COUNT)
         port = free_port()
@@ -419,7 +419,7 @@ class MemberTests(KafkaTest):
         held = self.start([sys.executable, "-c", RECEIVER, str(port)], "held")
         self.reader("again", "first", more=more)
         self.judge(COUNT + 10, "a stopped member", held, second)
-        # The group had gone on behind what the first one had taken.
+        # The group had continued after the events that the first one had received.
         self.assertNotIn(self.numbers(first)[0], self.numbers(second))
 
     def test_after_a_fatal_error_a_new_client_goes_on(self):

@@ -27,7 +27,7 @@ class MQTTTest(PluginTest):
         self.settings = ""
 
     def start_broker(self, settings=None):
-        """Starts mosquitto with persistence: what it holds is saved with `save`, and at an orderly end."""
+        """Starts mosquitto with persistence: its state is saved with `save`, and at a clean exit."""
         if settings is not None:
             self.settings = settings
         with open(self.path("mosquitto.conf"), "w") as file:
@@ -51,7 +51,7 @@ listener {self.port} 127.0.0.1
         wait_for(ready, "mosquitto")
 
     def save(self):
-        """Lets the broker write its state to the disk."""
+        """Makes the broker save its state to disk."""
         begin = time.time_ns()
         self.broker.process.send_signal(signal.SIGUSR1)
         database = self.path("mosquitto.db")
@@ -59,7 +59,8 @@ listener {self.port} 127.0.0.1
                  "the database")
 
     def hold(self, process):
-        """Stops a process that publishes, and waits until the broker has read all that it has sent: what the broker acknowledges is then in what `save` saves."""
+        """Stops a publishing process, and waits until the broker has read all of its packets: `save` then saves everything that the broker
+        acknowledges."""
         process.send_signal(signal.SIGSTOP)
 
         def is_read():
@@ -157,7 +158,7 @@ class AccessTests(MQTTTest):
         good = {"user": "me", "password": PASSWORD, "server": self.address}
         sink = self.sink("mqtt", {"topic": "{{ event }}", **good}, ["t/a", "other", "t/b"], "good")
         self.assertEqual(sink.process.wait(20), 0, sink.errors())
-        # Version 5 says which message the broker has not taken.
+        # Version 5 says which message the broker refused.
         self.assertIn("refused: the broker refuses the message: Not authorized", sink.errors())
         self.assertIn("delivered 2, refused 1", sink.errors())
         for version in ["5", "3.1.1"]:
@@ -180,7 +181,7 @@ class AccessTests(MQTTTest):
         self.assertEqual(sink.process.wait(20), 0, sink.errors())
         wait_for(lambda: source.count() == 3000, "3000 events")
         self.assertEqual(source.end(), 0, source.errors())
-        # What waits in the session comes in one piece with the answer to CONNECT.
+        # The session's waiting messages arrive in one read with the answer to CONNECT.
         more = self.sink("mqtt", {"topic": "t/a", "payload": "{{ event.n }}", **where}, [{"n": n} for n in range(3000, 6000)], "more")
         self.assertEqual(more.process.wait(20), 0, more.errors())
         again = self.source({**self.parameters(), **where}, more=1, name="again")
@@ -250,7 +251,7 @@ class MessageTests(MQTTTest):
         wait_for(lambda: watcher.count() == 1, "the will")
         orderly = self.source(self.parameters(clientID="orderly", **will(2)), name="orderly")
         self.assertEqual(orderly.end(), 0)
-        # Events that fail are no reason for a will, either.
+        # Failed events do not publish a will, either.
         failing = self.source(self.parameters(clientID="failing", **will(3)), more="fail 2", name="failing")
         for first in [0, 10]:
             self.publish("t/a", lines=range(first, first + 10))
@@ -371,7 +372,7 @@ class DeliveryTests(MQTTTest):
             watcher = self.quiet_source()
             sink = self.sink("mqtt", {"topic": "t/a", "payload": "{{ event.n }}", "version": version, "server": self.address}, [{"n": n} for n in range(COUNT)])
             wait_for(lambda: watcher.count() > COUNT // 5, "a fifth")
-            # The broker acknowledges what is in its memory: all of that must have left it, or be saved.
+            # The broker acknowledges messages that are in its memory: all of them must have left it, or be saved.
             self.hold(sink.process)
             self.save()
             self.kill_broker()

@@ -1,4 +1,4 @@
-"""Tests of the plugin, with the msgpack module of Python on the other side; in rxd if RXD names it."""
+"""Tests of the plugin against Python's msgpack module; in rxd if RXD names it."""
 import base64
 import json
 import os

@@ -1,4 +1,4 @@
-"""Messages per second of a plain client and of rxd, in turns, on streams on the disk: RXD=PROGRAM bench.py [COUNT [RUNS]]"""
+"""Messages per second of a plain client and of rxd, alternating, on streams on disk: RXD=PROGRAM bench.py [COUNT [RUNS]]"""
 import json
 import os
 import subprocess

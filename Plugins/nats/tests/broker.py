@@ -1,4 +1,4 @@
-"""A small client of NATS for the tests: publishes, asks JetStream, and looks at what a server has."""
+"""A small NATS client for the tests: publishes, sends JetStream requests, and inspects a server's content."""
 import base64
 import itertools
 import json
@@ -64,7 +64,7 @@ class Client:
                 return words[1].decode(), body[:head].decode(errors="replace"), body[head:]
 
     def request(self, subject, data=b"", headers=()):
-        """The answer; None: nobody answers."""
+        """The answer; None if there is no answer."""
         reply = f"{self.inbox}.{next(self.numbers)}"
         self.send(self.message(subject, data, reply, headers))
         while True:
@@ -81,7 +81,7 @@ class Client:
             raise Refusal(answer["error"]["description"])
         return answer
 
-    # What tests need of streams.
+    # Stream functions for the tests.
 
     def add_stream(self, name, *subjects, **more):
         return self.ask(f"STREAM.CREATE.{name}", name=name, subjects=list(subjects), storage="file", num_replicas=1, retention="limits",
@@ -102,7 +102,7 @@ class Client:
         return self.ask(f"STREAM.INFO.{stream}")["state"]
 
     def store(self, subject, data, headers=()):
-        """Stores one message; its sequence."""
+        """Stores one message; returns its sequence."""
         answer = self.request(subject, data, headers)
         if answer is None:
             raise Refusal("nobody answers")
@@ -112,7 +112,7 @@ class Client:
         return answer["seq"]
 
     def messages(self, stream):
-        """All that a stream keeps: subject, headers, data."""
+        """All messages in a stream: subject, headers, data."""
         kept = []
         state = self.state(stream)
         for sequence in range(state["first_seq"], state["last_seq"] + 1):
@@ -125,7 +125,7 @@ class Client:
 
 
 def fill(port, subject, numbers, size=0, seconds=60):
-    """Stores JSON numbers, padded to `size` bytes, in order and once each, also while the server is killed and started."""
+    """Stores JSON numbers, padded to `size` bytes, in order and once each, even while the server is killed and started."""
     waiting = list(numbers)
 
     def are_stored():
@@ -146,7 +146,7 @@ def fill(port, subject, numbers, size=0, seconds=60):
 
 
 def store_some(client, subject, numbers, size):
-    """A few at once; the server drops what it has already, by its id."""
+    """A few at once; the server drops duplicates by their id."""
     replies = {f"{client.inbox}.{next(client.numbers)}" for _ in numbers}
     client.send(b"".join(Client.message(subject, str(number).encode().ljust(size), reply, [("Nats-Msg-Id", f"n{number}")])
                          for number, reply in zip(numbers, sorted(replies))))

@@ -1,4 +1,4 @@
-"""Credentials files, as an operator makes them: keys by openssl, and tokens that one signs for the next."""
+"""Credentials files, as an operator creates them: keys by openssl, and a chain of signed tokens."""
 import base64
 import binascii
 import json
@@ -8,7 +8,7 @@ import time
 
 PREFIXES = {"operator": 14 << 3, "account": 0, "user": 20 << 3}
 SEED = 18 << 3
-# An Ed25519 key in PKCS 8 is this, and 32 bytes.
+# An Ed25519 key in PKCS 8 is this prefix and 32 bytes.
 PKCS8 = bytes.fromhex("302e020100300506032b657004220420")
 
 
@@ -38,7 +38,7 @@ class Identity:
         return subprocess.run(["openssl", *arguments], check=True, capture_output=True).stdout
 
     def token(self, subject, **more):
-        """Signed by this one, about `subject`."""
+        """A token about `subject`, signed by this one."""
         claims = {"jti": subject.name, "iat": int(time.time()), "iss": self.name, "sub": subject.name, "name": subject.kind,
                   "nats": {"type": subject.kind, "version": 2, **more}}
         text = ".".join(url(json.dumps(part).encode()) for part in [{"typ": "JWT", "alg": "ed25519-nkey"}, claims])
@@ -49,7 +49,7 @@ class Identity:
 
 
 def credentials(directory, path):
-    """Writes a user's file to `path`; the configuration of a server that accepts the user."""
+    """Writes a user's file to `path`; returns the configuration of a server that accepts the user."""
     operator, account, user = [Identity(kind, directory) for kind in PREFIXES]
     all_of = {"subs": -1, "data": -1, "payload": -1}
     limits = {**all_of, "conn": -1, "leaf": -1, "imports": -1, "exports": -1, "wildcards": True}

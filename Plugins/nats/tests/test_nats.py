@@ -27,7 +27,7 @@ PATIENCE = float(os.environ.get("PATIENCE", "60"))
 
 
 def greet(connection):
-    """Like a server, until a client is connected; whether it is."""
+    """Acts as a server until a client is connected; returns whether one is."""
     info = {"server_id": "X", "version": "2.9.0", "proto": 1, "host": "127.0.0.1", "port": 1, "headers": True, "max_payload": 1000}
     connection.sendall(f"INFO {json.dumps(info)}\r\n".encode())
     has_asked = bool(connection.recv(4096))
@@ -45,7 +45,7 @@ class NatsTest(PluginTest):
     plugin = PLUGIN
 
     def start_server(self, config="", jetstream=True):
-        """A server, with JetStream on the disk, and the given lines of configuration. The second time it is a restart."""
+        """A server, with JetStream on disk, and the given lines of configuration. The second call is a restart."""
         self.port = getattr(self, "port", None) or free_port()
         store = f"jetstream {{ store_dir: {json.dumps(self.path('store'))} }}" if jetstream else ""
         path = self.path("server.conf")
@@ -101,11 +101,11 @@ class NatsTest(PluginTest):
         return [event["value"] for run in runs for event in run.lines()]
 
     def wait_for_all(self, expected, *runs, seconds=PATIENCE):
-        """Until each of the numbers has come."""
+        """Waits until each of the numbers has arrived."""
         expected, counts = set(expected), {}
 
         def are_there():
-            # Decoding is slow: only when there may be enough.
+            # Decoding is slow: only when there may be enough events.
             now = {run: run.count() for run in runs}
             if now == counts or sum(now.values()) < len(expected):
                 return False
@@ -124,7 +124,7 @@ class NatsTest(PluginTest):
                  "acknowledgements", PATIENCE)
 
     def hostile(self, behaviour):
-        """A server that is none; `behaviour` gets each connection."""
+        """A fake server; `behaviour` is called with each connection."""
         listener = socket.create_server(("127.0.0.1", 0))
         self.addCleanup(listener.close)
         self.servers = [f"127.0.0.1:{listener.getsockname()[1]}"]
@@ -183,7 +183,7 @@ class SourceTests(NatsTest):
     """The source `nats`."""
 
     def listen(self, client, run, subject="a.ready"):
-        """Until the source has what is published."""
+        """Publishes until the source receives it."""
         def has_come():
             client.publish(subject, b"0")
             return run.count() > 0
@@ -332,7 +332,7 @@ class StreamTests(NatsTest):
         self.wait_until_acknowledged(client)
         self.assertIn("count: returned", run.errors())
         self.assertEqual(run.end(), 0, run.errors())
-        self.assert_nothing_lost(range(100), self.numbers(run), "rounds that fail")  # and are not written
+        self.assert_nothing_lost(range(100), self.numbers(run), "rounds that fail")  # and are not written yet
 
     def test_the_order_is_kept_with_one_message_under_way(self):
         client = self.start_stream()
@@ -345,7 +345,7 @@ class StreamTests(NatsTest):
         self.assertEqual(self.numbers(run), list(range(20)))
 
     def test_a_slow_pipeline_keeps_its_messages(self):
-        """They are under way for several times as long as the server waits."""
+        """They are outstanding for several times as long as the server waits."""
         client = self.start_stream()
         self.fill(0, 40, 200000)
         run = self.read(more=1000, ackWait="1s", environment={"CREDIT": "8"})
@@ -441,14 +441,14 @@ class StreamTests(NatsTest):
         self.assertLess(took, 8)
 
     def change_without_a_connection(self, change):
-        """What the source says to a change that was made while it had no connection."""
+        """The source's reaction to a change that was made while it had no connection."""
         self.start_stream()
         self.fill(0, 10)
         run = self.read()
         self.wait_for_all(range(10), run)
         self.server.end(signal.SIGKILL)
         wait_for(lambda: "connectionErrors" in run.errors(), "the loss", PATIENCE)
-        run.process.send_signal(signal.SIGSTOP)  # it must not be the first to come back
+        run.process.send_signal(signal.SIGSTOP)  # it must not be the first to reconnect
         self.start_server()
         change(self.client())
         run.process.send_signal(signal.SIGCONT)
@@ -461,7 +461,7 @@ class StreamTests(NatsTest):
 
     def test_a_stream_that_is_made_anew_while_there_is_no_connection(self):
         def change(client):
-            created = time.time()  # at the earliest: servers are not exact about it
+            created = time.time()  # at the earliest: servers are inexact
             wait_for(lambda: time.time() > created + 1.5, "another time of creation")
             client.ask("STREAM.DELETE.S")
             client.add_stream("S", "s.>")
@@ -471,7 +471,7 @@ class StreamTests(NatsTest):
 
 
 class FaultTests(NatsTest):
-    """What is missing, wrong or gone."""
+    """Missing, wrong or deleted objects."""
 
     def fails(self, run, expected):
         self.assertEqual(run.process.wait(PATIENCE), 1, run.errors())
@@ -806,7 +806,7 @@ class KeyTests(NatsTest):
             sinks:
               out: {{ from: ticks, chain: [ {{ map: "['k0', 'k3', 'k699', 'k700'].map(key, rooms[key].orValue(-1))" }} ], stdout: {{ encode: json }} }}
             """.replace("\n            ", "\n")
-        # The second start reads all of it again, although the source has positions; an empty bucket holds up nothing.
+        # The second start reads all of it again, although the source has positions; an empty bucket does not block.
         client.add_bucket("empty")
         for name, bucket, expected in [("one", "b", [0, -1, 699, -1]), ("two", "b", [7, -1, 699, -1]), ("three", "empty", [-1] * 4)]:
             run = self.pipeline("name: rooms\n" + text.replace("BUCKET", bucket), name, state="one")
@@ -986,7 +986,7 @@ class ConnectionTests(NatsTest):
                   cluster {{ name: c, listen: "127.0.0.1:{routes[n]}", routes: [ "nats://127.0.0.1:{routes[1 - n]}" ] }}\n""")
             servers.append(self.start([SERVER, "-c", config], f"server{n}"))
         self.port = ports[0]
-        # Both know each other when one tells a client of the other.
+        # Both know each other when one advertises the other to a client.
         wait_for(lambda: f"127.0.0.1:{ports[1]}" in self.client().info.get("connect_urls", []), "the cluster", PATIENCE)
         self.servers = [f"127.0.0.1:{ports[0]}"]
         run = self.read("nats", subjects=["a"])
@@ -1008,7 +1008,7 @@ class PipelineTests(NatsTest):
     """Whole pipelines in rxd."""
 
     def reader(self, name, state=None, delivery="durable", options=()):
-        """`state`: the name of the earlier reader that this one is, started again."""
+        """`state`: the name of an earlier reader that is restarted."""
         text = f"""name: reader
 delivery: {delivery}
 plugins: {{ nats: PLUGIN }}
@@ -1162,7 +1162,7 @@ sinks:
         client.store("orders.new", b"no JSON")
         rxd = self.start([RXD, "run", example, "--state-dir", self.path("state")], "rxd",
                          environment={"NATS": self.servers[0], "REFUSED": self.path("refused.ndjson")})
-        # The sinks are settled one by one: the bucket can still be behind when all large orders are there.
+        # The sinks are settled one by one: the bucket may still lag when all large orders have arrived.
         newest = {"$KV.customers.c0": 18, "$KV.customers.c1": 19, "$KV.customers.c2": 17}
         wait_for(lambda: client.state("LARGE")["messages"] >= 10, "the large orders", PATIENCE)
         wait_for(lambda: self.newest_ids(client) == newest, "the newest order of each customer", PATIENCE)
@@ -1230,7 +1230,7 @@ sinks:
         self.assert_nothing_lost(range(self.total), self.numbers(back), label + ", stored in the other stream")
 
     def handles_a_stop(self, run):
-        """Whether SIGTERM does not simply end the process: all may be moved before the last rxd has begun."""
+        """Whether SIGTERM does not simply end the process: all messages may have been moved before the last rxd starts."""
         with open(f"/proc/{run.process.pid}/status") as status:
             signals = [int(line.split()[1], 16) for line in status if line.startswith(("SigCgt", "SigBlk"))]
         return any(mask >> (signal.SIGTERM - 1) & 1 for mask in signals)

@@ -99,7 +99,7 @@ class RedisTest(PluginTest):
         self.server.end(signal.SIGKILL)
 
     def load(self, client, *command, count=COUNT, first=0):
-        """Sends a command for each number, in which NUMBER stands for it."""
+        """Sends a command for each number, in place of NUMBER."""
         for start in range(first, first + count, 1000):
             numbers = range(start, min(start + 1000, first + count))
             client.all(*[[word.replace("NUMBER", str(n)) if isinstance(word, str) else word for word in command] for n in numbers])
@@ -271,7 +271,7 @@ class ChangeTests(RedisTest):
     """`redisSet` with `retracted`, against a plain model."""
 
     def changes(self, count, seed):
-        """Random changes of a table of 40 keys, and what it has at the end."""
+        """Random changes of a table of 40 keys, and its content at the end."""
         chance, changes, model = random.Random(seed), [], {}
         for n in range(count):
             change = {"id": chance.randrange(40), "n": n, "back": chance.random() < 0.4}
@@ -396,7 +396,7 @@ class StreamTests(RedisTest):
         wait_for(lambda: client("XINFO", "GROUPS", "s") and self.pending(client) == 500, "500 under way")
         other = self.source("redisStream", self.parameters(consumer="other", claimAfter="1s"), name="other")
         time.sleep(2.5)
-        # It is slow, and lives: nothing is taken from it.
+        # It is slow but alive: its entries are not claimed.
         self.assertEqual(other.count(), 0)
         dead.end(signal.SIGKILL)
         wait_for(lambda: other.count() == 500 and self.pending(client) == 0, "the claim")
@@ -491,7 +491,7 @@ class ListTests(RedisTest):
 
     def test_crash_of_the_reader(self):
         client = self.start_server()
-        # Equal elements are not one element.
+        # Equal elements are separate elements.
         self.load(client, "RPUSH", "l", "NUMBER", count=300)
         self.load(client, "RPUSH", "l", "NUMBER", count=300)
         source = self.source("redisList", {"key": "l", "server": self.address}, more=100000)
@@ -587,7 +587,7 @@ class PipelineTests(RedisTest):
                                              f"rxd, source redisStream, {delivery}, {kill} killed")
 
     def test_stops_and_starts_under_load(self):
-        """SIGTERM in the middle, three times: what was taken is settled."""
+        """SIGTERM in the middle, three times: events taken are settled."""
         client = self.start_server()
         self.load(client, "XADD", "s", "*", "n", "NUMBER")
         text = f"""
@@ -605,7 +605,7 @@ class PipelineTests(RedisTest):
         rxd.end()
         seen = [int(json.loads(line)["fields"]["n"]) for line in self.written()]
         self.assert_nothing_lost(range(COUNT), seen, "rxd, source redisStream, stopped three times")
-        # What was read when the stop came stays pending, and is not delivered before the next start.
+        # Entries that were being read at the stop stay pending, and are not delivered before the next start.
         self.assertEqual(len(seen), COUNT)
 
     def test_the_examples_work(self):

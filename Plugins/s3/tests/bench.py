@@ -1,6 +1,6 @@
-"""Lines per second of boto3 and of rxd, in turns, on moto's server: RXD=PROGRAM bench.py [LINES [RUNS]]
+"""Lines per second of boto3 and of rxd, alternating, on moto's server: RXD=PROGRAM bench.py [LINES [RUNS]]
 
-moto, in Python, and the machine's two cores limit both: the processor time shows what each needs by itself."""
+moto, in Python, and the machine's two cores limit both: the processor time shows what each of them needs."""
 import gzip
 import os
 import resource
@@ -37,7 +37,7 @@ sinks: {{ out: {{ from: in, chain: [ map: event.value ], file: {{ path: {self.pa
 """, f"read-{prefix}-{turn}")
 
     def boto_read(self, prefix):
-        """What a short script does: lists, gets, splits into lines, writes them."""
+        """The work of a short script: lists, gets, splits into lines, writes them."""
         begin, used = time.monotonic(), time.process_time()
         with open(self.path("plain"), "wb") as out:
             for key in self.keys(prefix + "/"):
@@ -55,7 +55,7 @@ sinks: {{ out: {{ from: in, {chain}s3: {{ lists: lines, key: "rxd-{compress}-{tu
 """, f"write-{compress}-{collects}-{turn}")
 
     def boto_write(self, turn, compress):
-        """The same lines in as many objects as OBJECTS."""
+        """The same lines in OBJECTS objects."""
         begin, used = time.monotonic(), time.process_time()
         with open(self.path("lines"), "rb") as lines:
             for number in range(OBJECTS):

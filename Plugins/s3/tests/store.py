@@ -1,4 +1,4 @@
-"""What the tests of s3 need: moto's server, a proxy that cuts connections, and servers that misbehave."""
+"""Helpers for the tests of s3: moto's server, a proxy that cuts connections, and servers that misbehave."""
 import ctypes
 import gzip
 import http.client
@@ -27,7 +27,7 @@ from plugin_test import free_port, wait_for  # noqa: E402
 
 REGION = "eu-central-1"
 ACCESS, SECRET = "AKIAIOSFODNN7EXAMPLE", "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY"
-# Nothing of the machine's own.
+# Nothing from the machine's configuration.
 CLEAN = {name: "" for name in os.environ if name.startswith("AWS_")} | {"AWS_EC2_METADATA_DISABLED": "true", "HOME": "/nonexistent"}
 
 
@@ -39,7 +39,7 @@ def client_of(port, service="s3", access=ACCESS, secret=SECRET):
                         aws_secret_access_key=secret, config=config)
 
 
-# It ends with the test. Answers that are sent in two pieces would wait for each other, 40 ms each time.
+# It ends with the test. An answer sent in two packets would be delayed by 40 ms each time.
 MOTO = """import ctypes, signal, socketserver, sys
 ctypes.CDLL(None).prctl(1, signal.SIGKILL)
 socketserver.StreamRequestHandler.disable_nagle_algorithm = True
@@ -48,7 +48,7 @@ moto.server.main(sys.argv[1:])"""
 
 
 class Moto:
-    """moto's server; a process of its own, or the one that all classes of a run share."""
+    """moto's server; a separate process, or the one that all classes of a run share."""
 
     def __init__(self, **environment):
         self.process = None
@@ -87,7 +87,7 @@ class Moto:
 
 
 class Proxy:
-    """Passes connections to a port on; `cut` ends all of them at once, in the middle of what they send."""
+    """Forwards connections to a port; `cut` ends all of them at once, in the middle of a transfer."""
 
     def __init__(self, to):
         self.to, self.connections, self.lock = to, set(), threading.Lock()
@@ -153,7 +153,7 @@ class Proxy:
 
 
 class Script(http.server.ThreadingHTTPServer):
-    """A server whose answers the test gives: `answer(request)` returns (status, headers, body), or None after writing itself."""
+    """A server whose answers come from the test: `answer(request)` returns (status, headers, body), or None after writing itself."""
 
     daemon_threads = True
 
@@ -205,7 +205,7 @@ class Script(http.server.ThreadingHTTPServer):
 
 
 def signature(request, service="s3"):
-    """How botocore signs the request that came."""
+    """botocore's signature of the received request."""
     signed = request.headers["authorization"].split("SignedHeaders=")[1].split(",")[0].split(";")
     made = botocore.awsrequest.AWSRequest(method=request.command, url=f"http://{request.headers['host']}{request.path}", data=request.body,
                                           headers={name: request.headers[name] for name in signed})
@@ -230,7 +230,7 @@ def error(status, code, message="", **headers):
 
 
 def zstd(data):
-    """Packed by the library that the plugin unpacks with: Python has none."""
+    """Packed with the library with which the plugin unpacks: Python has none."""
     library = ctypes.CDLL("libzstd.so.1")
     for name in ("ZSTD_compressBound", "ZSTD_compress", "ZSTD_decompress"):
         getattr(library, name).restype = ctypes.c_size_t
@@ -253,7 +253,7 @@ def unpacked(key, data):
 
 
 def fill(port, bucket, numbers, size=200, pause=0.0, prefix="in/"):
-    """Objects of numbers, a line each, named in order."""
+    """Objects of numbers, one per line, named in order."""
     client = client_of(port)
     numbers = list(numbers)
     while numbers:

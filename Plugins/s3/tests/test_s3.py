@@ -26,7 +26,7 @@ PATIENCE = float(os.environ.get("PATIENCE", "60"))
 
 
 def in_process(test):
-    """A test that loads the plugin itself: with sanitizers in a process of its own, which loads them first."""
+    """A test that loads the plugin itself: with sanitizers in a separate process, which loads them first."""
     def run(self):
         if not SANITIZERS or "LD_PRELOAD" in os.environ:
             return test(self)
@@ -108,7 +108,7 @@ class S3Test(PluginTest):
 
 
 class SignatureTests(S3Test):
-    """Signatures: those that AWS has published, and those that a server checks."""
+    """Signatures: published by AWS, and checked by a server."""
 
     def test_the_examples_of_aws(self):
         checked = subprocess.run([os.path.join(ROOT, "build", "signatures")], capture_output=True, text=True)
@@ -147,7 +147,7 @@ class SignatureTests(S3Test):
         self.port = self.moto.port
         self.make_bucket()
         right = {"accessKey": key["AccessKeyId"], "secretKey": key["SecretAccessKey"]}
-        self.written([1, 2], key="a b/c-{id}", **right)  # moto's own check is wrong for other characters
+        self.written([1, 2], key="a b/c-{id}", **right)  # moto's check is wrong for other characters
         self.written(["x" * 6000000], name="parts", key="parts/{id}", partSize="5MiB", **right)
         events = self.all_of(self.read(prefix="a", **right))
         self.assertEqual([event["value"] for event in events], ["1", "2"])
@@ -224,7 +224,7 @@ class ListTests(S3Test):
         self.assertEqual([int(event["value"]) for event in self.all_of(self.read(prefix="in/"))], list(range(1500)))
 
     def wait_for_whole_listings(self):
-        """Until all keys have been listed once more: the second listing begins when the first has ended."""
+        """Waits until all keys have been listed once more: the second listing begins when the first has ended."""
         def count():
             return sum(f"GET /{self.bucket}?" in line and "list-type" in line and "start-after" not in line for line in self.moto.requests())
 
@@ -232,7 +232,7 @@ class ListTests(S3Test):
         wait_for(lambda: count() >= goal, "listings of all keys", PATIENCE)
 
     def test_more_young_objects_than_are_remembered(self):
-        """All are read once, though the later keys are the older ones; after it, only what is newer."""
+        """All are read once, although the later keys are older; after that, only newer ones."""
         now, late, whole = int(time.time()), [], []
         objects = [(f"{n:06}", 0 if n % 1000 else 1, now - n // 10) for n in range(25000)]
 
@@ -286,7 +286,7 @@ class ListTests(S3Test):
 
     @in_process
     def test_every_position_goes_on_without_loss(self):
-        """Stops behind each batch, also in the middle of objects that are packed, and goes on from the position."""
+        """Stops after each batch, even in the middle of packed objects, and continues from the position."""
         self.make_bucket()
         lines = [f"{n} {'x' * 300}\n" for n in range(9000)]
         self.put("a", "".join(lines[:4000]).encode())
@@ -301,7 +301,7 @@ class ListTests(S3Test):
                 instance.start(100000)
                 left = random.randrange(5, 10)
                 while left > 0 and not is_over:
-                    has_ended = instance.has_ended  # before the last look: nothing comes behind it
+                    has_ended = instance.has_ended  # before the last check: nothing arrives after it
                     batch = instance.take(0.1)
                     if batch is not None:
                         seen += [item["event"]["value"].split()[0] for item in batch[0]]
@@ -399,7 +399,7 @@ class ContentTests(S3Test):
         self.assertIn("count: resumedReads", run.errors())
 
     def test_a_slow_pipeline_is_no_fault_of_the_server(self):
-        """It takes longer for each part than a body may stall."""
+        """Each part takes longer than a body may stall."""
         self.make_bucket()
         lines = [f"{n} {'x' * 1000}\n" for n in range(20000)]
         self.put("a", "".join(lines).encode())
@@ -438,7 +438,7 @@ class TLSTests(S3Test):
 
 
 class AfterTests(S3Test):
-    """What follows objects that were read."""
+    """The actions after objects were read."""
 
     @classmethod
     def setUpClass(cls):
@@ -515,7 +515,7 @@ class AfterTests(S3Test):
 
 
 class QueueTests(S3Test):
-    """Notifications by SQS."""
+    """Notifications through SQS."""
 
     @classmethod
     def setUpClass(cls):
@@ -532,7 +532,7 @@ class QueueTests(S3Test):
                 "QueueConfigurations": [{"QueueArn": arn, "Events": ["s3:ObjectCreated:*"]}]})
 
     def messages(self):
-        """Visible ones and those under way."""
+        """The numbers of visible and of outstanding messages."""
         names = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
         found = self.sqs.get_queue_attributes(QueueUrl=self.queue, AttributeNames=names)["Attributes"]
         return tuple(int(found[name]) for name in names)
@@ -585,7 +585,7 @@ class QueueTests(S3Test):
 
     @in_process
     def test_a_message_stays_until_its_events_are_acknowledged(self):
-        """They are under way for longer than the queue hides them."""
+        """Their processing takes longer than the queue hides them."""
         self.make()
         for n in range(5):
             self.put(f"{n}", f"{n}\n".encode())
@@ -632,7 +632,7 @@ class QueueTests(S3Test):
             wait_for(lambda: self.messages()[1] > 1, "messages under way", PATIENCE)
             instance.begin_stop()
             instance.acknowledge(taken[0]["token"])
-            # The next event finds no credit any more, and rxd answers for it so.
+            # The next event has no credit left, and rxd answers for it.
             instance.acknowledge(taken[0]["token"] + (1 << 32), failed=True)
             self.assertEqual(instance.join(20)["status"], host.OK)
         wait_for(lambda: self.messages() == (7, 0), "messages to be given back", PATIENCE)
@@ -727,8 +727,8 @@ class HostileTests(S3Test):
 
     def test_lengths_and_parts_that_are_wrong(self):
         answers = [
-            (200, {"ETag": '"tag-0"', "Content-Length": "3"}, b"1\n2\n"),         # more than is said: cut there
-            (206, {"ETag": '"tag-0"', "Content-Range": "bytes 0-1/4"}, b"1\n"),   # a part that was not asked for
+            (200, {"ETag": '"tag-0"', "Content-Length": "3"}, b"1\n2\n"),         # more than announced: cut there
+            (206, {"ETag": '"tag-0"', "Content-Range": "bytes 0-1/4"}, b"1\n"),   # an unrequested part
             (206, {"ETag": '"tag-0"', "Content-Range": "garbage"}, b"9\n9\n"),
             (200, {"ETag": '"other"'}, b"new\nnew\n"),                            # another object
             (200, {"ETag": '"other"'}, b"new\nnew\n"),
@@ -1048,7 +1048,7 @@ class SinkTests(S3Test):
         self.assertIn("delivered 1, refused 0", run.errors())
 
     def test_an_answer_that_is_lost_replaces_nothing(self):
-        """The object is stored, its answer cut: the next attempt finds it, also with If-None-Match."""
+        """The object is stored, its answer cut: the next attempt finds it, even with If-None-Match."""
         stored = {}
 
         def answer(request):
@@ -1080,10 +1080,10 @@ class SinkTests(S3Test):
 
 
 class CredentialTests(S3Test):
-    """Where credentials come from; the key that signs is in each request."""
+    """The origins of credentials; each request names the key that signs it."""
 
     def asked(self, environment, **parameters):
-        """The access key and the token of the first request to the store, or what the source says."""
+        """The access key and the token of the first request to the store, or the source's error."""
         server = self.script(lambda request: self.store_answer(request))
         run = self.read(f"run{len(self.processes)}", environment={**CLEAN, **environment}, accessKey=None, secretKey=None, **parameters)
         status = run.process.wait(PATIENCE)
@@ -1169,7 +1169,7 @@ class CredentialTests(S3Test):
         self.assertIn(b"RoleArn=arn%3Aaws%3Aiam%3A%3A1%3Arole%2Fr&RoleSessionName=rxd&WebIdentityToken=a.b.c", forms[0])
 
     def test_temporary_ones_are_renewed(self):
-        """They expire soon: the next request asks again. The server refuses the first ones meanwhile."""
+        """They expire soon: the next request fetches new ones. The server refuses the first ones meanwhile."""
         given = []
 
         def give(request):
@@ -1210,7 +1210,7 @@ sinks: {{ out: {{ from: in, chain: [ map: event.value ], file: {{ path: {self.pa
             goal = self.size("out") + 300000 * (turn + 1)
             wait_for(lambda: self.size("out") >= min(goal, 1988890), "a part", PATIENCE)
             runs[-1].end(signal.SIGKILL)
-        # The sink cuts off what it will write again, so only an object behind the others shows that all is there.
+        # The sink truncates the lines that it will write again, so only an object after the others shows that everything has arrived.
         self.put("c", b"300000\n")
         runs.append(self.pipeline(text, "last", state="reader"))
 
@@ -1333,7 +1333,7 @@ sinks:
         return f"endpoint: 'http://127.0.0.1:{port}', region: {REGION}, accessKey: {ACCESS}, secretKey: {SECRET}"
 
     def moved(self):
-        """All numbers in the other bucket; objects do not change, so each is read once."""
+        """Waits for all numbers in the other bucket; objects do not change, so each is read once."""
         for key in self.keys("out/"):
             if key not in self.read_keys:
                 self.read_keys.add(key)
@@ -1349,7 +1349,7 @@ sinks:
         self.assertNotIn(SECRET, run.errors())
 
     def handles_a_stop(self, run):
-        """Whether SIGTERM does not simply end the process: all may be moved before the last rxd has begun."""
+        """Whether SIGTERM does not simply end the process: all objects may have been moved before the last rxd starts."""
         with open(f"/proc/{run.process.pid}/status") as status:
             signals = [int(line.split()[1], 16) for line in status if line.startswith(("SigCgt", "SigBlk"))]
         return any(mask >> (signal.SIGTERM - 1) & 1 for mask in signals)
