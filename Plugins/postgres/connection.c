@@ -48,7 +48,7 @@ int open_session(session *session, const rxd_opening *opening) {
     if (options == NULL) {
       free(conninfo);
       return refuse_opening(
-          opening, "this is no connection string, such as 'host=db dbname=shop user=rxd' or 'postgresql://rxd@db/shop'",
+          opening, "this is not a connection string, such as 'host=db dbname=shop user=rxd' or 'postgresql://rxd@db/shop'",
           "conninfo");
     }
     for (PQconninfoOption *option = options; option->keyword != NULL; option++) {

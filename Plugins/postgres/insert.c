@@ -82,7 +82,7 @@ static int take_columns(insert *self, const rxd_opening *opening) {
     if (!is_good) {
       buffer at = {0};
       append_text(&at, "columns."), append_text(&at, self->columns[index]);
-      refuse_opening(opening, "this is no path of a member, such as customer.name, nor '.' for the whole event", at.bytes);
+      refuse_opening(opening, "this is not a path of a member, such as customer.name, nor '.' for the whole event", at.bytes);
       free(at.bytes);
       return RXD_FAILED;
     }

@@ -53,7 +53,7 @@ static int send_notification(notify *self, rxd_source *source, const PGnotify *n
   } else if (host->parse_json(scope, payload, &values[1]) != RXD_OK) {
     buffer message = {0};
     append_text(&message, "a notification of channel '"), append_text(&message, notification->relname);
-    append_text(&message, "' is no JSON");
+    append_text(&message, "' is not JSON");
     host->reject_input(source, payload, (rxd_text){message.bytes, message.count}, 0);
     free(message.bytes);
     return RXD_OK;

@@ -169,7 +169,7 @@ class Query(unittest.TestCase):
             with self.assertRaisesRegex(host.Refused, message) as caught:
                 self.open(**parameters)
             self.assertEqual(caught.exception.at, at)
-        with self.assertRaisesRegex(host.Refused, "no connection string") as caught:
+        with self.assertRaisesRegex(host.Refused, "not a connection string") as caught:
             plugin.open("source", "postgresQuery", table="t", key="id", conninfo="host=a pass word=geheim")
         self.assertEqual(caught.exception.at, "conninfo")
         self.assertNotIn("word", str(caught.exception))

@@ -203,7 +203,7 @@ class Pipelines(unittest.TestCase):
         process.stdin.write(b'{"id":1}\n')
         process.stdin.close()
         self.assertNotEqual(process.wait(30), 0)
-        self.assertIn("this is no connection string", self.log())
+        self.assertIn("this is not a connection string", self.log())
         self.assertIn("orders-to-postgres.yaml", self.log())
 
     def test_pipelines_are_valid(self):

@@ -224,7 +224,7 @@ static bool read_number(const uint8_t **at, const uint8_t *end, uint32_t *number
 
 static bool add_module(const char *path, const uint8_t *bytes, size_t count, bool is_file, buffer *problem) {
   const uint8_t *at = bytes + 8, *end = bytes + count;
-  if (count < 8 || memcmp(bytes, "\0asm\1\0\0\0", 8) != 0) return refuse(problem, path, "this is no WebAssembly module");
+  if (count < 8 || memcmp(bytes, "\0asm\1\0\0\0", 8) != 0) return refuse(problem, path, "this is not a WebAssembly module");
   if (module_count == most_operators) return refuse(problem, path, "there are more than 64 modules");
   module *made = &modules[module_count];
   *made = (module){.path = strdup(path), .is_file = is_file, .bytes = bytes, .count = count};

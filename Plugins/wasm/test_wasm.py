@@ -81,7 +81,7 @@ class Finding(unittest.TestCase):
             self.assertIn("there is no module", self.refusal())
             self.assertEqual(self.refusal(path), f"{path}: there is no such file or directory")
             path.write_bytes(b"no module")
-            self.assertIn("x.wasm: this is no WebAssembly module", self.refusal(path))
+            self.assertIn("x.wasm: this is not a WebAssembly module", self.refusal(path))
             whole = (MADE / "text.wasm").read_bytes()
             path.write_bytes(b"\0asm\1\0\0\0")
             self.assertIn("x.wasm: the module has no section rxd_spec", self.refusal(path))
@@ -118,7 +118,7 @@ class Operators(unittest.TestCase):
         with self.plugin.open("operator", "exampleWords", field="t") as words:
             self.assertEqual(words.row({"t": " two  words\n"})["event"], {"t": " two  words\n", "words": 2})
             self.assertEqual(words.row({"t": ""})["event"]["words"], 0)
-            self.assertEqual(words.row({"x": 1})["error"], "the member is no text")
+            self.assertEqual(words.row({"x": 1})["error"], "the member is not a text")
 
     def test_a_refused_parameter(self):
         with self.assertRaisesRegex(host.Refused, "must have 1 to 200 bytes"):
@@ -132,7 +132,7 @@ class Operators(unittest.TestCase):
                 with self.plugin.open("operator", "exampleDelta", state=state, field="n") as delta:
                     sent += [item.get("event", item.get("error")) for item in delta.process_events(*part)["sent"]]
                     state = delta.save()
-            self.assertEqual(sent, [{"n": 1}, {"n": 4, "delta": 3}, "the member is no number", {"n": 2.5, "delta": -1.5}])
+            self.assertEqual(sent, [{"n": 1}, {"n": 4, "delta": 3}, "the member is not a number", {"n": 2.5, "delta": -1.5}])
 
     def test_instances_share_nothing(self):
         with self.bad("exampleBadStream") as one, self.bad("exampleBadStream") as other:

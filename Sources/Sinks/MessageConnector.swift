@@ -244,7 +244,7 @@ final class MessageConnector: StreamConnector {
     case .failure(let failure): return self.failure(failure.message)
     case .success(let request):
       guard let address = WebSocketClient.Target(request.url) else {
-        return failure("'\(request.shownURL)' is no URL of a WebSocket")
+        return failure("'\(request.shownURL)' is not a WebSocket URL")
       }
       var options = target.options
       options.client.headers = request.headers

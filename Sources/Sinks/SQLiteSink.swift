@@ -118,7 +118,7 @@ package struct SQLiteSink: SinkComponent {
         help: "Name a file")
     }
     if table.isEmpty || table.utf8.contains(0) {
-      context.badValue(at: context.location(of: "table"), "'table' of 'sqlite' is no name")
+      context.badValue(at: context.location(of: "table"), "'table' of 'sqlite' is not a name")
     }
     if columns.entries.isEmpty {
       context.badValue(

@@ -104,7 +104,7 @@ package struct SSESink: SinkComponent {
     PageAccess.validate(hosts: hosts, &context)
     if let allowOrigin, !allowOrigin.utf8.allSatisfy({ $0 > 0x20 && $0 < 0x7F }) || allowOrigin.isEmpty {
       context.badValue(
-        at: context.location(of: "allowOrigin"), "'allowOrigin' is no origin",
+        at: context.location(of: "allowOrigin"), "'allowOrigin' is not an origin",
         help: "Write e.g. https://example.org, or '*'")
     }
     tls?.validate(at: "tls", &context)

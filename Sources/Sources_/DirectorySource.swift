@@ -74,7 +74,7 @@ package struct DirectorySource: SourceComponent {
       for pattern in patterns where pattern.isEmpty || pattern.hasPrefix("/") || pattern.contains("**") {
         context.badValue(
           at: context.location(of: name),
-          "'\(Printable.cut(pattern))' in '\(name)' of 'directory' \(pattern.isEmpty ? "is empty" : pattern.contains("**") ? "has '**', which is no pattern here" : "begins with '/'")",
+          "'\(Printable.cut(pattern))' in '\(name)' of 'directory' \(pattern.isEmpty ? "is empty" : pattern.contains("**") ? "has '**', which is unsupported" : "begins with '/'")",
           help: pattern.contains("**")
             ? "A pattern without '/' matches names at every level: '*.csv'"
             : "Patterns are matched with names, or with paths below the directory: '*.csv', 'in/*.csv'")

@@ -171,7 +171,7 @@ extension DockerSource {
     private func takeEvent(_ line: [UInt8]) {
       let document = line.withUnsafeBytes { execution.json.parse(arena.copy($0), into: arena) }
       guard !document.isError else {
-        return line.withUnsafeBytes { rejectInput($0, "the event of Docker is no JSON") }
+        return line.withUnsafeBytes { rejectInput($0, "the event of Docker is not JSON") }
       }
       let actor = member(document, "Actor")
       let id = text(member(actor, "ID")) ?? ""

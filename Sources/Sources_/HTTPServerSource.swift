@@ -43,7 +43,7 @@ package struct HTTPServerSource: SourceComponent, PageAccessComponent {
         return nil
       }
       guard HostSyntax.isToken(text) else {
-        context.badValue(node, "'\(node.shown)' is no method", help: "Write one such as POST")
+        context.badValue(node, "'\(node.shown)' is not an HTTP method", help: "Write one such as POST")
         return nil
       }
       return Method(text: text)

@@ -153,7 +153,7 @@ extension WebSocketSource {
       case .success(let rendered): request = rendered
       }
       guard let target = WebSocketClient.Target(request.url) else {
-        return fail("'\(request.shownURL)' is no URL of a WebSocket")
+        return fail("'\(request.shownURL)' is not a WebSocket URL")
       }
       var options = parameters.socket.client
       options.headers = request.headers

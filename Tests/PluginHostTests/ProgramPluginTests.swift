@@ -243,7 +243,7 @@ import Testing
       ("stranger", "say({'id': 99, 'events': []})", "answered 99, which is not the next unanswered input"),
       ("unknown", "say({'greeting': 1})", "a frame that the contract does not define"),
       ("long", "print('\"' + 'a' * (17 << 20) + '\"', flush=True)", "a frame of more than 16 MiB"),
-      ("wrong", "say({'id': f['id'], 'events': 5})", "'events' is no list"),
+      ("wrong", "say({'id': f['id'], 'events': 5})", "'events' is not a list"),
     ])
   func invalidFramesEndTheProcess(_ name: String, _ answer: String, _ reason: String) throws {
     let path = try program(

@@ -322,7 +322,7 @@ class Host:
         if error is not None and (not isinstance(error, str) or not error):
             raise Violation(f"an error that is no text: {frame}")
         if not isinstance(events, list):
-            raise Violation(f"'events' is no list: {str(frame)[:200]}")
+            raise Violation(f"'events' is not a list: {str(frame)[:200]}")
         if events and (instance.kind != "operator" or error is not None or "save" in members):
             raise Violation(f"events in an answer that has none: {str(frame)[:200]}")
         if "save" in members and error is None and "state" not in frame:
@@ -366,7 +366,7 @@ class Host:
             return
         events = frame["events"] if "events" in frame else [frame["event"]] if "event" in frame else []
         if not isinstance(events, list):
-            raise Violation(f"'events' is no list: {str(frame)[:200]}")
+            raise Violation(f"'events' is not a list: {str(frame)[:200]}")
         instance.credit -= len(events)
         if instance.credit < 0:
             raise Violation(f"{-instance.credit} events more than credit")

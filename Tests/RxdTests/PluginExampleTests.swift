@@ -158,7 +158,7 @@ import Testing
     #expect(wrong.output.contains("example 'two numbers' as its marbles say: 2-5-|"), "\(wrong.output)")
     let mistaken = try Rxd.run("plugin", "check", try Self.doubling(folder, out: "2-(4"), environment: cache)
     #expect(mistaken.status == 1)
-    #expect((mistaken.output + mistaken.errors).contains("'out' is no marbles"), "\(mistaken.errors)")
+    #expect((mistaken.output + mistaken.errors).contains("'out' is not valid marble text"), "\(mistaken.errors)")
   }
 
   /// A source that exceeds its credit is ended before it can fill the memory, and restarted.

@@ -181,7 +181,7 @@ struct StateVerbTests {
   ])
   func whatIsNoExportIsRefused(_ text: String, _ reason: String) throws {
     let outcome = try rxd("state", "import", "p", try folder.write("p.json", text))
-    #expect(outcome.status == 65 && outcome.errors.contains("is no exported state"), "\(outcome.errors)")
+    #expect(outcome.status == 65 && outcome.errors.contains("is not an exported state"), "\(outcome.errors)")
     #expect(outcome.errors.contains(reason), "\(outcome.errors)")
     #expect(!FileManager.default.fileExists(atPath: state))
   }

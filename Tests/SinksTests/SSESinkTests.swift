@@ -211,7 +211,7 @@ import Transport
 
   @Test(arguments: [
     ("address: '0.0.0.0:1'", "would serve every client"), ("address: 1, path: events", "no request has the path"),
-    ("address: 1, allowOrigin: ''", "no origin"), ("path: /x", "needs 'address'"),
+    ("address: 1, allowOrigin: ''", "not an origin"), ("path: /x", "needs 'address'"),
     ("address: 1, heartbeat: 0s", "heartbeat"),
   ]) func mistakesAreFound(_ parameters: String, _ message: String) {
     let found = PipelineText.complaints(

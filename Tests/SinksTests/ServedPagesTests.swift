@@ -99,7 +99,7 @@ import Transport
       #expect(compile(served, parameter) == [], "\(parameter)")
     }
     guard served.name != "sse" else { return }
-    #expect(compile(served, "origins: [a.example]").contains { $0.contains("'a.example' is no origin") })
+    #expect(compile(served, "origins: [a.example]").contains { $0.contains("'a.example' is not an origin") })
   }
 
   private func compile(_ served: Served, _ parameter: String) -> [String] {

@@ -206,7 +206,7 @@ import Transport
 
   @Test(
     arguments: [
-      ("include: ['/etc/*']", "begins with '/'"), ("include: ['**/*.csv']", "has '**', which is no pattern here"),
+      ("include: ['/etc/*']", "begins with '/'"), ("include: ['**/*.csv']", "has '**', which is unsupported"),
       ("include: []", "'include' of 'directory' is empty"), ("exclude: ['']", "is empty"),
     ])
   func mistakes(_ parameters: String, _ message: String) {

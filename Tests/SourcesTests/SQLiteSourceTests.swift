@@ -141,7 +141,7 @@ import Transport
     ("query: SELECT * FROM t, key: id", "'query' has no column 'id', which 'key' names"),
     ("query: SELECT v FROM t, columns: { w: int }", "'query' has no column 'w', which 'columns' names"),
     ("query: SELECT v FROM t, maxRows: 1", "the result has more than 1 rows, which 'maxRows' allows"),
-    ("query: SELECT v FROM t, maxBytes: 20B", "the result has more than 20 bytes, which 'maxBytes' allows"),
+    ("query: SELECT v FROM t, maxBytes: 20B", "the result has more than the 20 bytes that 'maxBytes' allows"),
     ("query: 'SELECT :x'", "'query' has the parameter ':x', but 'bind' does not"),
     ("query: SELECT 1, bind: { y: '1' }", "'bind' has 'y', but 'query' has no parameter ':y'"),
     ("query: 'SELECT ?'", "a parameter of 'query' has no name: write :NAME"),

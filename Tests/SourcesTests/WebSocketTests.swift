@@ -366,7 +366,7 @@ import Testing
     ("url: 'ws://h/', origins: ['*']", "'origins' of 'webSocket' has no effect without 'listen'"),
     ("listen: 1, send: x", "'send' of 'webSocket' has no effect without 'url'"),
     ("listen: '0.0.0.0:1'", "would serve every client"),
-    ("listen: 1, path: x", "no request has the path"), ("listen: 1, origins: [a]", "no origin"),
+    ("listen: 1, path: x", "no request has the path"), ("listen: 1, origins: [a]", "not an origin"),
     ("listen: 1, subprotocols: ['a b']", "not the name of a subprotocol"),
     ("url: 'ws://h/', reconnect: 2m", "longer than 'maxReconnect'"),
   ]) func mistakesAreFound(_ parameters: String, _ message: String) {

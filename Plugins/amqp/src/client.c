@@ -52,7 +52,7 @@ static int refuse_file(const rxd_opening *opening, const char *name) {
   unsigned long error = ERR_peek_last_error();
   const char *reason = error != 0 ? ERR_reason_error_string(error) : NULL;
   ERR_clear_error();
-  return fail_at(opening->scope, name, "the file is refused: %s", reason != NULL ? reason : "it is no such PEM file");
+  return fail_at(opening->scope, name, "the file is refused: %s", reason != NULL ? reason : "it is not such a PEM file");
 }
 
 static int certificate_parameters(const rxd_opening *opening, client *client, const char *certificate, const char *key) {

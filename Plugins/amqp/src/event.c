@@ -106,7 +106,7 @@ bool add_message(decoding decode, rxd_source *running, const message *message, a
   if (properties == NULL)
     reject(running, message, "the properties of the message are damaged, or its headers are nested too deeply");
   else if (!content_value(host->source_scope(running), decode, message->body, &value))
-    reject(running, message, "the message is no JSON document");
+    reject(running, message, "the message is not a JSON document");
   else return add_event(running, message, value, properties);
   return true;
 }

@@ -180,7 +180,7 @@ static void end_message(source *self) {
     made->offset = stream_offset(&self->offsets_pool, made->properties);
     if (made->offset < 0) {
       char problem[400];
-      snprintf(problem, sizeof problem, "the queue '%.200s' is no stream; correct 'type'", self->queue.name);
+      snprintf(problem, sizeof problem, "the queue '%.200s' is not a stream; correct 'type'", self->queue.name);
       give_up(self, "type", problem);
     }
   }

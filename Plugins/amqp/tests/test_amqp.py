@@ -1052,7 +1052,7 @@ sinks: {{ out: {{ from: in, amqp: {{ routingKey: q, servers: {json.dumps(self.se
         wait_for(lambda: os.path.exists(self.path("unrouted.ndjson")) and self.lines_of("unrouted.ndjson") == 3, "the others", PATIENCE)
         self.assertEqual(rxd.end(), 0, rxd.errors())
         with open(self.path("refused.ndjson")) as file:
-            self.assertIn("the message is no JSON document", file.read())
+            self.assertIn("the message is not a JSON document", file.read())
         with open(self.path("unrouted.ndjson")) as file:
             self.assertEqual([json.loads(line)["event"]["id"] for line in file], [12, 15, 18])
 

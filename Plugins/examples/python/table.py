@@ -39,7 +39,7 @@ class Table(Sink):
             if isinstance(record.arguments["key"], str):
                 rows.append((record.arguments["key"], json.dumps(record.event)))
             else:
-                record.refuse("the key is no text")
+                record.refuse("the key is not a text")
         try:
             with self.connection:
                 self.connection.executemany(f"INSERT OR REPLACE INTO {self.name} VALUES (?, ?)", rows)

@@ -96,7 +96,7 @@ class Tally(unittest.TestCase):
                     answers += tally.process(*part)["sent"]
                     state = tally.save()
             self.assertEqual([a["event"] for a in answers if "event" in a], counts, f"cut after {cut}")
-            self.assertEqual([a["error"] for a in answers if "error" in a], ["the key is no text"])
+            self.assertEqual([a["error"] for a in answers if "error" in a], ["the key is not a text"])
 
     def test_the_first_event_of_a_period_sets_the_timer(self):
         with plugin.open("operator", "exampleTally", every="5ms") as tally:

@@ -59,7 +59,7 @@ bool add_message(decoding decode, rxd_source *running, const rd_kafka_message_t 
     if (decode == DECODE_BYTES) values[3] = host->make_bytes(scope, content);
     else if (decode == DECODE_TEXT) values[3] = value_of_bytes(scope, content.bytes, content.count);
     else if (!decode_json(scope, content.bytes, content.count, &values[3])) {
-      host->reject_input(running, content, RXD_TEXT_OF("the value is no JSON document"), token);
+      host->reject_input(running, content, RXD_TEXT_OF("the value is not a JSON document"), token);
       return true;
     }
   }

@@ -244,7 +244,7 @@ class SourceTests(KafkaTest):
         wait_for(lambda: run.count() >= 4, "four", PATIENCE)
         run.end()
         self.assertEqual([line.get("reason", line.get("value")) for line in run.lines()],
-                         [1, "the value is no JSON document", "", 2])
+                         [1, "the value is not a JSON document", "", 2])
 
 
 class PauseTests(KafkaTest):

@@ -54,7 +54,7 @@ static int will_open(const rxd_opening *opening, settings *settings) {
       settings->will.topic = copy_text(topic);
       if (strlen(settings->will.topic) != topic.count
           || mosquitto_pub_topic_check(settings->will.topic) != MOSQ_ERR_SUCCESS)
-        return fail_at(scope, "will.topic", "is no topic to publish to: it has a '+' or a '#', or is too long");
+        return fail_at(scope, "will.topic", "is not a topic to publish to: it has a '+' or a '#', or is too long");
     } else if (text_is(name, text_of("payload"))) {
       rxd_text payload = bytes_of_value(scope, &value);
       if (payload.count > 65535) return fail_at(scope, "will.payload", "must have at most 65535 bytes");

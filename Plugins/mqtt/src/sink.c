@@ -171,7 +171,7 @@ static int publish(sink *self, rxd_scope *scope, const rxd_input *input, int *id
   char *topic = copy_text(text);
   int status = MOSQ_ERR_INVAL;
   if (text.count > 65535 || strlen(topic) != text.count || mosquitto_pub_topic_check(topic) != MOSQ_ERR_SUCCESS)
-    *problem = "'topic' is no topic to publish to: it has a '+', a '#' or a zero byte, or is too long";
+    *problem = "'topic' is not a topic to publish to: it has a '+', a '#' or a zero byte, or is too long";
   else if (payload.count > MQTT_MAX_PAYLOAD) *problem = "the payload is above 256 MiB";
   else
     status = mosquitto_publish_v5(self->client.mosquitto, id, topic, (int)payload.count, payload.bytes, self->qos,

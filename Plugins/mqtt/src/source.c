@@ -56,7 +56,7 @@ static int topics_parameter(const rxd_opening *opening, source *self) {
     if (text.count == 0) return fail_at(opening->scope, at, "must not be empty");
     if (strlen(topic) != text.count || text.count > 65535 || mosquitto_sub_topic_check(topic) != MOSQ_ERR_SUCCESS)
       return fail_at(opening->scope, at,
-                     "is no filter of topics: '+' stands for one whole level, '#' for all at the end");
+                     "is not a topic filter: '+' stands for one whole level, '#' for all at the end");
     if (strncmp(topic, "$share/", 7) != 0) continue;
     const char *group = topic + 7, *filter = strchr(group, '/');
     if (filter == group || filter == NULL || filter[1] == 0 || memchr(group, '+', (size_t)(filter - group))
@@ -111,7 +111,7 @@ static void on_message(struct mosquitto *mosquitto, void *owner, const struct mo
   };
   size_t count = 4;
   if (self->as_json && !decode_json(scope, payload, payload_count, &values[1])) {
-    host->reject_input(self->source, (rxd_text){payload, payload_count}, RXD_TEXT_OF("the payload is no JSON document"),
+    host->reject_input(self->source, (rxd_text){payload, payload_count}, RXD_TEXT_OF("the payload is not a JSON document"),
                        token);
     return;
   }

@@ -127,12 +127,12 @@ class ParameterTests(MQTTTest):
             ("source", {"topics": ["t"]}, "'clientID': is needed with 'qos: 1': the broker keeps messages for a client that it knows again"),
             ("source", {**source, "clientID": ""}, "'clientID': must have 1 to 65535 bytes, and no control characters"),
             ("source", {**source, "topics": []}, "'topics': needs a topic"),
-            ("source", {**source, "topics": ["a", "a+/b"]}, "'topics.1': is no filter of topics: '+' stands for one whole level, '#' for all at the end"),
-            ("source", {**source, "topics": ["a/#/b"]}, "'topics.0': is no filter of topics: '+' stands for one whole level, '#' for all at the end"),
+            ("source", {**source, "topics": ["a", "a+/b"]}, "'topics.1': is not a topic filter: '+' stands for one whole level, '#' for all at the end"),
+            ("source", {**source, "topics": ["a/#/b"]}, "'topics.0': is not a topic filter: '+' stands for one whole level, '#' for all at the end"),
             ("source", {**source, "topics": ["$share/g"]}, "'topics.0': a shared subscription has the form $share/GROUP/FILTER"),
             ("source", {**source, "will": "gone"}, "'will': must be a mapping with 'topic' and 'payload'"),
             ("source", {**source, "will": {"payload": "gone"}}, "'will': needs 'topic'"),
-            ("source", {**source, "will": {"topic": "a/#"}}, "'will.topic': is no topic to publish to: it has a '+' or a '#', or is too long"),
+            ("source", {**source, "will": {"topic": "a/#"}}, "'will.topic': is not a topic to publish to: it has a '+' or a '#', or is too long"),
             ("source", {**source, "will": {"topic": "a", "qos": 3}}, "'will.qos': must be 0, 1 or 2"),
             ("source", {**source, "will": {"topic": "a", "retain": 1}}, "'will.retain': must be true or false"),
             ("source", {**source, "will": {"topic": "a", "qoss": 1}}, "'will.qoss': 'will' has 'topic', 'payload', 'qos' and 'retain'"),
@@ -221,7 +221,7 @@ class MessageTests(MQTTTest):
                 if version == "5":
                     self.assertEqual(events[3], {"topic": "t/d", "payload": 5, "qos": 1, "retained": False, "contentType": "text/plain", "responseTopic": "r",
                                                  "correlationData": "c", "properties": {"k": "v2"}})
-                self.assertEqual(events[-2], {"rejected": "{", "reason": "the payload is no JSON document"})
+                self.assertEqual(events[-2], {"rejected": "{", "reason": "the payload is not a JSON document"})
                 self.assertEqual(events[-1], {"topic": "t/e", "payload": "", "qos": 1, "retained": False})
                 self.broker.end()
                 os.remove(self.path("mosquitto.db"))
@@ -275,7 +275,7 @@ class MessageTests(MQTTTest):
         ]):
             sink = self.sink("mqtt", {**parameters, "server": self.address}, events, f"sink{number}")
             self.assertEqual(sink.process.wait(20), 0, sink.errors())
-        self.assertIn("refused: 'topic' is no topic to publish to", sink.errors())
+        self.assertIn("refused: 'topic' is not a topic to publish to", sink.errors())
         self.assertIn("refused: 'topic' is empty for this event", sink.errors())
         wait_for(lambda: watcher.count() == 4, "the messages")
         watcher.end()

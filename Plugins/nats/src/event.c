@@ -131,7 +131,7 @@ bool add_message(decoding decode, rxd_source *running, natsMsg *message, const o
 #define MEMBER(name, made) (names[count] = RXD_TEXT_OF(name), values[count++] = (made))
   rxd_value value;
   if (!content_value(scope, decode, message, &value)) {
-    host->reject_input(running, host->text(scope, &value), RXD_TEXT_OF("the message is no JSON document"), token);
+    host->reject_input(running, host->text(scope, &value), RXD_TEXT_OF("the message is not a JSON document"), token);
     return true;
   }
   const char *subject = natsMsg_GetSubject(message), *reply = natsMsg_GetReply(message);

@@ -126,7 +126,7 @@ static void judge_ack(publisher *self, natsMsg *ack) {
   if (host->kind(&error) == RXD_OBJECT) judge_error(self, index, &error);
   else if (host->integer(&sequence) > 0) mark(self, index, DELIVERED);
   else {
-    client_trouble(&self->client, "what has taken a message is no stream");
+    client_trouble(&self->client, "the receiver that accepted a message is not a stream");
     self->has_failed = true;
   }
 }

@@ -120,7 +120,7 @@ static bool add_change(source *self, rxd_source *running, natsMsg *message, cons
   const char *operation = operation_of(message);
   rxd_value value = host->make_null();
   if (strcmp(operation, "put") == 0 && !content_value(scope, self->decode, message, &value)) {
-    host->reject_input(running, host->text(scope, &value), RXD_TEXT_OF("the value is no JSON document"), 0);
+    host->reject_input(running, host->text(scope, &value), RXD_TEXT_OF("the value is not a JSON document"), 0);
     return true;
   }
   const rxd_text names[MEMBERS] = {RXD_TEXT_OF("bucket"), RXD_TEXT_OF("key"), RXD_TEXT_OF("operation"),

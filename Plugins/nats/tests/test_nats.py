@@ -400,7 +400,7 @@ class StreamTests(NatsTest):
         wait_for(lambda: run.count() >= 4, "four", PATIENCE)
         self.wait_until_acknowledged(client)
         run.end()
-        self.assertEqual([line.get("reason", line.get("value")) for line in run.lines()], [1, "the message is no JSON document", "", 2])
+        self.assertEqual([line.get("reason", line.get("value")) for line in run.lines()], [1, "the message is not a JSON document", "", 2])
 
     def test_two_members_share_a_consumer(self):
         client = self.start_stream()
@@ -785,7 +785,7 @@ class KeyTests(NatsTest):
         self.assertEqual(run.end(), 0, run.errors())
         lines = run.lines()
         self.assertEqual([(line.get("key"), line.get("operation"), line.get("value"), line.get("reason")) for line in lines[3:]],
-                         [("a", "put", 5, None), ("b.c", "purge", None, None), (None, None, None, "the value is no JSON document"),
+                         [("a", "put", 5, None), ("b.c", "purge", None, None), (None, None, None, "the value is not a JSON document"),
                           ("a", "put", 6, None)])
         self.assertEqual([lines[0]["revision"], lines[-1]["revision"], lines[0]["bucket"]], [2, 9, "b"])
 
@@ -1172,7 +1172,7 @@ sinks:
         self.assertEqual(rxd.end(), 0, rxd.errors())
         self.assertEqual(self.newest_ids(client), newest)
         with open(self.path("refused.ndjson")) as file:
-            self.assertIn("the message is no JSON document", file.read())
+            self.assertIn("the message is not a JSON document", file.read())
 
 
 class KillTests(NatsTest):

@@ -59,7 +59,7 @@ static int send_element(list_source *self, running *running, const redisReply *e
   rxd_text names[] = {WORD("key"), WORD("value")};
   rxd_value values[] = {host->make_text(scope, text_of(self->key)), value_of_bytes(scope, element->str, element->len)};
   if (self->as_json && !decode_json(scope, element->str, element->len, &values[1])) {
-    host->reject_input(running->source, (rxd_text){element->str, element->len}, WORD("the element is no JSON document"),
+    host->reject_input(running->source, (rxd_text){element->str, element->len}, WORD("the element is not a JSON document"),
                        token);
   } else {
     rxd_value event = host->make_object(scope, names, values, 2);

@@ -76,7 +76,7 @@ static int send_message(subscribe_source *self, running *running, const redisRep
     value_of_bytes(scope, message->str, message->len),
   };
   if (self->as_json && !decode_json(scope, message->str, message->len, &values[1])) {
-    host->reject_input(running->source, (rxd_text){message->str, message->len}, WORD("the message is no JSON document"),
+    host->reject_input(running->source, (rxd_text){message->str, message->len}, WORD("the message is not a JSON document"),
                        0);
     return RXD_OK;
   }

@@ -517,7 +517,7 @@ class ListTests(RedisTest):
         source = self.source("redisList", {"key": "l", "decode": "json", "server": self.address})
         wait_for(lambda: source.count() == 3 and client("EXISTS", "l", "l:processing") == 0, "all")
         source.end()
-        self.assertEqual(source.lines(), [{"key": "l", "value": 1}, {"rejected": "{", "reason": "the element is no JSON document"}, {"key": "l", "value": 2}])
+        self.assertEqual(source.lines(), [{"key": "l", "value": 1}, {"rejected": "{", "reason": "the element is not a JSON document"}, {"key": "l", "value": 2}])
 
 
 class SubscribeTests(RedisTest):
@@ -535,7 +535,7 @@ class SubscribeTests(RedisTest):
                 client = self.start_server()
         self.assertEqual(source.end(), 0)
         self.assertEqual(source.lines(), [{"channel": "a", "message": {"n": 1}}, {"channel": "b.c", "message": "text", "pattern": "b.*"},
-                                          {"rejected": "no document", "reason": "the message is no JSON document"}] * 2)
+                                          {"rejected": "no document", "reason": "the message is not a JSON document"}] * 2)
 
 
 class PipelineTests(RedisTest):

@@ -121,7 +121,7 @@ static bool add_line(reader *self, const char *bytes, size_t count) {
   if (self->settings->decode == DECODE_BYTES) value = host->make_bytes(scope, (rxd_text){bytes, count});
   else if (self->settings->decode == DECODE_TEXT) value = value_of_bytes(scope, bytes, count);
   else if (!decode_json(scope, bytes, count, &value))
-    return reject(self, bytes, count, "%.400s: line %llu at byte %llu is no JSON document", self->object->key,
+    return reject(self, bytes, count, "%.400s: line %llu at byte %llu is not a JSON document", self->object->key,
                   (unsigned long long)number + 1, (unsigned long long)at);
   if (!self->has_values) make_values(self, scope);
   const rxd_text names[MEMBERS] = {RXD_TEXT_OF("bucket"), RXD_TEXT_OF("key"), RXD_TEXT_OF("size"), RXD_TEXT_OF("lastModified"),

@@ -215,7 +215,7 @@ static draft *draft_of(writing *self, rxd_text key) {
 static const char *key_problem(const sink *self, rxd_text key) {
   if (key.count == 0) return "'key' is empty for this event";
   if (key.count > KEY_MOST) return "'key' has more than 1024 bytes for this event";
-  if (!is_utf8(key.bytes, key.count) || memchr(key.bytes, 0, key.count) != NULL) return "'key' is no text for this event";
+  if (!is_utf8(key.bytes, key.count) || memchr(key.bytes, 0, key.count) != NULL) return "'key' is not a text for this event";
   if (key.bytes[0] == '/') return "'key' begins with '/' for this event";
   if (!self->replaces && !self->settings.keeps_others && memmem(key.bytes, key.count, mark, strlen(mark)) == NULL)
     return "'key' needs {id}, without which an object would replace the one before; or set 'replace: true'";

@@ -266,7 +266,7 @@ static int take_notification(queue *self, rxd_scope *scope, message *message, rx
   rxd_value json;
   rxd_text inner, type;
   if (host->parse_json(values, body, &json) != RXD_OK || host->kind(&json) != RXD_OBJECT) {
-    reject(self, message, body, "the message is no notification of S3: it is no JSON object");
+    reject(self, message, body, "the message is not an S3 notification: it is not a JSON object");
     return RXD_OK;
   }
   rxd_value records = member(values, json, "Records");
@@ -285,8 +285,8 @@ static int take_notification(queue *self, rxd_scope *scope, message *message, rx
                         : object_of(source, values, member(values, detail, "bucket"), member(values, detail, "object"), false, &objects[0]);
     named = meaning == NAMES_OBJECT;
     if (meaning == NAMES_OTHER) problem = "the message names an object of another bucket";
-    if (meaning == UNKNOWN) problem = "the message is no notification of S3";
-  } else if (host->kind(&records) != RXD_LIST) problem = "the message is no notification of S3: it has no 'Records'";
+    if (meaning == UNKNOWN) problem = "the message is not an S3 notification";
+  } else if (host->kind(&records) != RXD_LIST) problem = "the message is not an S3 notification: it has no 'Records'";
   for (size_t i = 0; i < count; i++) {
     meaning meaning = record_object(source, values, host->element(values, &records, i), &objects[named]);
     if (meaning == NAMES_OBJECT) named++;

@@ -365,7 +365,7 @@ class ContentTests(S3Test):
         self.assertEqual(values, [("d.gz", "1"), ("e", "short"), ("e", "short again"), ("g", "good")])
         json_lines = self.all_of(self.read(name="json", prefix="f", decode="json"))
         self.assertEqual([event.get("value", event.get("reason")) for event in json_lines],
-                         [{"n": 1}, "f: line 2 at byte 9 is no JSON document", {"n": 2}])
+                         [{"n": 1}, "f: line 2 at byte 9 is not a JSON document", {"n": 2}])
 
     @in_process
     def test_an_object_that_was_replaced_meanwhile_is_read_from_its_start(self):
@@ -579,8 +579,8 @@ class QueueTests(S3Test):
         self.assertEqual(sorted(self.values(run)), sorted(["a b", "sns", "bridge", "two", "three"]))
         reasons = sorted(event["reason"] for event in run.lines() if "reason" in event)
         self.assertEqual(reasons, sorted(["the message names an object of another bucket", "the message has a record that is none of S3",
-                                          "the message is no notification of S3: it is no JSON object",
-                                          "the message is no notification of S3: it is no JSON object"]))
+                                          "the message is not an S3 notification: it is not a JSON object",
+                                          "the message is not an S3 notification: it is not a JSON object"]))
         self.assertIn("count: goneObjects 1", run.errors())
 
     @in_process
@@ -1298,7 +1298,7 @@ sinks: {{ out: {{ from: in, stdout: {{ encode: json }} }} }}
         wait_for(lambda: self.keys() == ["read/1.ndjson.gz"], "the object to be moved", PATIENCE)
         self.assertEqual(rxd.end(), 0, rxd.errors())
         with open(self.path("refused.ndjson")) as file:
-            self.assertIn("is no JSON document", file.read())
+            self.assertIn("is not a JSON document", file.read())
 
 
 class KillTests(S3Test):

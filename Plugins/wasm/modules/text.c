@@ -30,7 +30,7 @@ RXD_WASM_EXPORT(rxd_open) int32_t open(uint32_t component, rxd_value parameters)
 RXD_WASM_EXPORT(rxd_row) rxd_value row(rxd_value event, rxd_value arguments) {
   (void)arguments;
   rxd_value value = rxd_member(event, field, field_count);
-  if (rxd_kind(value) != RXD_TEXT) return fail("the member is no text"), 0;
+  if (rxd_kind(value) != RXD_TEXT) return fail("the member is not a text"), 0;
   uint32_t count = rxd_text(value, buffer, sizeof buffer), words = 0, is_inside = 0;
   if (count > sizeof buffer) return fail("the text has more than 65,536 bytes"), 0;
   for (uint32_t index = 0; index < count; index++) {
@@ -47,7 +47,7 @@ RXD_WASM_EXPORT(rxd_process) int32_t process(uint32_t count) {
     rxd_value event = rxd_input_event(index), value = rxd_member(event, field, field_count);
     int32_t kind = rxd_kind(value);
     if (kind != RXD_INT && kind != RXD_UINT && kind != RXD_DOUBLE) {
-      static const char message[] = "the member is no number";
+      static const char message[] = "the member is not a number";
       rxd_reject(index, message, sizeof message - 1);
       continue;
     }

@@ -33,13 +33,13 @@ extension Compilation {
         diagnostics.report(
           Diagnostic(
             .conflictingParameters, "'movedFrom' names the \(move.kind) itself", at: move.location,
-            help: "Name it as it was called before, or remove 'movedFrom'"))
+            help: "Write its former name, or remove 'movedFrom'"))
       } else if let (name, kind) = present[move.former] {
         diagnostics.report(
           Diagnostic(
             .conflictingParameters, "'movedFrom' names a \(kind) that the file still has, '\(move.former)'",
             at: move.location, notes: [.init("it is defined here", at: name.location)],
-            help: "Name the \(move.kind) as it was called before, or remove 'movedFrom'"))
+            help: "Write the former name of the \(move.kind), or remove 'movedFrom'"))
       } else if let other = claimed[move.former] {
         diagnostics.report(
           Diagnostic(
@@ -96,7 +96,7 @@ extension Compilation {
             .conflictingParameters,
             name == steps[number].key
               ? "'movedFrom' names the step itself" : "'movedFrom' names a step that the file still has, '\(name)'",
-            at: node.location, help: "Name the step as it was called before, or remove 'movedFrom'"))
+            at: node.location, help: "Write the former name of the step, or remove 'movedFrom'"))
       } else if let name = names.first, !claimed.insert(name).inserted {
         diagnostics.report(
           Diagnostic(

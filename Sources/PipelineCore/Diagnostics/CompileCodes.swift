@@ -7,7 +7,7 @@ extension Diagnostic.Code {
   package static let schemaType = Diagnostic.Code(
     "RX323", "A schema gives the type of each field of the events, and a function that of each parameter.")
   package static let schemaFile = Diagnostic.Code(
-    "RX324", "A schema file cannot be read, or is no JSON Schema.")
+    "RX324", "A schema file cannot be read, or is not a JSON Schema.")
   package static let schemaPart = Diagnostic.Code(
     "RX325", "A part of a JSON Schema cannot be turned into a type.", severity: .warning)
   package static let addressInUseTwice = Diagnostic.Code(

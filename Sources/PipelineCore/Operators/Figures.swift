@@ -350,7 +350,7 @@ final class Figures {
       cells[index].at = try state.read()
       let value = cells[index].value.value
       if call.function == .sum || call.function == .avg, cells[index].count > 0 {
-        guard value.isNumber || value.is(.duration) else { throw StateFault("a sum is no number") }
+        guard value.isNumber || value.is(.duration) else { throw StateFault("a sum is not a number") }
       }
     }
     for set in sets {

@@ -180,7 +180,7 @@ struct RegexParser {
   /// The code point at this offset.
   mutating func scalar() throws(RegexFault) -> UInt32 {
     let (scalar, length) = bytes.withUnsafeBytes { UTF8Scalar.read($0, at) }
-    guard scalar != RegexSet.invalid else { throw fault("the pattern is no UTF-8") }
+    guard scalar != RegexSet.invalid else { throw fault("the pattern is not UTF-8") }
     at += length
     return scalar
   }

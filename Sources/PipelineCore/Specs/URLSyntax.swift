@@ -99,7 +99,7 @@ enum URLSyntax {
     // A dot at the end of an address has no effect.
     let address = AddressPolicy.bytes(ofHost: host.utf8.last == UInt8(ascii: ".") ? String(host.dropLast()) : host)
     if host.utf8.first == UInt8(ascii: "["), address?.count != 16 {
-      return Problem(message: "'\(shown)' is no IPv6 address")
+      return Problem(message: "'\(shown)' is not an IPv6 address")
     }
     if let address {
       guard AddressPolicy.judge(address) == .forbidden else { return nil }
@@ -111,7 +111,7 @@ enum URLSyntax {
     let named = labels.last?.isEmpty == true ? labels.dropLast() : labels[...]
     // A name whose last part is a number would be read as an address (the URL standard of WHATWG, 3.5).
     if let last = named.last, !last.isEmpty, last.allSatisfy({ (0x30...0x39).contains($0) }) {
-      return Problem(message: "'\(shown)' is no IPv4 address")
+      return Problem(message: "'\(shown)' is not an IPv4 address")
     }
     if host.utf8.contains(where: { $0 >= 0x80 }) {
       return Problem(
@@ -122,7 +122,7 @@ enum URLSyntax {
       named.allSatisfy({ label in
         (1...63).contains(label.count) && label.first != UInt8(ascii: "-") && label.last != UInt8(ascii: "-")
       }), host.utf8.allSatisfy(isHostByte)
-    else { return Problem(message: "'\(shown)' is no host name") }
+    else { return Problem(message: "'\(shown)' is not a host name") }
     return nil
   }
 

@@ -379,7 +379,7 @@ extension Check {
   }
 
   static func threads(_ trial: ContractTrial) throws(ContractBreach) -> Verdict {
-    guard trial.suite.isNative, trial.spec.form == .row else { return .notApplicable("it is no pure function") }
+    guard trial.suite.isNative, trial.spec.form == .row else { return .notApplicable("it is not a pure function") }
     let program = try trial.program(["--threads", "4"])
     defer { program.kill() }
     let expected = try trial.reference()

@@ -64,7 +64,7 @@ extension ContractCase {
     let checked = ExpressionSyntax.parse(LocatedText(expression), into: &diagnostics)?
       .check(in: ExpressionScope([]), into: &diagnostics)
     guard let checked, !diagnostics.hasErrors else {
-      return .failure(PluginFault(diagnostics.all.first?.message ?? "it is no expression"))
+      return .failure(PluginFault(diagnostics.all.first?.message ?? "it is not an expression"))
     }
     let standalone = StandaloneExpression(checked)
     let value = standalone.evaluate(.null)

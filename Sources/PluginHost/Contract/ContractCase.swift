@@ -135,7 +135,7 @@ private func mistakes(_ marbles: PluginExample.Marbles) -> [String] {
     do throws(Marbles.Mistake) {
       _ = try Marbles(text)
       return nil
-    } catch { return "'\(name)' is no marbles: \(error.message)" }
+    } catch { return "'\(name)' is not valid marble text: \(error.message)" }
   }
 }
 

@@ -116,7 +116,7 @@ package final class NativeBridge {
     let arena = Arena()
     let value = library.document.withUnsafeBytes { HostTable.json(rxd_text($0), arena) }
     let tree = JSONParser().expand(value, into: arena)
-    guard tree.is(.map) else { throw PluginFault("its spec is no JSON object") }
+    guard tree.is(.map) else { throw PluginFault("its spec is not a JSON object") }
     let text = OutputBuffer(capacity: 4096)
     _ = JSONWriter.append(tree, to: text)
     output.write("{\"spec\":\(String(decoding: text.bytes, as: UTF8.self))}\n")

@@ -24,7 +24,7 @@ enum AnswerFrame {
         }
         if !answer.events.isEmpty { answer.owner = block }
       } else if !events.isAbsent {
-        return "'events' is no list"
+        return "'events' is not a list"
       }
     }
     answer.finishes = spec.kind == .operator && frame["finish"].isTrue

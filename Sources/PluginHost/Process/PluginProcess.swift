@@ -105,7 +105,7 @@ final class PluginProcess: @unchecked Sendable {
 
   /// Starts the program. Throws the reason if it cannot be started.
   func start() throws(PluginFault) {
-    guard case .program(let arguments, _) = file.form else { throw PluginFault("it is no program") }
+    guard case .program(let arguments, _) = file.form else { throw PluginFault("it is not a program") }
     if let refusal = file.refusal() { throw PluginFault(refusal) }
     let started: pid_t
     do throws(PosixError) {

@@ -145,7 +145,7 @@ private final class DatabaseRun: Cancellable, Sendable {
         guard !keyColumns.isEmpty else {
           return refused(
             bytes > query.maxBytes
-              ? "the result has more than \(query.maxBytes) bytes, which 'maxBytes' allows"
+              ? "the result has more than the \(query.maxBytes) bytes that 'maxBytes' allows"
               : "the result has more than \(query.maxRows) rows, which 'maxRows' allows")
         }
         result.hasMore = true

@@ -51,7 +51,7 @@ package struct TrustedFile {
     var walk = PathWalk(whole, from: root)
     let (entry, name) = try walk.end(look)
     let shown = entry.descriptor.name
-    guard entry.status.st_mode & S_IFMT == S_IFREG else { throw distrust("'\(shown)' is no file") }
+    guard entry.status.st_mode & S_IFMT == S_IFREG else { throw distrust("'\(shown)' is not a regular file") }
     if isOpen(walk.directory) {
       throw distrust("others may put files next to '\(shown)', which it could load: move it into a separate directory")
     }

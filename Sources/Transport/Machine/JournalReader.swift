@@ -309,7 +309,7 @@ package final class JournalReader: Sendable {
       _ = rx_journal_next(journal)
       return rx_journal_previous(journal) > 0 ? Self.cursor(journal) : nil
     case .behind(let cursor?):
-      try check(rx_journal_seek_cursor(journal, cursor), "'\(Printable.cut(cursor))' is no cursor")
+      try check(rx_journal_seek_cursor(journal, cursor), "'\(Printable.cut(cursor))' is not a cursor")
       if rx_journal_next(journal) > 0, rx_journal_is_at(journal, cursor) != 0 { return cursor }
       notify(.goneCursor)
       return cursor

@@ -66,7 +66,7 @@ extension PageAccess {
       && (!origin.contains("://") || origin.hasSuffix("/") || !origin.utf8.allSatisfy { $0 > 0x20 && $0 < 0x7F })
     {
       context.badValue(
-        at: context.location(of: "origins"), "'\(Printable.cut(origin))' is no origin",
+        at: context.location(of: "origins"), "'\(Printable.cut(origin))' is not an origin",
         help: "Write scheme and host, such as https://example.org, or '*'")
     }
   }

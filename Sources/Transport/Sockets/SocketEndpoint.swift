@@ -257,7 +257,7 @@ package enum ActivatedSockets {
       throw SocketFailure(
         message: "the socket 'systemd:\(name)' "
           + (kind < 0
-            ? "is no socket" : isDatagram ? "is a stream, not for datagrams" : "does not listen for connections"))
+            ? "is not a socket" : isDatagram ? "is a stream, not for datagrams" : "does not listen for connections"))
     }
     let own = fcntl(found.descriptor, F_DUPFD_CLOEXEC, 0)
     guard own >= 0 else { throw SocketFailure(message: "cannot use 'systemd:\(name)': \(PosixError.text(errno))") }

@@ -19,7 +19,7 @@ package struct NetworkAddress: ParameterValue {
     if node.scalar?.isPlaceholder == true { return NetworkAddress() }
     func refuse(_ reason: String, _ help: String? = nil) -> NetworkAddress? {
       context.badValue(
-        node, "'\(node.shown)' is no address\(reason)",
+        node, "'\(node.shown)' is not an address\(reason)",
         help: help ?? "Write a port, or HOST:PORT such as 127.0.0.1:8899")
       return nil
     }

@@ -124,7 +124,7 @@ final class Stores: Sendable {
     if found.isNewlyRefused {
       log.write(
         .error, pipeline,
-        "the process has ended three times with the same event in hand: the event is left out and rejected (RX550)")
+        "the process has ended three times while it handled the same event: the event is skipped and rejected (RX550)")
     } else if found.ends > 0 {
       log.write(
         .warning, pipeline,

@@ -165,7 +165,7 @@ struct StateVerb: ParsableCommand {
       }
       let document: ExportedState
       do throws(ExportedState.Fault) { document = try ExportedState(text) } catch {
-        Console.printError("\(file) is no exported state: \(error.message)")
+        Console.printError("\(file) is not an exported state: \(error.message)")
         throw ExitStatus.data
       }
       let path = try directory.path(mayBeMissing: true)

@@ -47,7 +47,7 @@ extension EncodedEvents {
     bytes.forEachLine { line, _ in
       let value = lines == .strings ? Value.string(line) : execution.json.parse(line, into: arena)
       guard !value.isError else {
-        fault = StateFault("line \(found + 1) is no JSON document")
+        fault = StateFault("line \(found + 1) is not a JSON document")
         return
       }
       found += 1

@@ -212,7 +212,7 @@ extension Execution {
       version: record.version, target: nil, hasOtherParameters: restoration.hasChanged(sink.step))
     do throws(StateFault) {
       try node.restore(&reader)
-      guard reader.isAtEnd else { throw StateFault("there is more than the sink reads") }
+      guard reader.isAtEnd else { throw StateFault("the state has more data than the sink reads") }
     } catch {
       restoration.refuse(sink.step, error)
     }
@@ -227,7 +227,7 @@ extension Execution {
     }
     var reader = record.reader(version: version, target: nil)
     try node.restorePosition(&reader)
-    guard reader.isAtEnd else { throw StateFault("there is more than the sink reads") }
+    guard reader.isAtEnd else { throw StateFault("the state has more data than the sink reads") }
   }
 
   /// Writes the records of everything that runs for `subscription`.

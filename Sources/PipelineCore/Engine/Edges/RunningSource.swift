@@ -275,7 +275,7 @@ open class RunningSource: OperatorNode {
   /// Rejects an event that ends the process: whatever the error policy says, it is not sent.
   final func rejectPoison(_ event: Event) {
     let failure = SignalFailure(
-      .source, "the process ended three times while it had this event in hand", at: nodeContext.location)
+      .source, "the process ended three times while it handled this event", at: nodeContext.location)
     let problem = EventProblem(
       code: .eventEndsProcess, message: failure.message, location: failure.location, kind: failure.kind,
       dropped: "an event")

@@ -190,7 +190,7 @@ extension FunctionRegistry {
       }
       var patterns: [GrokPattern] = []
       for source in sources {
-        guard source.is(.string) else { throw GrokPattern.Fault(message: "a \(source.typeName) is no pattern") }
+        guard source.is(.string) else { throw GrokPattern.Fault(message: "a \(source.typeName) is not a pattern") }
         patterns.append(try context.frame.grokPattern(context.plain(source).rawBytes, own + shared, naming))
       }
       if patterns.isEmpty { throw GrokPattern.Fault(message: "there is no pattern") }

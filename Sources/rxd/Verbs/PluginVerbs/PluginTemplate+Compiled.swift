@@ -22,7 +22,7 @@ extension PluginTemplate {
         // Called on any thread, several at once.
         fn row<'a>(&self, scope: &'a Scope, event: Value<'a>) -> Result<Verdict<'a>, String> {
             if event.kind() != Kind::Object {
-                return Err("the event is no object".to_string());
+                return Err("the event is not an object".to_string());
             }
             Ok(Verdict::Pass(event.with("text", scope.text(&self.text))))
         }

@@ -238,7 +238,7 @@ struct PluginTemplate {
         (void)arguments;
         const instance *self = pointer;
         if (host->kind(event) != RXD_OBJECT) {
-          host->fail(scope, RXD_TEXT_OF("the event is no object"), RXD_TEXT_OF(""));
+          host->fail(scope, RXD_TEXT_OF("the event is not an object"), RXD_TEXT_OF(""));
           return RXD_FAILED;
         }
         rxd_value text = host->make_text(scope, (rxd_text){self->text, self->count});

@@ -100,7 +100,7 @@ struct Tally: OperatorComponent {
 
     override func receive(_ event: Event) {
       guard let key = parameters.key.required.evaluate(frame).text else {
-        return reject(event, .pluginRefusal, "the key is no text")
+        return reject(event, .pluginRefusal, "the key is not a text")
       }
       if counts.isEmpty { timer = wake(after: parameters.every) }
       if let index = counts.firstIndex(where: { $0.key == key }) {
