@@ -64,7 +64,7 @@ struct CheckTests {
     }
   }
 
-  /// Whether a certificate exists depends on the machine: a warning, and none without the environment.
+  /// Whether a certificate exists depends on the machine: a warning, or nothing if the check excludes the environment.
   @Test func warnsOfCertificatesThatAreNotThere() throws {
     let folder = try Scratch()
     let present = try folder.write("present.pem", "certificates")

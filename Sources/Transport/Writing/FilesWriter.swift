@@ -138,7 +138,7 @@ package final class FilesWriter: Sendable {
     var queue: [Command] = []
     /// Bytes queued or being written.
     var bytes = 0
-    /// Everything that is queued shall be synced and acknowledged soon.
+    /// Whether all queued blocks are to be synced and acknowledged soon.
     var isSyncAwaited = false
     var closed = false
     var failure: PosixError?

@@ -89,7 +89,7 @@ import Testing
     #expect(run.texts["values"] == [#""x""#])
   }
 
-  /// A signal named from the beginning keeps its command alive itself, so the command ends with it, not later.
+  /// A signal that is referenced from the start keeps its command alive itself, so the command ends with it, not later.
   @Test func theCommandEndsWithWhoMayExecuteIt() throws {
     let run = try run(
       "s: { from: one, chain: [ { execute: log } ] }", "out: { from: s, probe: {} }, rest: { from: late, probe: {} }",

@@ -549,7 +549,7 @@ public final class Executor: @unchecked Sendable {
     remainders.append(Remainder(isInner: inner, ack: acks.holdForRest(), work: work))
   }
 
-  /// Drops the rests of batches, because the pipeline has ended. `reason`: why their events have failed, if they have.
+  /// Drops the remainders of batches, because the pipeline has ended. `reason`: why their events failed, if they did.
   func dropRemainders(_ reason: String? = nil) {
     let left = remainders
     remainders = []
