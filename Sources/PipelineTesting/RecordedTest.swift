@@ -100,7 +100,7 @@ package struct RecordedTest: Sendable {
     }
     let count = expected.count + inputs.reduce(0) { $0 + $1.entries.count }
     guard inputs.contains(where: { !$0.entries.isEmpty }) else {
-      throw Refusal(message: "nothing came from a source meanwhile, so a test would have no input")
+      throw Refusal(message: "no source received anything meanwhile, so a test would have no input")
     }
     guard count <= Self.mostEvents else {
       throw Refusal(message: "\(count) events are more than the \(Self.mostEvents) of a test: choose a shorter time")

@@ -382,7 +382,7 @@ extension File {
         let what = FileKey(position) == FileKey(file) ? "was written anew" : "is another file than before"
         execution.services.log(
           .info, label,
-          "\(file.path) \(what), with the same content up to byte \(position.offset): it is read on there")
+          "\(file.path) \(what), with the same content up to byte \(position.offset): reading continues there")
       case .copied(let position, let copy):
         moved(from: position, to: copy)
         execution.services.log(

@@ -141,7 +141,7 @@ extension File {
             decodingPosition = resumption.decodingPosition
             log(
               .info,
-              "\(file.name) is another file than before, with the same content up to byte \(decodingPosition.offset): it is read on there"
+              "\(file.name) is another file than before, with the same content up to byte \(decodingPosition.offset): reading continues there"
             )
           } else {
             log(

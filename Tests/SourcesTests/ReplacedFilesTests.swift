@@ -74,7 +74,7 @@ import Testing
       try replace(way, by: text(0..<end))
       // A file that is written in place may be complete before it is checked.
       known += way == .inPlace ? 0 : 1
-      pipeline.run(within: .seconds(60)) { pipeline.log.filter { $0.contains("it is read on there") }.count >= known }
+      pipeline.run(within: .seconds(60)) { pipeline.log.filter { $0.contains("reading continues there") }.count >= known }
       pipeline.run(within: .seconds(60)) { pipeline.events.count >= end }
       seen = end
     }
@@ -89,7 +89,7 @@ import Testing
     if way == .inPlace { return }
     #expect(
       pipeline.log.contains {
-        $0.hasSuffix("is another file than before, with the same content up to byte \(end): it is read on there")
+        $0.hasSuffix("is another file than before, with the same content up to byte \(end): reading continues there")
       }, "\(pipeline.log)")
   }
 
@@ -115,7 +115,7 @@ import Testing
     try replace(way, by: text(50..<80))
     pipeline.run(within: .seconds(60)) { pipeline.events.count >= 80 }
     #expect(pipeline.events == events(0..<80))
-    #expect(!pipeline.log.contains { $0.contains("it is read on there") })
+    #expect(!pipeline.log.contains { $0.contains("reading continues there") })
   }
 
   /// The header of a table belongs to the earlier content.

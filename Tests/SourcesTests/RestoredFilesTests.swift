@@ -101,7 +101,7 @@ extension RealPipeline {
     if way != .truncated {
       #expect(
         second.log.contains {
-          $0.hasSuffix("is another file than before, with the same content up to byte \(end): it is read on there")
+          $0.hasSuffix("is another file than before, with the same content up to byte \(end): reading continues there")
         })
     }
   }

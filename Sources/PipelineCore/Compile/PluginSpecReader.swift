@@ -69,7 +69,7 @@ package struct PluginSpecReader {
     guard let items = list.items, items.count <= Self.mostFiles else {
       report(
         "'uses' is a list of at most \(Self.mostFiles) paths", list.location,
-        "Name the files that the plugin is made of, besides its own")
+        "Name the files that belong to the plugin, besides its own")
       return []
     }
     return items.compactMap { item in

@@ -114,7 +114,7 @@ extension Check {
     if trial.varies { return .notApplicable("its answers differ from run to run") }
     let expected = try trial.reference()
     let help =
-      "After a crash rxd opens it with the last state and hands over every input since: nothing else may outlive the process"
+      "After a crash rxd opens it with the last state and repeats every later input: nothing else may outlive the process"
     let instants = instants(expected.openCount, most: 8)
     for cut in instants {
       var savedAt = 0

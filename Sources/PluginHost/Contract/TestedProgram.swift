@@ -439,7 +439,7 @@ final class TestedProgram {
     guard behindEnd.remove(id) != nil else { return false }
     guard frame["events"].isAbsent, frame["timers"].isAbsent, frame["finish"].isAbsent else {
       throw ContractBreach(
-        expected: "nothing after 'finish': what it was given before counts as not taken", came: shown,
+        expected: "nothing after 'finish': inputs passed before it count as not taken", came: shown,
         help: "When the output is complete, ignore inputs until 'close', or answer them with {\"id\":N}")
     }
     return true
