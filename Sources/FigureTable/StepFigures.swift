@@ -17,7 +17,7 @@ package final class StepFigures: Sendable {
 
   fileprivate let counted: PipelineStatistics.Step
   fileprivate let kind: Kind
-  /// The word in the file.
+  /// The keyword of the step in the file.
   fileprivate let keyword: String
   /// The share of a core that the step takes; nil: unknown.
   fileprivate let busy: Double?

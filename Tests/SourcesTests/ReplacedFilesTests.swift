@@ -74,7 +74,7 @@ import Testing
       try replace(way, by: text(0..<end))
       // A file that is written in place may be complete before it is checked.
       known += way == .inPlace ? 0 : 1
-      pipeline.run(within: .seconds(60)) { pipeline.log.filter { $0.contains("reading continues there") }.count >= known }
+      pipeline.run(within: .seconds(60)) { pipeline.log.filter { $0.contains("reading continues") }.count >= known }
       pipeline.run(within: .seconds(60)) { pipeline.events.count >= end }
       seen = end
     }

@@ -122,7 +122,7 @@ extension FollowerWork {
   /// was read.
   func findCopy(of position: FilePosition, _ listings: inout DirectoryListings) -> FollowedFile? {
     guard options.savedAt > 0, position.fingerprintBytes > 0, position.offset > 0 else { return nil }
-    // The clock of births lags by some milliseconds.
+    // Birth times may lag by some milliseconds, because file systems use a coarse clock.
     let earliest = options.savedAt &- 1_000_000_000
     return siblings(of: position.target ?? position.path, &listings).first { copy in
       copy.born >= earliest && copy.key.inode != position.inode && byKey[copy.key] == nil

@@ -318,7 +318,7 @@ struct RunSettings {
     guard let path = try setting(metricsTokenFile, "RXD_METRICS_TOKEN_FILE") else {
       guard address.isLoopback else {
         throw ValidationError(
-          "--metrics-listen \(text) can be reached from other machines: give a file with a token with --metrics-token-file, or listen on 127.0.0.1."
+          "--metrics-listen \(text) can be reached from other machines: pass a token file with --metrics-token-file, or listen on 127.0.0.1."
         )
       }
       return MetricsListener(address: address, token: nil, hosts: hosts)
@@ -338,7 +338,7 @@ struct RunSettings {
     guard let path = try setting(uiTokenFile, "RXD_UI_TOKEN_FILE") else {
       guard address.isLoopback else {
         throw ValidationError(
-          "--ui-listen \(given ?? "") can be reached from other machines: give a file with a token with --ui-token-file, or listen on 127.0.0.1."
+          "--ui-listen \(given ?? "") can be reached from other machines: pass a token file with --ui-token-file, or listen on 127.0.0.1."
         )
       }
       return PageGate(address: address, hosts: hosts)
