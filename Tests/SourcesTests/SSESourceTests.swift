@@ -174,7 +174,7 @@ import Transport
     #expect(elsewhere.http.exchanges.map { $0.header("Last-Event-ID") } == [nil])
   }
 
-  /// However the bytes are cut.
+  /// However the bytes are divided into reads.
   @Test(arguments: 1...20) func messagesAreThoseOfTheWholeText(_ seed: UInt64) {
     let text =
       "\u{FEFF}id: 1\r\ndata: a\r\rdata:b\ndata:  c\r\n\r\nevent: x\ndata\n\nretry: 7\nretry: x\nnobody: knows\n:\ndata: é\n\nid: a\0b\ndata: d\n\ndata: cut"
