@@ -11,7 +11,7 @@ extension DiskStore.Writer {
       try Salvage(path, log).run(because: reason)
       return true
     } catch {
-      log(.error, "what can be read of the damaged store \(path) cannot be taken over: \(error)")
+      log(.error, "the readable records of the damaged store \(path) cannot be copied: \(error)")
       return false
     }
   }

@@ -106,7 +106,7 @@ package final class DiskStore: PipelineStore {
         opened = try Self.open(path)
       } catch {
         throw StoreRefusal(
-          "the store \(path) is damaged (\(reason)), and what can be read of it cannot be taken over: \(error)")
+          "the store \(path) is damaged (\(reason)), and its readable records cannot be copied: \(error)")
       }
     }
     identity = opened.file.identity

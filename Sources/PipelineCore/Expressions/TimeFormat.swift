@@ -85,7 +85,7 @@ struct TimeFormat {
       guard at < format.count, Self.directives.contains(format[at]) else {
         let rest = String(decoding: format[(at - 1)...].prefix(3), as: UTF8.self)
         throw Fault(
-          message: "there is no directive of time '\(rest)'",
+          message: "there is no time directive '\(rest)'",
           help: "The directives are those of strftime, with %L, %f and %N for 3, 6 and 9 digits of the second.")
       }
       if let others = Self.composed[format[at]] {

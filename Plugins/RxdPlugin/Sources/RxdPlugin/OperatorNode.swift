@@ -177,7 +177,7 @@ open class OperatorNode: Downstream {
     timers.last = try state.read()
     let isOver = try state.read(Bool.self)
     try restore(&state)
-    guard state.isAtEnd else { throw StateFault("there is more than the step reads") }
+    guard state.isAtEnd else { throw StateFault("the state has more data than the step reads") }
     if isOver { close() }
   }
 }

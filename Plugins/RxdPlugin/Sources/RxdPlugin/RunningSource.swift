@@ -152,7 +152,7 @@ open class RunningSource: OperatorNode {
     var state = StateReader(position, version: Int(version), nil)
     _ = try state.read(UInt64.self)
     try restore(&state)
-    guard state.isAtEnd else { throw StateFault("there is more than the source reads") }
+    guard state.isAtEnd else { throw StateFault("the state has more data than the source reads") }
   }
 
   func keepPositions(version: Int) {

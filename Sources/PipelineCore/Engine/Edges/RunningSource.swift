@@ -177,7 +177,7 @@ open class RunningSource: OperatorNode {
     serial = try record.read()
     guard serial <= restoration.lastSubscription else { throw StateFault("its number is not known") }
     try restore(&record)
-    guard record.isAtEnd else { throw StateFault("there is more than the source reads") }
+    guard record.isAtEnd else { throw StateFault("the state has more data than the source reads") }
   }
 
   /// Runs the steps that the last event deferred before the next event comes, so that it makes no difference whether

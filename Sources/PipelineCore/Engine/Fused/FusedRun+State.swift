@@ -50,7 +50,7 @@ extension FusedRun {
     step._withUnsafeGuaranteedRef { step in
       do throws(StateFault) {
         try step.restore(&reader)
-        if !reader.isAtEnd { fault = StateFault("there is more than the step reads") }
+        if !reader.isAtEnd { fault = StateFault("the state has more data than the step reads") }
       } catch { fault = error }
     }
     guard let fault else {

@@ -382,7 +382,7 @@ open class OperatorNode: Downstream, Subscription, TimerTarget, OutputHolder {
     let inlets = try savedInlets(&record)
     try restore(&record)
     if !record.isAtEnd { try restoreTimes(&record, inlets) }
-    guard record.isAtEnd else { throw StateFault("there is more than the step reads") }
+    guard record.isAtEnd else { throw StateFault("the state has more data than the step reads") }
     try prepare(inlets)
     for step in deferred { restoration.deferred.append((step.position, self, step.token)) }
     for input in inputs { subscribe(nodeContext.inputs[input]) }
