@@ -5,10 +5,13 @@ import Testing
 @Suite(.timeLimit(.minutes(5)))
 struct GuideTests {
   struct Guide {
-    /// The files in the guide, each after its name.
-    var files: [(name: String, text: String)] = []
-    /// The commands in the guide with their output, in order.
-    var commands: [(command: String, output: String)] = []
+    /// The contents of the guide in order: a file after its name, or a command with its output.
+    enum Part {
+      case file(name: String, text: String)
+      case command(String, output: String)
+    }
+    var parts: [Part] = []
+    var commandCount = 0
 
     init(_ name: String) throws {
       let text = try String(contentsOfFile: "\(Rxd.root)/docs/\(name).md", encoding: .utf8)
@@ -33,34 +36,49 @@ struct GuideTests {
 
     private mutating func add(_ form: String, _ name: String, _ lines: [String]) {
       if form != "console" {
-        if !name.isEmpty { files.append((name, lines.map { $0 + "\n" }.joined())) }
+        if !name.isEmpty { parts.append(.file(name: name, text: lines.map { $0 + "\n" }.joined())) }
         return
       }
       for line in lines {
         if line.hasPrefix("$ ") {
-          commands.append((String(line.dropFirst(2)), ""))
-        } else if !commands.isEmpty {
-          commands[commands.count - 1].output += line + "\n"
+          parts.append(.command(String(line.dropFirst(2)), output: ""))
+          commandCount += 1
+        } else if case .command(let command, let output)? = parts.last {
+          parts[parts.count - 1] = .command(command, output: output + line + "\n")
         }
       }
     }
   }
 
-  @Test(arguments: [("trying-out", 10), ("reuse", 5), ("event-time", 3), ("tables", 3)]) func commandsPrintWhatIsShown(
-    _ name: String, _ least: Int
-  )
-    throws
-  {
+  static let guides = [
+    ("trying-out", 10), ("reuse", 5), ("event-time", 3), ("tables", 3), ("first-pipeline", 8), ("pipeline-file", 3),
+    ("four-texts", 5), ("secrets", 5), ("alerting", 5), ("formats", 30), ("coming-from", 1), ("troubleshooting", 5),
+  ]
+
+  /// A file may be shown again with more in it: each command sees what the page has shown before it.
+  @Test(arguments: guides) func commandsPrintWhatIsShown(_ name: String, _ least: Int) throws {
     let guide = try Guide(name)
-    #expect(guide.commands.count >= least)
+    #expect(guide.commandCount >= least)
     let folder = try Scratch()
     try FileManager.default.createSymbolicLink(atPath: folder.path + "/rxd", withDestinationPath: Rxd.binary)
-    for file in guide.files { try folder.write(file.name, file.text) }
-    for (command, shown) in guide.commands {
-      let (_, output) = try Program.run(
-        "/bin/sh", ["-c", "cd '\(folder.path)' && \(command) 2>&1"],
-        environment: ["PATH": folder.path + ":/usr/bin:/bin", "HOME": folder.path, "LANG": "C.UTF-8"])
-      #expect(output == shown, "$ \(command)")
+    for part in guide.parts {
+      switch part {
+      case .file(let name, let text): try folder.write(name, text)
+      case .command(let command, let shown):
+        let (_, output) = try Program.run(
+          "/bin/sh", ["-c", "cd '\(folder.path)' && \(command) 2>&1"],
+          environment: ["PATH": folder.path + ":/usr/bin:/bin", "HOME": folder.path, "LANG": "C.UTF-8"])
+        #expect(output == shown, "$ \(command)")
+      }
     }
+  }
+
+  /// Whoever looks for a format finds it, with an example that runs.
+  @Test func everyFormatIsOnItsPage() throws {
+    let page = try String(contentsOfFile: Rxd.root + "/docs/formats.md", encoding: .utf8)
+    let listed = try Rxd.run("list", "decoders", "encoders", "--format", "json")
+    let names = listed.output.matches(of: #/"name": ?"(\w+)"/#).map { String($0.1) }
+    #expect(names.count > 15)
+    for name in names { #expect(page.contains("`\(name)`"), "\(name)") }
   }
 }
