@@ -85,4 +85,11 @@ struct GuideTests {
     #expect(names.count > 15)
     for name in names { #expect(page.contains("`\(name)`"), "\(name)") }
   }
+
+  /// Files that people copy cause no warning, and have the usual layout.
+  @Test func theCookbookIsTidy() throws {
+    let checked = try Rxd.run("check", "--deny-warnings", "--no-environment", "pipelines/cookbook", in: Rxd.root)
+    #expect(checked.status == 0, "\(checked.output)\(checked.errors)")
+    #expect(try Rxd.run("fmt", "--check", "pipelines/cookbook", in: Rxd.root).output == "")
+  }
 }

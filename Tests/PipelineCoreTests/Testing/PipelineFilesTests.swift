@@ -21,6 +21,18 @@ import Testing
     }
   }
 
+  /// Every file of the cookbook has tests, and a row on its page.
+  @Test func theCookbookIsOnItsPage() throws {
+    let page = try String(contentsOf: packageRoot.appending(path: "docs/cookbook.md"), encoding: .utf8)
+    let recipes = Self.files.filter { $0.hasPrefix("cookbook/") }
+    #expect(recipes.count >= 19)
+    for name in recipes {
+      #expect(page.contains("](../pipelines/\(name))"), "\(name)")
+      let bytes = try Data(contentsOf: Self.folder.appendingPathComponent(name))
+      #expect(try !TestSuite(SourceText(name: name, bytes: Array(bytes))).tests.isEmpty, "\(name)")
+    }
+  }
+
   /// The same tests, with the state saved, everything dropped and the state restored after each turn.
   @Test(arguments: files) func ownTestsPassOverRestarts(_ name: String) throws {
     let bytes = try Data(contentsOf: Self.folder.appendingPathComponent(name))
