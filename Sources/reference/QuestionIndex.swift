@@ -105,6 +105,17 @@ enum GeneralUseCases {
     .init(
       .combining, "know why a diamond fires twice", "settle: true", "\(contracts)#a-diamond-fires-once-per-arrival",
       "diamonds"),
+    .init(.operating, "begin", "rxd init", "../first-pipeline.md", "first pipeline"),
+    .init(.operating, "begin with a whole file for a common job", "", "../cookbook.md", "cookbook"),
+    .init(.operating, "know every key that a file can have", "rxd schema", "../pipeline-file.md", "the pipeline file"),
+    .init(
+      .operating, "know when a text needs quotes, and which", "kind: \"'alert'\"", "../four-texts.md", "four texts"),
+    .init(.operating, "keep a password out of the file", "${secret:NAME}", "../secrets.md", "secrets"),
+    .init(
+      .operating, "be told when something begins and when it is over", "distinctUntilChanged", "../alerting.md",
+      "alerting"),
+    .init(.operating, "see what a decoder makes of a line", "rxd describe csv", "../formats.md", "formats"),
+    .init(.operating, "know why nothing comes out", "rxd run --stats FILE", "../troubleshooting.md", "troubleshooting"),
     .init(.operating, "find out what is wrong with a file", "rxd check FILE", "../../README.md#a-tour", "tour"),
     .init(.operating, "test a pipeline without waiting", "rxd test FILE", "../testing.md", "testing"),
     .init(.operating, "answer requests in tests", "stubs:", "../testing.md", "testing"),
@@ -127,10 +138,13 @@ enum GeneralUseCases {
     .init(.operating, "draw a pipeline", "rxd graph --format svg FILE", "../../README.md#a-tour", "tour"),
     .init(.operating, "have completion and checks in my editor", "rxd schema", "../../README.md#a-tour", "tour"),
     .init(
-      .operating, "run pipelines as a service", "systemctl enable --now rxd", "../../README.md#as-a-service", "service"),
+      .operating, "run pipelines as a service", "systemctl enable --now rxd", "../service.md", "service"),
     .init(
-      .operating, "change pipelines without a restart", "systemctl reload rxd", "../../README.md#as-a-service",
+      .operating, "change pipelines without a restart", "systemctl reload rxd", "../service.md#change-pipelines",
       "service"),
+    .init(
+      .operating, "find our word for Vector's, Benthos's, Fluent Bit's, Logstash's, Node-RED's or RxJS's",
+      "rxd describe debounce", "../coming-from.md", "coming from"),
     .init(.operating, "find our word for ReactiveCocoa's", "", "../reactivecocoa.md", "from ReactiveCocoa"),
     .init(.operating, "look up a code of a message", "rxd explain RX301", "codes.md", "codes"),
     .init(.operating, "write an operator of my own", "", "../../CONTRIBUTING.md", "contributing"),
