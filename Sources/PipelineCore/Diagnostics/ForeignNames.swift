@@ -33,7 +33,7 @@ enum ForeignNames {
       "waitUntilCompleted asynchronouslyWaitUntilCompleted toPromise blockLast await"
     ),
     (
-      "There are no scripts here: expressions compute, see docs/expressions.md",
+      "Expressions compute (docs/expressions.md); scripts and programs of your own are 'exec' or plugins (docs/plugins.md)",
       "lua python javascript wasm script ruby"
     ),
     (
@@ -43,9 +43,10 @@ enum ForeignNames {
     ("The plugin s3 reads and writes objects (Plugins/s3), and the preset 's3' writes them", "aws_s3"),
     (
       "There is no such sink: write to 'stdout' or a 'file', for a tool that sends it on",
-      "aws_sqs aws_kinesis_streams aws_kinesis_firehose aws_cloudwatch_logs gcp_cloud_storage gcp_pubsub "
-        + "azure_blob databend postgres mysql mongodb vector statsd_sink"
+      "aws_kinesis_firehose aws_cloudwatch_logs gcp_cloud_storage gcp_pubsub azure_blob databend mysql mongodb vector "
+        + "statsd_sink"
     ),
+    ("The presets 'sqs' and 'kinesis' send to them: 'use: sqs' ('rxd list --presets')", "aws_sqs aws_kinesis_streams"),
     (
       "What is left of a signal is skipped from its beginning ('skip', 'skipWhile'); its end is not known before it comes",
       "skipLast dropLast"
@@ -97,7 +98,7 @@ enum ForeignNames {
       "audit auditTime"
     ),
     ("sample", "For the newest event at each tick use 'sample'", "sampleTime throttleLast"),
-    ("interval", "", "timer every tick schedule generate cron demo_logs"),
+    ("interval", "", "timer every tick schedule generate cron demo_logs inject"),
     (
       "delay",
       "A pause for each event is 'delay'; one that an event chooses is an inner signal of 'flattenMap' with a 'delay'",
@@ -181,8 +182,12 @@ enum ForeignNames {
 
     // Choosing
     (
+      "distinct", "'distinct' drops what has come before; 'distinctUntilChanged' what equals the event before it",
+      "dedupe deduplicate unique uniq"
+    ),
+    (
       "distinctUntilChanged", "",
-      "dedupe removeDuplicates skipRepeats unique uniq deduplicate"
+      "dedupe removeDuplicates skipRepeats unique uniq deduplicate rbe"
     ),
     (
       "distinctUntilChanged", "The field that counts is its parameter: 'distinctUntilChanged: event.key'",
@@ -290,10 +295,16 @@ enum ForeignNames {
     // Sources and sinks
     ("values", "", "return just of fromArray fromIterable fromIter single range justFrom sequence toSignal"),
     ("file", "'file' with 'follow: true' reads added lines", "tail filelog logfile"),
+    (
+      "file", "'file' with 'decode: container' reads them: '/var/log/containers/*.log'",
+      "kubernetes_logs kubernetes container_logs"
+    ),
+    ("file", "Sources of lines, such as 'file', have the parameter 'join'", "multiline multiline_parser"),
+    ("docker", "", "docker_logs docker_log docker_events logspout"),
     ("stdin", "", "console file_descriptor standardInput"),
     (
       "stdin", "Another program's output is read from 'stdin': journalctl -f -o json | rxd FILE",
-      "docker_logs kubernetes_logs kafka nats redis amqp mqtt pulsar"
+      "kafka nats redis amqp mqtt pulsar"
     ),
     (
       "http", "", "http_client httpClient http_poller http_scrape prometheus_scrape scrape ajax fetch fromFetch request"
@@ -313,7 +324,8 @@ enum ForeignNames {
     ("stdout", "", "console print screen terminal"),
     ("discard", "", "blackhole null devnull drop noop none"),
     (
-      "http", "Services that take events by HTTP are reached by 'http'; see its 'batch', 'headers' and 'auth'",
+      "http",
+      "Presets know many services: 'use: elasticsearch' ('rxd list --presets'); others take events by 'http', with 'batch' and 'auth'",
       "elasticsearch opensearch loki splunk_hec_logs datadog_logs new_relic newrelic honeycomb clickhouse influxdb_logs "
         + "prometheus_remote_write opentelemetry_exporter axiom humio_logs papertrail slack webhook http_client"
     ),
@@ -336,6 +348,7 @@ enum ForeignNames {
     ("sinks", "", "outputs output sink exporters destinations targets to"),
     ("signals", "", "transforms pipelines pipeline streams signal flows nodes filters processors"),
     ("from", "", "source input inputs upstream sources listen tee"),
+    ("from", "Failed events are read with 'from: NAME.errors'", "reroute_dropped reject_errored deadLetters"),
     ("commands", "", "actions command"),
     (
       "delivery", "What is kept on disk for events is 'delivery'",
