@@ -273,7 +273,9 @@ package struct Interpolation: Sendable {
         case nil: leave(whole)
         case .found(let value): put(value, whole, "the secret \(name)")
         case .missing:
-          report(.undefinedSecret, "there is no secret \(name)", whole)
+          report(
+            .undefinedSecret, "there is no secret \(name)", whole,
+            help: "Its value is a file of this name: a credential of systemd, in a --secrets-dir, or in /run/secrets")
           leave(whole)
         case .refused(let reason):
           report(.undefinedSecret, "the secret \(name) \(reason)", whole)
