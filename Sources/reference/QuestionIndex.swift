@@ -112,7 +112,7 @@ enum GeneralUseCases {
       .operating, "know when a text needs quotes, and which", "kind: \"'alert'\"", "../four-texts.md", "four texts"),
     .init(.operating, "keep a password out of the file", "${secret:NAME}", "../secrets.md", "secrets"),
     .init(
-      .operating, "be told when something begins and when it is over", "distinctUntilChanged", "../alerting.md",
+      .operating, "be notified when something begins and when it is over", "distinctUntilChanged", "../alerting.md",
       "alerting"),
     .init(.operating, "see what a decoder makes of a line", "rxd describe csv", "../formats.md", "formats"),
     .init(.operating, "know why nothing comes out", "rxd run --stats FILE", "../troubleshooting.md", "troubleshooting"),
