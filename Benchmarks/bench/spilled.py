@@ -76,7 +76,7 @@ def table(bench, count, memories, rounds):
 
 def some(bench):
     """W25: four million events with three million keys."""
-    return table(bench, 4_000_000, ("1TiB", "128MiB", "32MiB"), ROUNDS)
+    return table(bench, 4_000_000, ("1024GiB", "128MiB", "32MiB"), ROUNDS)
 
 
 def many(bench):
