@@ -2,12 +2,13 @@
 
 PREFIX ?= /usr/local
 DESTDIR ?=
-# The system's own prefixes have their settings in /etc, where the units read them; any other one has everything below itself.
-SYSCONFDIR ?= $(if $(filter /usr /usr/local,$(PREFIX)),/etc,$(PREFIX)/etc)
-# systemd looks into those of /usr and /usr/local; `systemctl link FILE` takes one from elsewhere.
-UNITDIR ?= $(PREFIX)/lib/systemd/system
+# Left empty: below PREFIX; the settings of /usr and /usr/local are in /etc. systemd looks for units in those of /usr and /usr/local;
+# `systemctl link FILE` takes one from elsewhere.
+SYSCONFDIR ?=
+UNITDIR ?=
 BUILD ?= .build
 RXD := $(BUILD)/release/rxd
+INSTALLATION = RXD="$(RXD)" PREFIX="$(PREFIX)" DESTDIR="$(DESTDIR)" SYSCONFDIR="$(SYSCONFDIR)" UNITDIR="$(UNITDIR)"
 # What is not optimised, the tests among it, has a place of its own: SwiftPM builds one thing at a time in a place, and the release program is
 # optimised on one core mostly.
 DEV_BUILD := $(BUILD)/dev
@@ -141,41 +142,13 @@ check-docs: build
 	$(DEBUG) --product reference
 	RXD=$(RXD) REFERENCE=$(DEV_BUILD)/debug/reference scripts/generate --check
 
+## Installs below PREFIX (/usr/local), or in the stage DESTDIR.
 install:
-	@[ -f "$(RXD)" ] || { echo "make: there is no $(RXD) yet: run 'make build' first" >&2; exit 1; }
-	install -D -m 0755 $(RXD) "$(DESTDIR)$(PREFIX)/bin/rxd"
-	-strip --strip-debug "$(DESTDIR)$(PREFIX)/bin/rxd"
-	install -D -m 0644 systemd/rxd.service "$(DESTDIR)$(UNITDIR)/rxd.service"
-	install -D -m 0644 systemd/rxd@.service "$(DESTDIR)$(UNITDIR)/rxd@.service"
-	sed -i -e 's|/usr/bin/rxd|$(PREFIX)/bin/rxd|g' -e 's|/etc/|$(SYSCONFDIR)/|g' "$(DESTDIR)$(UNITDIR)/rxd.service" "$(DESTDIR)$(UNITDIR)/rxd@.service"
-	install -D -m 0644 Sources/CPlugin/include/rxd_plugin.h "$(DESTDIR)$(PREFIX)/include/rxd_plugin.h"
-	install -d -m 0755 "$(DESTDIR)$(PREFIX)/lib/rxd/plugins" "$(DESTDIR)$(PREFIX)/share/rxd/RxdPlugin"
-	share="$$(cd "$(DESTDIR)$(PREFIX)/share/rxd" && pwd)" && cd Plugins/RxdPlugin \
-	  && find Package.swift Sources -type f,l -exec install -D -m 0644 {} "$$share/RxdPlugin/{}" \;
-	install -d -m 0755 "$(DESTDIR)$(SYSCONFDIR)/rxd/pipelines"
-	install -d -m 0755 "$(DESTDIR)$(PREFIX)/share/rxd/examples"
-	cp -r pipelines/. "$(DESTDIR)$(PREFIX)/share/rxd/examples/"
-	find "$(DESTDIR)$(PREFIX)/share/rxd/examples" -name '*.yaml' \
-	  -exec sed -i 's|\([^/]\)pipelines/|\1$(PREFIX)/share/rxd/examples/|g' {} +
+	scripts/install install $(INSTALLATION)
 
-# The directory that is left as it is, with all above it: the stage, or a prefix of its own.
-INSTALL_BASE = $(or $(DESTDIR),$(PREFIX))
-
-## Removes what `install` has made, and directories below the stage or the prefix that are then empty. Pipeline files and plugins of the user's stay.
+## Removes what `install` has made. Pipeline files, changed settings and plugins of the user's stay.
 uninstall:
-	rm -f "$(DESTDIR)$(PREFIX)/bin/rxd" "$(DESTDIR)$(PREFIX)/include/rxd_plugin.h"
-	rm -f "$(DESTDIR)$(UNITDIR)/rxd.service" "$(DESTDIR)$(UNITDIR)/rxd@.service"
-	rm -rf "$(DESTDIR)$(PREFIX)/share/rxd"
-	for dir in "$(PREFIX)/lib/rxd" "$(SYSCONFDIR)/rxd"; do \
-	  if [ -d "$(DESTDIR)$$dir" ]; then find "$(DESTDIR)$$dir" -depth -type d -empty -delete; fi; \
-	done
-ifneq ($(DESTDIR)$(filter-out /usr /usr/local,$(PREFIX)),)
-	for dir in "$(PREFIX)/bin" "$(PREFIX)/include" "$(PREFIX)/lib" "$(PREFIX)/share" "$(UNITDIR)" "$(SYSCONFDIR)"; do \
-	  rest="$(DESTDIR)$$dir"; rest="$${rest#"$(INSTALL_BASE)"/}"; \
-	  case "$$rest" in /*) continue ;; esac; \
-	  if [ -d "$(INSTALL_BASE)/$$rest" ]; then (cd "$(INSTALL_BASE)" && rmdir -p --ignore-fail-on-non-empty "$$rest"); fi; \
-	done
-endif
+	scripts/install uninstall $(INSTALLATION)
 
 clean:
 	rm -rf $(BUILD)
