@@ -24,7 +24,7 @@ TESTS_AT_ONCE ?= 3
 # Each a package of its own, with a Makefile.
 PLUGINS := $(patsubst %/Makefile,%,$(wildcard Plugins/*/Makefile Plugins/examples/*/Makefile))
 
-.PHONY: run test test-some test-swift test-program test-beside test-embedding test-plugins test-unit pictures build build-release build-tests packages test-packages bench-packages bench bench-check fuzz faults fmt lint docs check-docs install uninstall clean
+.PHONY: run test test-some test-swift test-program test-beside test-embedding test-plugins test-install test-unit pictures build build-release build-tests packages test-packages bench-packages bench bench-check fuzz faults fmt lint docs check-docs install uninstall clean
 
 ## Installs missing packages, builds, and shows search as you type, without internet. Optimising takes four times as long as the rest of a build.
 run: packages
@@ -60,7 +60,7 @@ test-program:
 	Benchmarks/nexmark/run $(RXD) --events 20000 --rounds 1 --lateness 700
 	Tests/Page/run --rxd $(RXD)
 test-beside:
-	nice -n 10 $(MAKE) --no-print-directory test-embedding test-plugins lint check-docs
+	nice -n 10 $(MAKE) --no-print-directory test-embedding test-plugins test-install lint check-docs
 	python3 -B -m unittest discover -s Benchmarks/bench -t Benchmarks
 
 ## Builds packages that depend on rxd, and runs their programs.
@@ -76,6 +76,10 @@ test-some: packages build-tests
 test-unit: test-packages build
 	Tests/Unit/run --rxd $(RXD) || [ $$? -eq 77 ]
 	Tests/Unit/run --rxd $(RXD) --systemd || [ $$? -eq 77 ]
+
+## Installs into a stage: files, man pages, completions, drop-ins, and that nothing is left when it is removed.
+test-install: test-packages build
+	RXD=$(CURDIR)/$(RXD) python3 -B -m unittest discover -s Tests/Install
 
 ## Builds and tests the packages under Plugins.
 test-plugins: test-packages build

@@ -6,17 +6,21 @@ import Transport
 
 /// Exit statuses, after sysexits.h.
 enum ExitStatus {
+  /// All went well.
   static let success = ExitCode(0)
   /// A pipeline or a test failed.
   static let failure = ExitCode(1)
+  /// The command line has an error.
   static let usage = ExitCode(64)
   /// An input file is malformed.
   static let data = ExitCode(65)
   /// An input file is missing.
   static let noInput = ExitCode(66)
+  /// A running process, a service or a program that is needed cannot be reached.
   static let unavailable = ExitCode(69)
   /// The system has no memory.
   static let system = ExitCode(71)
+  /// A file or a socket cannot be read or written.
   static let inputOutput = ExitCode(74)
   /// A resource is in use by another process.
   static let temporary = ExitCode(75)
