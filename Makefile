@@ -24,7 +24,7 @@ TESTS_AT_ONCE ?= 3
 # Each a package of its own, with a Makefile.
 PLUGINS := $(patsubst %/Makefile,%,$(wildcard Plugins/*/Makefile Plugins/examples/*/Makefile))
 
-.PHONY: run test test-some test-swift test-program test-beside test-embedding test-plugins test-install test-unit pictures build build-release build-tests packages test-packages bench-packages bench bench-check fuzz faults fmt lint docs check-docs install uninstall clean
+.PHONY: run test test-some test-swift test-program test-beside test-embedding test-plugins test-install test-unit pictures build build-release build-tests packages test-packages bench-packages bench bench-check fuzz faults fmt lint docs check-docs install uninstall deb dist image test-deb clean
 
 ## Installs missing packages, builds, and shows search as you type, without internet. Optimising takes four times as long as the rest of a build.
 run: packages
@@ -153,6 +153,25 @@ install:
 ## Removes what `install` has made. Pipeline files, changed settings and plugins of the user's stay.
 uninstall:
 	scripts/install uninstall $(INSTALLATION)
+
+## Builds Debian packages in .build/deb: rxd, rxd-doc, rxd-dev and one for each plugin.
+deb: build
+	@scripts/install-packages --deb
+	scripts/deb --rxd $(RXD) --out $(BUILD)/deb
+
+## Makes an archive in .build/dist that runs on Debian 12 and newer systems without Swift.
+dist: build
+	@scripts/install-packages --deb
+	scripts/dist --rxd $(RXD) --out $(BUILD)/dist
+
+## Makes the directory of which packaging/oci/Containerfile makes an image.
+image: build
+	scripts/image --rxd $(RXD) --out $(BUILD)/image
+
+## Builds packages, archive and image, and lives with them in a Debian 12 of debootstrap. Needs root and a mirror; takes minutes.
+test-deb: build
+	@scripts/install-packages --deb --tests
+	Tests/Packages/run --rxd $(RXD) --cache $(BUILD)/debian
 
 clean:
 	rm -rf $(BUILD)
