@@ -14,7 +14,8 @@ class DropInTests(unittest.TestCase):
         for source, name in [("rxd.service", "rxd.service"), ("rxd@.service", "rxd@a.service")]:
             text = (staged.stage() / "usr/lib/systemd/system" / source).read_text().replace("/usr/bin/rxd", "/bin/true")
             (self.folder / name).write_text(text)
-        shutil.copy(staged.stage() / "usr/share/rxd/systemd/rxd-syslog.socket", self.folder)
+        for name in ["rxd-syslog-udp.socket", "rxd-syslog-tcp.socket"]:
+            shutil.copy(staged.stage() / "usr/share/rxd/systemd" / name, self.folder)
 
     def verify(self, unit):
         self.assertEqual(staged.run("systemd-analyze", "verify", self.folder / unit, env={"SYSTEMD_UNIT_PATH": f"{self.folder}:", "PATH": "/usr/bin:/bin"}), "")
@@ -35,8 +36,9 @@ class DropInTests(unittest.TestCase):
             self.assertRegex(drop_in.read_text(), r"\A# Lets |\A# Gives ", drop_in.name)
             self.assertIn(drop_in.name, readme)
 
-    def test_the_socket_is_sound(self):
-        self.verify("rxd-syslog.socket")
+    def test_the_sockets_are_sound(self):
+        for name in ["rxd-syslog-udp.socket", "rxd-syslog-tcp.socket"]:
+            self.verify(name)
 
     def test_instances_have_directories_of_their_own(self):
         own, shared = {}, {}

@@ -201,7 +201,8 @@ def drop_ins():
     user = pwd.getpwnam("rxd")
     os.chown("/srv/rxd", user.pw_uid, user.pw_gid)
     put("system")
-    pathlib.Path("/etc/systemd/system/rxd-syslog.socket").write_text(pathlib.Path("/usr/share/rxd/systemd/rxd-syslog.socket").read_text())
+    for name in ["rxd-syslog-udp.socket", "rxd-syslog-tcp.socket"]:
+        pathlib.Path(f"/etc/systemd/system/{name}").write_text(pathlib.Path(f"/usr/share/rxd/systemd/{name}").read_text())
     drop_in("rxd.service", "read-logs", "read-journal", "write-directory", "low-ports")
     run("systemctl", "daemon-reload")
     run("systemctl", "restart", "rxd")

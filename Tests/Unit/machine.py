@@ -41,7 +41,8 @@ class Machine:
         (out / "settings").write_text(json.dumps({"hub": self.stage.environment["HUB"]}))
         binds = {
             self.stage.prefix: PREFIX, self.stage.unit: "/etc/systemd/system/rxd.service",
-            self.stage.environment_file: "/etc/default/rxd", check: "/etc/systemd/system/rxd-check.service", HERE: "/opt/unit",
+            self.stage.environment_file: "/etc/default/rxd", self.stage.prefix / "lib/sysusers.d/rxd.conf": "/etc/sysusers.d/rxd.conf",
+            check: "/etc/systemd/system/rxd-check.service", HERE: "/opt/unit",
         }
         binds.update({folder: folder for folder in self.stage.libraries()})
         words = [
