@@ -238,6 +238,9 @@ def instance():
     put("single")
     run("systemctl", "start", "rxd@single")
     wants(shown("rxd", "ActiveState")["ActiveState"] == "inactive", "rxd.service ends when an instance starts")
+    # An enabled service is started by an upgrade.
+    run("systemctl", "disable", "rxd")
+    run("systemctl", "enable", "rxd@single")
     until("the instance writes nothing", lambda: lines("/var/log/rxd-single/ticks.ndjson"))
     wants(os.path.exists("/var/lib/rxd-single/pipelines/single.db"), "the instance has a state of its own")
     wants(os.path.exists("/run/rxd-single/control.sock"), "the instance has a control socket of its own")
