@@ -1,4 +1,4 @@
-/* Helpers for the native plugins of this repository: parameters, addresses, texts, pauses, waiting. Header only, C11.
+/* Helpers for the native plugins of this repository: parameters, addresses, texts, pauses, waiting. Header only, C11 and C++17.
  *
  * A plugin sets `host` in rxd_plugin_init, before any other call. */
 #ifndef PLUGIN_UTIL_H
@@ -41,7 +41,7 @@ static inline UNUSED void *need(void *memory) {
 }
 
 static inline UNUSED char *copy_text(rxd_text text) {
-  char *copy = need(malloc(text.count + 1));
+  char *copy = (char *)need(malloc(text.count + 1));
   if (text.count > 0) memcpy(copy, text.bytes, text.count);
   copy[text.count] = 0;
   return copy;
@@ -233,7 +233,7 @@ static inline UNUSED const char *parse_address(const char *text, const address_f
   const char *name = text, *end = text + length, *port = NULL;
   size_t count;
   if (length > 0 && *text == '[') {
-    const char *closing = memchr(text, ']', length);
+    const char *closing = (const char *)memchr(text, ']', length);
     if (closing == NULL) {
       snprintf(problem, capacity, "the closing bracket of the IPv6 address is missing");
       return problem;
@@ -248,7 +248,7 @@ static inline UNUSED const char *parse_address(const char *text, const address_f
       port = closing + 2;
     }
   } else {
-    const char *colon = memchr(text, ':', length);
+    const char *colon = (const char *)memchr(text, ':', length);
     count = colon == NULL ? length : (size_t)(colon - text);
     if (colon != NULL) {
       port = colon + 1;

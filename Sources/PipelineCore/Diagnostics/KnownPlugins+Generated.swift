@@ -114,6 +114,15 @@ extension KnownPlugin {
           others: ["nats_kv"]),
       ]),
     KnownPlugin(
+      name: "otlp", folder: "otlp",
+      summary: "Receives and sends logs, metrics and traces of OpenTelemetry (OTLP), over HTTP and gRPC.",
+      components: [
+        .init(
+          kind: "source", name: "otlp",
+          summary: "Receives logs, metrics and traces of OpenTelemetry (OTLP), over HTTP and gRPC.",
+          others: ["opentelemetry", "otelcol", "otlp receiver"]),
+      ]),
+    KnownPlugin(
       name: "postgres", folder: "postgres",
       summary: "Reads from and writes to PostgreSQL.",
       components: [

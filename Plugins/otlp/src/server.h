@@ -1,0 +1,117 @@
+/* The network side of the source: HTTP/1.1, HTTP/2 and gRPC, with or without TLS, on a thread of its own. It hands over whole
+ * requests, and sends an answer when there is one. What it keeps is bounded: connections, streams, bodies, and all bodies
+ * together. */
+#ifndef OTLP_SERVER_H
+#define OTLP_SERVER_H
+#include "common.h"
+
+#include <atomic>
+#include <deque>
+#include <mutex>
+#include <openssl/ssl.h>
+#include <unordered_map>
+
+/* Where an answer goes. */
+struct Ticket {
+  uint64_t connection = 0;
+  int32_t stream = 0; /* of HTTP/2 */
+  uint64_t number = 0;
+};
+
+/* A request, with a body that is unpacked. */
+struct Arrival {
+  Ticket ticket;
+  Signal signal{};
+  bool is_json = false;
+  std::string body;
+};
+
+struct Reply {
+  enum Kind { done, malformed, too_large, unavailable, unauthorized, no_such_path, no_such_method, wrong_type, wrong_encoding, wrong_request };
+  Kind kind = done;
+  std::string message; /* why; of `done`: why records were rejected */
+  size_t rejected = 0;
+};
+
+struct Listener {
+  const char *parameter = ""; /* its name */
+  address where{};
+  bool is_used = false;
+  int fd = -1;
+};
+
+struct Limits {
+  size_t body, pending, connections;
+  int64_t idle_ms;
+};
+
+struct Connection;
+
+class Server {
+public:
+  Server();
+  ~Server();
+  Server(const Server &) = delete;
+
+  /* Set before `start`. */
+  rxd_instance *instance = nullptr;
+  Listener listeners[2];
+  Limits limits{};
+  bool takes[SIGNALS] = {};
+  std::string authorization; /* what requests must have; empty: nothing */
+  SSL_CTX *tls = nullptr;
+
+  /* Binds the listeners. False: `problem` says why; a try again may help if `is_in_use`. */
+  bool listen(std::string &problem, const char *&at, bool &is_in_use);
+  bool start();
+  /* Takes no more requests; answers can still be given. */
+  void close_listeners();
+  /* Answers what has no answer, and ends. */
+  void stop(int64_t wait_ms);
+
+  /* For any thread. */
+  bool next(Arrival &arrival);
+  int ready() const { return ready_fd; } /* readable while there are arrivals */
+  void answer(const Ticket &ticket, Reply reply);
+  /* The bytes of a request need no memory any more. */
+  void release(size_t bytes);
+
+private:
+  friend struct Connection;
+  struct Answer {
+    Ticket ticket;
+    Reply reply;
+  };
+
+  pthread_t thread{};
+  bool is_running = false;
+  int epoll = -1, wake_fd = -1, ready_fd = -1;
+  std::mutex mutex;
+  std::deque<Arrival> arrivals;
+  std::vector<Answer> answers;
+  size_t pending = 0; /* bytes of bodies */
+  std::atomic<bool> is_closing{false}, is_ending{false};
+  std::atomic<int64_t> end_at{0}; /* now_ms */
+
+  /* Of the thread. */
+  std::unordered_map<uint64_t, std::unique_ptr<Connection>> connections;
+  uint64_t last_connection = 0, last_number = 0;
+  bool is_accepting = false;
+  int64_t accept_at = 0; /* now_ms; no descriptors are left before */
+  std::vector<char> buffer;
+
+  static void *run(void *opaque);
+  void serve();
+  void turn(int64_t wait_ms);
+  void accept_all(Listener &listener);
+  bool make_room();
+  void watch_listeners();
+  void take_answers();
+  void look_at_time(int64_t now);
+  void drop(Connection *connection);
+  bool reserve(size_t bytes);
+  void hand_over(Arrival arrival);
+  void count(const char *name);
+};
+
+#endif
