@@ -4,6 +4,7 @@
 #include "walk.h"
 
 #include <array>
+#include <google/protobuf/io/coded_stream.h>
 #include <unordered_map>
 
 namespace {
@@ -88,6 +89,14 @@ struct Maker {
   rxd_value count(uint64_t count) const { return host->make_uint(count); }
 };
 
+enum { NESTED_MOST = 90 }; /* messages within a record; what is made of it can be sent again within the 100 that receivers allow */
+
+bool parse(google::protobuf::MessageLite &message, std::string_view bytes) {
+  google::protobuf::io::CodedInputStream input(reinterpret_cast<const uint8_t *>(bytes.data()), static_cast<int>(bytes.size()));
+  input.SetRecursionLimit(NESTED_MOST);
+  return message.ParseFromCodedStream(&input) && input.ConsumedEntireMessage();
+}
+
 #define NAME(literal) RXD_TEXT_OF(literal)
 
 /* Members that are left out if they have no value. */
@@ -132,7 +141,7 @@ public:
     metadata.Clear();
     made_metadata = false;
     for (auto one : head.metadata)
-      if (!metadata.add_values()->ParseFromArray(one.data(), static_cast<int>(one.size()))) return false;
+      if (!parse(*metadata.add_values(), one)) return false;
     return true;
   }
 
@@ -193,10 +202,6 @@ private:
   HistogramPoint histogram_point;
   ExponentialPoint exponential_point;
   SummaryPoint summary_point;
-
-  template <typename Message> static bool parse(Message &message, std::string_view bytes) {
-    return message.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()));
-  }
 
   template <typename M> void put_time(M &to, rxd_text name, uint64_t time) {
     if (time > INT64_MAX) is_beyond = true;
@@ -417,12 +422,12 @@ public:
   }
   bool record(std::string_view bytes) override {
     switch (signal == Signal::metrics ? data : 0) {
-    case GAUGE: case SUM: return is_sound(number_point, bytes);
-    case HISTOGRAM: return is_sound(histogram_point, bytes);
-    case EXPONENTIAL: return is_sound(exponential_point, bytes);
-    case SUMMARY: return is_sound(summary_point, bytes);
+    case GAUGE: case SUM: return parse(number_point, bytes);
+    case HISTOGRAM: return parse(histogram_point, bytes);
+    case EXPONENTIAL: return parse(exponential_point, bytes);
+    case SUMMARY: return parse(summary_point, bytes);
     }
-    return signal == Signal::logs ? is_sound(log_record, bytes) : is_sound(span_record, bytes);
+    return signal == Signal::logs ? parse(log_record, bytes) : parse(span_record, bytes);
   }
 
 private:
@@ -435,13 +440,10 @@ private:
   ExponentialPoint exponential_point;
   SummaryPoint summary_point;
 
-  template <typename Message> static bool is_sound(Message &message, std::string_view bytes) {
-    return message.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()));
-  }
   template <typename Message> static bool all(const std::vector<std::string_view> &parts) {
     Message message;
     for (auto part : parts)
-      if (!is_sound(message, part)) return false;
+      if (!parse(message, part)) return false;
     return true;
   }
 };

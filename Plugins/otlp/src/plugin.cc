@@ -14,7 +14,7 @@ int string_parameter(const rxd_opening *opening, const char *name, std::string &
 }
 
 int rxd_plugin_init(uint32_t contract, const rxd_host *offered, const rxd_plugin **plugin, rxd_text *problem) {
-  static rxd_component components[1];
+  static rxd_component components[2];
   static rxd_plugin result;
   if (contract < RXD_CONTRACT || offered->size < RXD_HOST_SIZE_1_2) {
     *problem = RXD_TEXT_OF("this plugin needs contract 1 with version 1.2 of the header");
@@ -22,6 +22,7 @@ int rxd_plugin_init(uint32_t contract, const rxd_host *offered, const rxd_plugin
   }
   host = offered;
   components[0] = otlp_source;
+  components[1] = otlp_sink;
   result.size = sizeof result;
   result.component_count = sizeof components / sizeof components[0];
   result.components = components;

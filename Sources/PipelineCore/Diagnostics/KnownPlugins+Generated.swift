@@ -121,6 +121,10 @@ extension KnownPlugin {
           kind: "source", name: "otlp",
           summary: "Receives logs, metrics and traces of OpenTelemetry (OTLP), over HTTP and gRPC.",
           others: ["opentelemetry", "otelcol", "otlp receiver"]),
+        .init(
+          kind: "sink", name: "otlp",
+          summary: "Sends logs, metrics and traces of OpenTelemetry (OTLP), over HTTP or gRPC.",
+          others: ["opentelemetry", "otelcol", "otlp, otlphttp exporter"]),
       ]),
     KnownPlugin(
       name: "postgres", folder: "postgres",
