@@ -276,7 +276,7 @@ struct Transcoder {
     if (host->kind(&value) != RXD_OBJECT) return wrong(of, "no object");
     size_t count = host->count(scope, &value);
     for (size_t i = 0; i < count; i++) {
-      rxd_text name;
+      rxd_text name = {"", 0};
       rxd_value entry = host->entry(scope, &value, i, &name);
       const Member *member = find(*of.shape, view_of(name));
       if (member == nullptr || host->kind(&entry) == RXD_NULL) continue;

@@ -103,7 +103,7 @@ struct Reader {
     const auto &known = fields_by_name();
     size_t count = host->count(scope, &object);
     for (size_t i = 0; i < count; i++) {
-      rxd_text name;
+      rxd_text name = {"", 0};
       rxd_value value = host->entry(scope, &object, i, &name);
       auto found = known.find(view_of(name));
       if (found == known.end() || (allowed >> found->second & 1) == 0)
@@ -272,7 +272,7 @@ struct Reader {
     size_t count = host->count(scope, &object);
     to.Reserve(static_cast<int>(count));
     for (size_t i = 0; i < count; i++) {
-      rxd_text name;
+      rxd_text name = {"", 0};
       rxd_value value = host->entry(scope, &object, i, &name);
       auto *pair = to.Add();
       set(pair->mutable_key(), name);
@@ -549,10 +549,12 @@ struct Reader {
 
   void make(RecordMaker &maker, const rxd_value &event, Record &record) const {
     Members members;
-    rxd_value signal = host->make_null(), body = signal;
+    rxd_value signal = host->make_null();
+    bool has_body = false;
     if (host->kind(&event) == RXD_OBJECT) {
+      rxd_value body = host->member(scope, &event, RXD_TEXT_OF("body"));
       signal = host->member(scope, &event, RXD_TEXT_OF("signal"));
-      body = host->member(scope, &event, RXD_TEXT_OF("body"));
+      has_body = host->kind(&body) != RXD_ABSENT;
     }
     std::string_view name = host->kind(&signal) == RXD_TEXT ? view_of(host->text(scope, &signal)) : std::string_view();
     if (name == "span") {
@@ -571,8 +573,7 @@ struct Reader {
       if (name.empty() ? host->kind(&signal) != RXD_ABSENT && host->kind(&signal) != RXD_NULL : name != "log")
         wrong(SIGNAL, "must be log, span or metric");
       record.signal = Signal::logs;
-      bool is_body = name.empty() && host->kind(&body) != RXD_ABSENT;
-      if (name == "log" || is_body) members = members_of(event, log_fields, "the event");
+      if (name == "log" || has_body) members = members_of(event, log_fields, "the event");
       else {
         members.values[BODY] = event;
         members.given = set_of({BODY});

@@ -48,6 +48,7 @@ private:
   const rxd_batch *batch = nullptr;
   rxd_verdicts *verdicts = nullptr;
   std::vector<State> states;
+  std::unordered_map<size_t, std::string> reasons; /* of those that are refused */
   std::deque<std::unique_ptr<Piece>> waiting, running;
   std::string trouble, at; /* why not everything is delivered */
   bool is_misplaced = false, may_send = true;
@@ -60,6 +61,7 @@ private:
   void begin(rxd_scope *given_scope, const rxd_batch *given, rxd_verdicts *reports) {
     scope = given_scope, batch = given, verdicts = reports;
     states.assign(batch->count, State::open);
+    reasons.clear();
     trouble.clear(), at.clear();
     is_misplaced = false, may_send = true;
     hold_until = now_ms() + HOLD_MS;
@@ -72,7 +74,7 @@ private:
 
   void refuse(size_t index, const std::string &reason) {
     states[index] = State::refused;
-    host->refuse(verdicts, index, text_of(std::string_view(reason).substr(0, REASON_MOST)));
+    reasons[index] = reason.substr(0, REASON_MOST);
   }
 
   /* ---- Requests ---- */
@@ -272,6 +274,9 @@ private:
     size_t through = 0;
     while (through < states.size() && states[through] != State::open) through++;
     batch = nullptr;
+    /* What is behind an event that comes again comes again, too. */
+    for (size_t i = 0; i < through; i++)
+      if (states[i] == State::refused) host->refuse(verdicts, i, text_of(std::string_view(reasons[i])));
     if (through == states.size()) return RXD_OK;
     host->delivered(verdicts, through);
     fail_at(given, at.c_str(), "%s", trouble.empty() ? "not everything was sent" : trouble.c_str());
@@ -312,7 +317,7 @@ template <typename Take> int table_parameter(const rxd_opening *opening, const c
   rxd_value table = parameter(opening, name);
   size_t count = host->count(opening->scope, &table);
   for (size_t i = 0; i < count; i++) {
-    rxd_text key;
+    rxd_text key = {"", 0};
     rxd_value value = host->entry(opening->scope, &table, i, &key);
     if (take(std::string(view_of(key)), std::string(view_of(host->text(opening->scope, &value)))) != RXD_OK) return RXD_FAILED;
   }
