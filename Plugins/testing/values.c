@@ -438,9 +438,31 @@ static rxd_value host_make_double(double value) {
 }
 static rxd_value host_make_timestamp(int64_t value) { return small(RXD_TIMESTAMP, value); }
 static rxd_value host_make_duration(int64_t value) { return small(RXD_DURATION, value); }
-static rxd_value host_make_text(rxd_scope *scope, rxd_text text) {
-  return value_of(make_string(scope, RXD_TEXT, text.bytes, text.count));
+// The bytes of a character of UTF-8; 0: there is none at `at`.
+static size_t character(const unsigned char *at, size_t count) {
+  unsigned char first = at[0];
+  size_t length = first < 0x80 ? 1 : first < 0xc2 ? 0 : first < 0xe0 ? 2 : first < 0xf0 ? 3 : first < 0xf5 ? 4 : 0;
+  if (length > count) return 0;
+  for (size_t i = 1; i < length; i++)
+    if ((at[i] & 0xc0) != 0x80) return 0;
+  if ((first == 0xe0 && at[1] < 0xa0) || (first == 0xed && at[1] >= 0xa0)) return 0;
+  if ((first == 0xf0 && at[1] < 0x90) || (first == 0xf4 && at[1] >= 0x90)) return 0;
+  return length;
 }
+// As rxd does it: what is no UTF-8 becomes U+FFFD.
+static node *make_repaired(rxd_scope *scope, rxd_text text) {
+  const unsigned char *bytes = (const unsigned char *)text.bytes;
+  char *repaired = allocate(scope, 3 * text.count);
+  size_t made = 0;
+  for (size_t at = 0; at < text.count;) {
+    size_t length = character(bytes + at, text.count - at);
+    memcpy(repaired + made, length == 0 ? "\xef\xbf\xbd" : (const char *)bytes + at, length == 0 ? 3 : length);
+    made += length == 0 ? 3 : length;
+    at += length == 0 ? 1 : length;
+  }
+  return make_string(scope, RXD_TEXT, repaired, made);
+}
+static rxd_value host_make_text(rxd_scope *scope, rxd_text text) { return value_of(make_repaired(scope, text)); }
 static rxd_value host_make_bytes(rxd_scope *scope, rxd_text text) {
   return value_of(make_string(scope, RXD_BYTES, text.bytes, text.count));
 }
@@ -451,7 +473,7 @@ static rxd_value make_items(rxd_scope *scope, int kind, const rxd_text *names, c
   made->items.names = allocate(scope, count * sizeof(node *));
   for (size_t i = 0; i < count; i++) {
     made->items.values[i] = tree_of(scope, &values[i]);
-    if (names != NULL) made->items.names[i] = make_string(scope, RXD_TEXT, names[i].bytes, names[i].count);
+    if (names != NULL) made->items.names[i] = make_repaired(scope, names[i]);
   }
   return value_of(made);
 }

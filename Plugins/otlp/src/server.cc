@@ -354,7 +354,7 @@ struct Connection {
     size_t end = text.find("\r\n");
     std::string_view line = text.substr(0, end);
     size_t first = line.find(' '), last = line.rfind(' ');
-    if (first == std::string_view::npos || first == last || !is_token(line.substr(0, first))) return "the request line is malformed";
+    if (first == std::string_view::npos || first + 1 >= last || !is_token(line.substr(0, first))) return "the request line is malformed";
     std::string_view version = line.substr(last + 1), target = line.substr(first + 1, last - first - 1);
     if (version != "HTTP/1.1" && version != "HTTP/1.0") return "the version must be HTTP/1.1";
     keeps_alive = version == "HTTP/1.1";
@@ -957,21 +957,22 @@ void Server::hand_over(Arrival arrival) {
 void Server::count(const char *name) { host->count_up(instance, text_of(name), 1); }
 
 /* A connection that waits for its next request makes room for a new one. */
-bool Server::make_room() {
-  if (connections.size() < limits.connections) return true;
+Connection *Server::longest_idle() {
   Connection *idle = nullptr;
   for (auto &entry : connections) {
     Connection *one = entry.second.get();
-    if (!one->is_busy() && one->out.empty() && (idle == nullptr || one->last_used < idle->last_used)) idle = one;
+    bool is_idle = !one->is_busy() && one->out.empty();
+    if (is_idle && (idle == nullptr || one->last_used < idle->last_used || (one->last_used == idle->last_used && one->id < idle->id)))
+      idle = one;
   }
-  if (idle == nullptr) return false;
-  drop(idle);
-  return true;
+  return idle;
 }
 
 void Server::accept_all(Listener &listener) {
   for (;;) {
-    if (!make_room()) return watch_listeners();
+    bool is_full = connections.size() >= limits.connections;
+    Connection *idle = is_full ? longest_idle() : nullptr;
+    if (is_full && idle == nullptr) return watch_listeners();
     int fd = accept4(listener.fd, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
     if (fd < 0) {
       if (errno == EINTR || errno == ECONNABORTED) continue;
@@ -979,6 +980,7 @@ void Server::accept_all(Listener &listener) {
       accept_at = now_ms() + NO_DESCRIPTORS_MS;
       return watch_listeners();
     }
+    if (idle != nullptr) drop(idle);
     int yes = 1;
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
     auto connection = std::make_unique<Connection>(*this);
@@ -999,12 +1001,8 @@ void Server::accept_all(Listener &listener) {
 
 /* New connections are waited for if they could be taken. */
 void Server::watch_listeners() {
-  bool wants = !is_closing && connections.size() <= limits.connections && now_ms() >= accept_at;
-  if (connections.size() == limits.connections) {
-    bool has_idle = false;
-    for (auto &entry : connections) has_idle = has_idle || (!entry.second->is_busy() && entry.second->out.empty());
-    wants = wants && has_idle;
-  }
+  bool has_room = connections.size() < limits.connections || longest_idle() != nullptr;
+  bool wants = !is_closing && has_room && now_ms() >= accept_at;
   if (wants == is_accepting) return;
   is_accepting = wants;
   for (size_t i = 0; i < 2; i++) {

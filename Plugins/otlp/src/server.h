@@ -104,7 +104,7 @@ private:
   void serve();
   void turn(int64_t wait_ms);
   void accept_all(Listener &listener);
-  bool make_room();
+  Connection *longest_idle();
   void watch_listeners();
   void take_answers();
   void look_at_time(int64_t now);
