@@ -912,7 +912,7 @@ sinks:
         reader = self.mover("stdout: { encode: ndjson }", "reader")
         target, grpc_port, http_port = self.grpc_port, free_port(), free_port()
         collector = self.start([agent, "start", "--otlp-grpc-endpoint", f"127.0.0.1:{grpc_port}", "--otlp-http-endpoint", f"127.0.0.1:{http_port}",
-                                "--otlp-exporter-endpoint", f"http://127.0.0.1:{target}", "--otlp-exporter-batch-timeout", "100ms"], "rotel")
+                                "--otlp-exporter-endpoint", f"http://127.0.0.1:{target}", "--batch-timeout", "100ms"], "rotel")
 
         def listens():
             try:
