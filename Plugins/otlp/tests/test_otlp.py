@@ -415,7 +415,7 @@ class SourceTests(OtlpTest):
         import http.client
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
         answers = set()
-        for index in range(600):
+        for index in range(240):
             name = ["logs", "metrics", "traces"][index % 3]
             body = bytearray(Maker(index, plain=False).request(name).SerializeToString())
             is_json = index % 5 == 0
@@ -476,9 +476,7 @@ class SourceTests(OtlpTest):
 
         before = memory()
         self.assertEqual(post(self.port, "logs", bytes(100 * MIB))[0], 413)
-        import zlib
-        packer = zlib.compressobj(9, zlib.DEFLATED, 31)
-        bomb = b"".join(packer.compress(bytes(MIB)) for _ in range(1000)) + packer.flush()
+        bomb = gzip.compress(bytes(MIB)) * 1000
         self.assertEqual(post(self.port, "logs", bomb, {"content-encoding": "gzip"})[0], 413)
         # Two million empty records in 4 MB; only their number is kept until the first is damaged.
         inner = b"\x12\x00" * 2_000_000 + b"\x12\x02\x0d\x0d"
