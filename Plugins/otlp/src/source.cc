@@ -49,6 +49,7 @@ private:
   rxd_source *self_running = nullptr;
   std::map<uint64_t, Flight> flights; /* by the first token */
   uint64_t next_token = 1;
+  size_t unused = 0; /* bytes of requests without events since the last event: rxd keeps what was made of them until the next one */
 
   bool bind_all(rxd_scope *scope) {
     std::string problem;
@@ -128,6 +129,8 @@ private:
       taken = add_events(self_running, arrival.body, arrival.signal, begin, [this] { take_acks(), expire(); });
     }
     server.release(reserved);
+    unused = taken.added > 0 ? 0 : unused + reserved;
+    if (unused > server.limits.body) note_unused(taken.reason);
     if (taken.rejected > 0) host->count_up(instance, RXD_TEXT_OF("rejected"), static_cast<int64_t>(taken.rejected));
     if (taken.is_malformed) {
       if (flight != nullptr) flights.erase(first);
@@ -145,6 +148,15 @@ private:
     if (taken.is_stopped) flight->has_failed = true;
     finish_if_over(flights.find(first));
     return !taken.is_stopped;
+  }
+
+  /* Says so in the errors output, by which rxd forgets them. */
+  void note_unused(const std::string &reason) {
+    std::string message = "requests of " + std::to_string(unused) + " bytes had no events; of the last one, "
+                          + (reason.empty() ? "there are no records" : reason);
+    host->reject_input(self_running, RXD_TEXT_OF(""), text_of(std::string_view(message)), 0);
+    host->flush(self_running);
+    unused = 0;
   }
 
   /* ---- Acknowledgements ---- */

@@ -900,6 +900,31 @@ sinks:
         self.assertIn("answers 400", lines[0]["error"])
         wait_for(lambda: len(receiver.records()) == 2, "the others")
 
+    def test_requests_without_events_do_not_add_up(self):
+        """What rxd keeps of them is bounded, though no event makes it forget them."""
+        port = free_port()
+        run = self.pipeline(f"""plugins: {{ otlp: PLUGIN }}
+sources:
+  in: {{ otlp: {{ http: "127.0.0.1:{port}", grpc: "", maxBody: 2MiB }} }}
+sinks:
+  out: {{ from: in, discard: {{}} }}
+  refused: {{ from: in.errors, stdout: {{ encode: ndjson }} }}
+""", "unused")
+        wait_for(lambda: "receiving OTLP" in run.errors(), "the start", 30)
+
+        def memory():
+            with open(f"/proc/{run.process.pid}/status") as status:
+                return int([line for line in status if line.startswith("VmHWM")][0].split()[1]) // 1024
+
+        body = b'{"other":[' + b"[1,2]," * 170_000 + b"[]]}"
+        before = memory()
+        for number in range(60):
+            wrong = number % 2
+            self.assertEqual(post(port, "logs", body[:-1] if wrong else body, {"content-type": "application/json"})[0], 400 if wrong else 200)
+        self.assertLess(memory() - before, 100)
+        lines = self.wait_for_lines(run, 5)
+        self.assertRegex(lines[0]["error"], "requests of [0-9]+ bytes had no events; of the last one, ")
+
     def test_rotel_sends_and_receives(self):
         """A collector that PyPI carries stands between two pipelines."""
         try:
