@@ -1,7 +1,8 @@
 /* Measures the decoder and the encoder of a plugin against a plain loop of its library, over the values in a file. Values
  * are as cheap here as in rxd: two words, with lists and objects in memory that a call frees at once.
  *
- * The including file defines plain_decode, plain_encode and FORMAT. */
+ * The including file defines plain_decode, plain_prepare and plain_encode and, if the components need parameters, PARAMETERS: their names and
+ * texts, `{{"message", "Reading"}}`. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -58,6 +59,7 @@ static rxd_value on_uint(uint64_t value) { return value_of(value <= INT64_MAX ? 
 static uint64_t on_unsigned_integer(const rxd_value *value) { return value->word[0]; }
 static rxd_value on_double(double value) { uint64_t bits; memcpy(&bits, &value, 8); return value_of(RXD_DOUBLE, bits, 0); }
 static rxd_value on_timestamp(int64_t value) { return value_of(RXD_TIMESTAMP, (uint64_t)value, 0); }
+static rxd_value on_duration(int64_t value) { return value_of(RXD_DURATION, (uint64_t)value, 0); }
 static const char *copied(rxd_text text) { return text.count == 0 ? "" : memcpy(take(text.count), text.bytes, text.count); }
 static rxd_value on_make_text(rxd_scope *s, rxd_text text) { (void)s; return value_of(RXD_TEXT, (uint64_t)(uintptr_t)copied(text), text.count); }
 static rxd_value on_make_bytes(rxd_scope *s, rxd_text text) { (void)s; return value_of(RXD_BYTES, (uint64_t)(uintptr_t)copied(text), text.count); }
@@ -87,7 +89,7 @@ static void on_fail(rxd_scope *s, rxd_text message, rxd_text at) { (void)s; (voi
 static const rxd_host the_host = {
     .size = sizeof(rxd_host), .contract = RXD_CONTRACT, .kind = kind_of, .boolean = on_boolean, .integer = on_integer, .number = on_number,
     .text = on_text, .count = on_count, .member = on_member, .element = on_element, .entry = on_entry, .json = on_bytes_of, .encode = on_bytes_of,
-    .make_null = on_null, .make_bool = on_bool, .make_int = on_int, .make_double = on_double, .make_timestamp = on_timestamp,
+    .make_null = on_null, .make_bool = on_bool, .make_int = on_int, .make_double = on_double, .make_timestamp = on_timestamp, .make_duration = on_duration,
     .make_text = on_make_text, .make_bytes = on_make_bytes, .make_list = on_list, .make_object = on_object, .with_member = on_with_member,
     .parse_json = on_parse, .fail = on_fail, .make_uint = on_uint, .unsigned_integer = on_unsigned_integer};
 
@@ -125,9 +127,24 @@ int main(int count, char **arguments) {
   rxd_text problem;
   if (init == NULL || init(RXD_CONTRACT, &the_host, &plugin, &problem) != RXD_OK) return 70;
   const rxd_component *decoder = component(plugin, "decoder"), *encoder = component(plugin, "encoder");
-  rxd_opening opening = {.size = sizeof opening, .scope = &scope, .parameters = on_object(&scope, NULL, NULL, 0)};
-  void *instance = NULL;
+#ifdef PARAMETERS
+  static const char *const given[][2] = PARAMETERS;
+  rxd_text given_names[sizeof given / sizeof *given];
+  rxd_value texts[sizeof given / sizeof *given];
+  size_t given_count = sizeof given / sizeof *given;
+  for (size_t i = 0; i < given_count; i++) {
+    given_names[i] = (rxd_text){given[i][0], strlen(given[i][0])};
+    texts[i] = on_make_text(&scope, (rxd_text){given[i][1], strlen(given[i][1])});
+  }
+#else
+  const rxd_text *given_names = NULL;
+  const rxd_value *texts = NULL;
+  size_t given_count = 0;
+#endif
+  rxd_opening opening = {.size = sizeof opening, .scope = &scope, .parameters = on_object(&scope, given_names, texts, given_count)};
+  void *instance = NULL, *encoding = NULL;
   if (decoder->open != NULL && decoder->open(&opening, &instance) != RXD_OK) return 70;
+  if (encoder->open != NULL && encoder->open(&opening, &encoding) != RXD_OK) return 70;
 
   scope.used = 0;
   rxd_value all = value_of(RXD_BYTES, (uint64_t)(uintptr_t)bytes, length);
@@ -149,7 +166,7 @@ int main(int count, char **arguments) {
       if (what == 3) {
         for (size_t i = 0; i < values; i++) {
           rxd_value event = on_element(&scope, &all, i);
-          if (encoder->row(NULL, &scope, &event, NULL) != RXD_OK) return 65;
+          if (encoder->row(encoding, &scope, &event, NULL) != RXD_OK) return 65;
           scope.used = kept;
         }
       }

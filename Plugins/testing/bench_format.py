@@ -1,6 +1,8 @@
 """Measures a plugin for a binary format: next to a plain loop of its library, and as part of rxd's pipelines.
 
     python3 bench_format.py FORMAT PLUGIN PROGRAM   (FORMAT: msgpack, cbor; PROGRAM: made from tests/bench.c)
+
+Other formats call `measure`.
 """
 import importlib
 import json
@@ -29,10 +31,10 @@ def run(rxd, directory, text):
     return time.monotonic() - start
 
 
-def main():
-    name, plugin, program = sys.argv[1], os.path.abspath(sys.argv[2]), os.path.abspath(sys.argv[3])
-    module = importlib.import_module({"msgpack": "msgpack", "cbor": "cbor2"}[name])
-    dumps = module.packb if name == "msgpack" else module.dumps
+def measure(name, plugin, program, dumps, parameters=""):
+    """`dumps`: the bytes of an event. `parameters`: of the decoder and the encoder, in YAML."""
+    plugin, program = os.path.abspath(plugin), os.path.abspath(program)
+    component = f"{{ {name}: {parameters} }}" if parameters else name
     rng = random.Random(1)
     events = [reading(rng, index) for index in range(COUNT)]
     with tempfile.TemporaryDirectory() as directory:
@@ -48,10 +50,11 @@ def main():
             return
         head = f"plugins: {{ {name}: {plugin} }}\n"
         open(data + ".none", "w").close()
+        read = "file: {{ path: {0}, decode: {1} }}".format
         cases = {
-            "start": f"sources: {{ in: {{ file: {{ path: events.none, decode: {name} }} }} }}\nsinks: {{ out: {{ from: in, discard: {{}} }} }}\n",
-            "decode": f"sources: {{ in: {{ file: {{ path: events, decode: {name} }} }} }}\nsinks: {{ out: {{ from: in, discard: {{}} }} }}\n",
-            "encode": f"sources: {{ in: {{ file: {{ path: events.json, decode: json }} }} }}\nsinks: {{ out: {{ from: in, file: {{ path: out, encode: {name} }} }} }}\n"}
+            "start": f"sources: {{ in: {{ {read('events.none', component)} }} }}\nsinks: {{ out: {{ from: in, discard: {{}} }} }}\n",
+            "decode": f"sources: {{ in: {{ {read('events', component)} }} }}\nsinks: {{ out: {{ from: in, discard: {{}} }} }}\n",
+            "encode": f"sources: {{ in: {{ {read('events.json', 'json')} }} }}\nsinks: {{ out: {{ from: in, file: {{ path: out, encode: {component} }} }} }}\n"}
         times = {case: [] for case in cases}
         for _ in range(RUNS):
             for case, text in cases.items():
@@ -64,4 +67,11 @@ def main():
             print(f"rxd, {case:<6} {rates[RUNS // 2] / 1e3:6.0f} thousand events a second ({rates[0] / 1e3:.0f} to {rates[-1] / 1e3:.0f})")
 
 
-main()
+def main():
+    name = sys.argv[1]
+    module = importlib.import_module({"msgpack": "msgpack", "cbor": "cbor2"}[name])
+    measure(name, sys.argv[2], sys.argv[3], module.packb if name == "msgpack" else module.dumps)
+
+
+if __name__ == "__main__":
+    main()

@@ -144,6 +144,19 @@ extension KnownPlugin {
           others: ["kafka connect jdbc sink"]),
       ]),
     KnownPlugin(
+      name: "protobuf", folder: "protobuf",
+      summary: "Decodes and encodes Protobuf by descriptors.",
+      components: [
+        .init(
+          kind: "decoder", name: "protobuf",
+          summary: "Reads Protobuf messages of a type that descriptors have.",
+          others: ["proto", "protocol buffers"]),
+        .init(
+          kind: "encoder", name: "protobuf",
+          summary: "Writes each event as a Protobuf message of a type that descriptors have.",
+          others: ["proto", "protocol buffers"]),
+      ]),
+    KnownPlugin(
       name: "redis", folder: "redis",
       summary: "Streams with consumer groups, lists, pub/sub and keys of Redis.",
       components: [
