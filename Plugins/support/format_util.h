@@ -222,6 +222,23 @@ static inline UNUSED bool make_time(int64_t seconds, uint32_t nanoseconds, rxd_v
   return true;
 }
 
+#define FIRST_SECOND (-62135596800) /* 0001-01-01 */
+#define LAST_SECOND 253402300799    /* 9999-12-31T23:59:59 */
+
+/* A time of the years 1 to 9999 in RFC 3339; digits behind the point only if there are nanoseconds. `text`: at least 40 bytes. */
+static inline UNUSED void put_time(int64_t seconds, int64_t nanoseconds, char *text) {
+  int64_t days = seconds / 86400, rest = seconds % 86400;
+  if (rest < 0) rest += 86400, days--;
+  int64_t shifted = days + 719468, era = shifted / 146097, day_of_era = shifted % 146097; /* from 0000-03-01 */
+  int64_t year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36524 - day_of_era / 146096) / 365;
+  int64_t day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100), month = (5 * day_of_year + 2) / 153;
+  int64_t day = day_of_year - (153 * month + 2) / 5 + 1, year = year_of_era + era * 400 + (month >= 10);
+  int used = snprintf(text, 40, "%04d-%02d-%02dT%02d:%02d:%02d", (int)year, (int)(month < 10 ? month + 3 : month - 9), (int)day, (int)(rest / 3600),
+                      (int)(rest / 60 % 60), (int)(rest % 60));
+  if (nanoseconds != 0) used += snprintf(text + used, 40 - (size_t)used, ".%09d", (int)nanoseconds);
+  snprintf(text + used, 40 - (size_t)used, "Z");
+}
+
 /* ---- Reasons ---- */
 
 /* The part of a name for a message: at most 60 bytes, whole characters. */

@@ -83,7 +83,53 @@ static rxd_value on_with_member(rxd_scope *s, const rxd_value *object, rxd_text 
   memcpy(made, pointer_of(object), count_of(object) * sizeof *made);
   return value_of(RXD_OBJECT, (uint64_t)(uintptr_t)made, count_of(object));
 }
-static int on_parse(rxd_scope *s, rxd_text json, rxd_value *value) { (void)s; (void)json; (void)value; return RXD_FAILED; }
+
+/* JSON of schemas: without escapes in texts. */
+static int parse_at(const char **at, const char *end, rxd_value *value) {
+  static const char blank[] = " \n\t\r,:";
+  while (*at < end && memchr(blank, **at, sizeof blank - 1)) ++*at;
+  if (*at == end) return 0;
+  char first = *(*at)++;
+  if (first == '"') {
+    const char *start = *at, *stop = memchr(start, '"', (size_t)(end - start));
+    if (stop == NULL) return 0;
+    *value = on_make_text(NULL, (rxd_text){start, (size_t)(stop - start)});
+    *at = stop + 1;
+    return 1;
+  }
+  if (first == '{' || first == '[') {
+    rxd_text names[100];
+    rxd_value values[100], name;
+    size_t count = 0;
+    for (;; count++) {
+      while (*at < end && memchr(blank, **at, sizeof blank - 1)) ++*at;
+      if (*at == end || count == 100) return 0;
+      if (**at == '}' || **at == ']') break;
+      if (first == '{') {
+        if (!parse_at(at, end, &name)) return 0;
+        names[count] = on_text(NULL, &name);
+      }
+      if (!parse_at(at, end, &values[count])) return 0;
+    }
+    ++*at;
+    *value = first == '{' ? on_object(NULL, names, values, count) : on_list(NULL, values, count);
+    return 1;
+  }
+  if (first == 'n' || first == 't' || first == 'f') {
+    *at += first == 'f' ? 4 : 3;
+    *value = first == 'n' ? on_null() : on_bool(first == 't');
+    return 1;
+  }
+  char *stop;
+  *value = on_int(strtoll(*at - 1, &stop, 10));
+  *at = stop;
+  return 1;
+}
+static int on_parse(rxd_scope *s, rxd_text json, rxd_value *value) {
+  (void)s;
+  const char *at = json.bytes;
+  return parse_at(&at, json.bytes + json.count, value) ? RXD_OK : RXD_FAILED;
+}
 static void on_fail(rxd_scope *s, rxd_text message, rxd_text at) { (void)s; (void)at; fprintf(stderr, "%.*s\n", (int)message.count, message.bytes); }
 
 static const rxd_host the_host = {

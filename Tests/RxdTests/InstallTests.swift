@@ -123,7 +123,7 @@ struct InstallTests {
       "rdkafka": "librdkafka-dev", "libnats": "libnats-dev", "librabbitmq": "librabbitmq-dev",
       "libcurl": "libcurl4-openssl-dev", "libcrypto": "libssl-dev",
       "expat": "libexpat1-dev", "zlib": "zlib1g-dev", "libzstd": "libzstd-dev",
-      "msgpack": "libmsgpack-dev", "libcbor": "libcbor-dev", "protobuf": "libprotobuf-dev",
+      "msgpack": "libmsgpack-dev", "libcbor": "libcbor-dev", "protobuf": "libprotobuf-dev", "snappy": "libsnappy-dev",
     ]
     let plugins = "\(Rxd.root)/Plugins"
     var seen = 0
@@ -141,6 +141,6 @@ struct InstallTests {
       }
       #expect(named.isSuperset(of: needed), "\(name): \(needed.filter { !named.contains($0) })")
     }
-    #expect(seen == 10)
+    #expect(seen == 11)
   }
 }

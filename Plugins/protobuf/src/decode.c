@@ -552,30 +552,13 @@ static int64_t whole_number(reader *reader, const message *frame, size_t field_i
   return found == NULL ? 0 : host->integer(&found->value);
 }
 
-/* Years from 0001 to 9999. */
-static void put_time(int64_t seconds, int64_t nanoseconds, char *text, size_t capacity) {
-  int64_t days = seconds / 86400, rest = seconds % 86400;
-  if (rest < 0) rest += 86400, days--;
-  int64_t shifted = days + 719468, era = shifted / 146097, day_of_era = shifted % 146097; /* from 0000-03-01; never below 0 here */
-  int64_t year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36524 - day_of_era / 146096) / 365;
-  int64_t day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100), month = (5 * day_of_year + 2) / 153;
-  int64_t day = day_of_year - (153 * month + 2) / 5 + 1, year = year_of_era + era * 400 + (month >= 10);
-  int used = snprintf(text, capacity, "%04lld-%02lld-%02lldT%02lld:%02lld:%02lld", (long long)year, (long long)(month < 10 ? month + 3 : month - 9),
-                      (long long)day, (long long)(rest / 3600), (long long)(rest / 60 % 60), (long long)(rest % 60));
-  if (nanoseconds != 0) used += snprintf(text + used, capacity - (size_t)used, ".%09lld", (long long)nanoseconds);
-  snprintf(text + used, capacity - (size_t)used, "Z");
-}
-
-#define FIRST_SECOND (-62135596800) /* 0001-01-01 */
-#define LAST_SECOND 253402300799    /* 9999-12-31T23:59:59 */
-
 static bool time_value(reader *reader, const message *frame, const char *at, rxd_value *value) {
   int64_t seconds = whole_number(reader, frame, 0), nanoseconds = whole_number(reader, frame, 1);
   if (seconds < FIRST_SECOND || seconds > LAST_SECOND) return refuse(reader, frame->here.up, at, "the time is not between the years 1 and 9999");
   if (nanoseconds < 0 || nanoseconds > 999999999) return refuse(reader, frame->here.up, at, "the time has %lld nanoseconds", (long long)nanoseconds);
   if (make_time(seconds, (uint32_t)nanoseconds, value)) return true;
   char text[40];
-  put_time(seconds, nanoseconds, text, sizeof text);
+  put_time(seconds, nanoseconds, text);
   *value = host->make_text(reader->scope, text_of(text));
   return true;
 }

@@ -523,7 +523,7 @@ static bool put_time(writer *writer, const place *place, const rxd_value *value)
   } else {
     return unfit(writer, place, value, "a Timestamp");
   }
-  if (seconds < -62135596800 || seconds > 253402300799) return refuse(writer, place, "the time is not between the years 1 and 9999");
+  if (seconds < FIRST_SECOND || seconds > LAST_SECOND) return refuse(writer, place, "the time is not between the years 1 and 9999");
   put_seconds(writer->output, seconds, nanoseconds);
   return true;
 }

@@ -17,6 +17,19 @@ extension KnownPlugin {
           others: ["amqp_0_9", "rabbitmq"]),
       ]),
     KnownPlugin(
+      name: "avro", folder: "avro",
+      summary: "Decodes and encodes Avro, also with a schema registry, and reads object container files.",
+      components: [
+        .init(
+          kind: "decoder", name: "avro",
+          summary: "Reads Avro: single values, Confluent's messages, object container files.",
+          others: ["apache avro"]),
+        .init(
+          kind: "encoder", name: "avro",
+          summary: "Writes each event as an Avro value.",
+          others: ["apache avro"]),
+      ]),
+    KnownPlugin(
       name: "cbor", folder: "cbor",
       summary: "Decodes and encodes CBOR (RFC 8949).",
       components: [
