@@ -226,7 +226,7 @@ static inline UNUSED bool make_time(int64_t seconds, uint32_t nanoseconds, rxd_v
 #define LAST_SECOND 253402300799    /* 9999-12-31T23:59:59 */
 
 /* A time of the years 1 to 9999 in RFC 3339; digits behind the point only if there are nanoseconds. `text`: at least 40 bytes. */
-static inline UNUSED void put_time(int64_t seconds, int64_t nanoseconds, char *text) {
+static inline UNUSED void rfc3339_text(int64_t seconds, int64_t nanoseconds, char *text) {
   int64_t days = seconds / 86400, rest = seconds % 86400;
   if (rest < 0) rest += 86400, days--;
   int64_t shifted = days + 719468, era = shifted / 146097, day_of_era = shifted % 146097; /* from 0000-03-01 */

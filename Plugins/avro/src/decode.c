@@ -94,7 +94,7 @@ static inline bool count_value(avro_reader *reader, const place *place) {
 static bool time_text(avro_reader *reader, const place *place, int64_t seconds, int64_t nanoseconds, int shown, rxd_value *value) {
   char text[40];
   if (seconds < FIRST_SECOND || seconds > LAST_SECOND) return refuse_input(reader, place, "the time is not between the years 1 and 9999");
-  put_time(seconds, nanoseconds, text);
+  rfc3339_text(seconds, nanoseconds, text);
   size_t count = shown > 0 ? (size_t)shown : strlen(text);
   *value = host->make_text(reader->scope, (rxd_text){text, count});
   return true;

@@ -558,7 +558,7 @@ static bool time_value(reader *reader, const message *frame, const char *at, rxd
   if (nanoseconds < 0 || nanoseconds > 999999999) return refuse(reader, frame->here.up, at, "the time has %lld nanoseconds", (long long)nanoseconds);
   if (make_time(seconds, (uint32_t)nanoseconds, value)) return true;
   char text[40];
-  put_time(seconds, nanoseconds, text);
+  rfc3339_text(seconds, nanoseconds, text);
   *value = host->make_text(reader->scope, text_of(text));
   return true;
 }
