@@ -41,7 +41,8 @@ final class SpillFile: SpillStore, @unchecked Sendable {
       rx_rocks_close(opened, false)
       let aside = Self.unusedName(path + ".foreign")
       guard rename(path, aside) == 0 else {
-        throw StoreRefusal("\(path) has the keys of another store and cannot be moved away: \(PosixError("rename", path).message)")
+        throw StoreRefusal(
+          "\(path) has the keys of another store and cannot be moved away: \(PosixError("rename", path).message)")
       }
       log(.error, "\(path) has the keys of another store: it was renamed to \(aside)")
       opened = try Self.open(path, memory)
@@ -86,7 +87,9 @@ final class SpillFile: SpillStore, @unchecked Sendable {
     while true {
       let count = rx_rocks_owners(keys, &found, found.count)
       guard count >= 0 else { return nil }
-      if count <= found.count { return Set(found.prefix(count).map { Int64($0) }).subtracting([Int64(Self.storeIdentity)]) }
+      if count <= found.count {
+        return Set(found.prefix(count).filter { $0 != Self.storeIdentity }.map { Int64($0) })
+      }
       found = [UInt32](repeating: 0, count: count)
     }
   }

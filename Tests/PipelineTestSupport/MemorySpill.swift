@@ -74,7 +74,9 @@ package final class MemorySpill: SpillStore {
       contents.tops = contents.tops.filter { least[$0.key] != nil }
       contents.keys = contents.keys.filter { least[$0.key] != nil }
       for (owner, least) in least {
-        contents.keys[owner] = contents.keys[owner]?.filter { $0.value.rank >= least.rank && $0.value.time >= least.time }
+        contents.keys[owner] = contents.keys[owner]?.filter {
+          $0.value.rank >= least.rank && $0.value.time >= least.time
+        }
       }
       return contents
     }

@@ -81,7 +81,9 @@ struct SpilledRunTests {
     process.send(SIGTERM)
     #expect(try process.wait() == 0)
     #expect(try written().count == Self.count)
-    func rxd(_ arguments: String...) throws -> Rxd.Outcome { try Rxd.run(arguments: arguments, state: state, input: "") }
+    func rxd(_ arguments: String...) throws -> Rxd.Outcome {
+      try Rxd.run(arguments: arguments, state: state, input: "")
+    }
     let shown = try rxd("state", "show", "once")
     #expect(shown.output.contains("keys on the disk: "), "\(shown.output)")
     let document = try rxd("state", "show", "once", "--format", "json")
@@ -102,7 +104,8 @@ struct SpilledRunTests {
     #expect(try next.wait() == 0)
     #expect(try written().suffix(2).last == "5000001" && written().count == Self.count + 1)
     #expect(try rxd("state", "delete", "again", "--yes").status == 0)
-    #expect(try FileManager.default.contentsOfDirectory(atPath: state + "/pipelines").allSatisfy { !$0.hasPrefix("again") })
+    let left = try FileManager.default.contentsOfDirectory(atPath: state + "/pipelines")
+    #expect(left.allSatisfy { !$0.hasPrefix("again") }, "\(left)")
   }
 
   /// A file without the limit still reads the keys that are there.

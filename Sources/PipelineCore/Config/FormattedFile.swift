@@ -5,7 +5,8 @@
 package struct FormattedFile: Sendable {
   /// The top-level keys: what a pipeline is, what it needs, what it does, and its tests.
   package static let order = [
-    "name", "description", "threads", "delivery", "require", "whenLate", "state", "plugins", "patterns", "functions", "defaults",
+    "name", "description", "threads", "delivery", "require", "whenLate", "state", "plugins", "patterns", "functions",
+    "defaults",
     "sources",
     "tables", "signals", "commands", "sinks", "tests",
   ]

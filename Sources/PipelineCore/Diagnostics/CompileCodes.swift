@@ -65,7 +65,8 @@ extension Diagnostic.Code {
   static let compile: [Diagnostic.Code] = [
     .sectionWithoutEngine, .signalsTooDeep, .schemaType, .schemaFile, .schemaPart,
     .addressInUseTwice, .unansweredRequests, .limitTooSmall, .aggregateMisplaced, .raisedDelivery,
-    .lateWithoutMeaning, .noOutbox, .stateWithoutEffect, .unknownTemplate, .templateForm, .templateArgument, .templateKind, .insertion,
+    .lateWithoutMeaning, .noOutbox, .stateWithoutEffect,
+    .unknownTemplate, .templateForm, .templateArgument, .templateKind, .insertion,
     .templateTooLarge, .foreachForm, .include, .includedKey,
     .functionCircle, .functionExample, .eventTimeEnded, .asOfWithoutTime, .joinByClock, .changesMistaken,
     .cannotTakeBack,
