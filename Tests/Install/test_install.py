@@ -49,8 +49,9 @@ class InstallTests(unittest.TestCase):
                     for name, value in variables.items()}
                 staged.install(**there)
                 self.assertGreater(len(staged.files(folder)), 100)
-                # Again over the first one, as an upgrade.
-                staged.install(**there)
+                if variables["PREFIX"] == "/usr":
+                    # Again over the first one, as an upgrade.
+                    staged.install(**there)
                 staged.install("uninstall", **there)
                 base = variables.get("DESTDIR") or variables["PREFIX"]
                 parts = base.split("/")
