@@ -4,6 +4,7 @@
 #include "walk.h"
 
 #include <array>
+#include <google/protobuf/arena.h>
 #include <google/protobuf/io/coded_stream.h>
 #include <unordered_map>
 
@@ -196,12 +197,14 @@ private:
   bool made_resource = false, made_scope = false, made_metadata = false;
   rxd_value resource_value, scope_value, metadata_value;
 
-  LogRecord log_record;
-  Span span_record;
-  NumberPoint number_point;
-  HistogramPoint histogram_point;
-  ExponentialPoint exponential_point;
-  SummaryPoint summary_point;
+  /* The message of the record: its parts are freed together, before the next one. */
+  enum { BLOCK = 32 << 10 };
+  std::unique_ptr<char[]> block{new char[BLOCK]};
+  google::protobuf::Arena arena{block.get(), BLOCK};
+  template <typename Message> Message &fresh() {
+    arena.Reset();
+    return *google::protobuf::Arena::CreateMessage<Message>(&arena);
+  }
 
   template <typename M> void put_time(M &to, rxd_text name, uint64_t time) {
     if (time > INT64_MAX) is_beyond = true;
@@ -230,7 +233,7 @@ private:
   }
 
   bool log(std::string_view bytes) {
-    LogRecord &record = log_record;
+    LogRecord &record = fresh<LogRecord>();
     if (!parse(record, bytes)) return false;
     members.put(NAME("signal"), make.text("log"));
     put_time(members, NAME("time"), record.time());
@@ -275,7 +278,7 @@ private:
   bool span(std::string_view bytes) {
     static const char *const kinds[] = {"unspecified", "internal", "server", "client", "producer", "consumer"};
     static const char *const codes[] = {"unset", "ok", "error"};
-    Span &record = span_record;
+    Span &record = fresh<Span>();
     if (!parse(record, bytes)) return false;
     members.put(NAME("signal"), make.text("span"));
     members.put(NAME("traceId"), make.hex(record.trace_id()));
@@ -363,48 +366,56 @@ private:
   bool point(std::string_view bytes) {
     switch (the_metric.data) {
     case GAUGE:
-    case SUM:
-      if (!parse(number_point, bytes)) return false;
+    case SUM: {
+      auto &point = fresh<NumberPoint>();
+      if (!parse(point, bytes)) return false;
       put_head(the_metric.data == SUM ? "sum" : "gauge");
-      put_point(number_point);
-      put_value(members, number_point);
-      put_exemplars(number_point);
+      put_point(point);
+      put_value(members, point);
+      put_exemplars(point);
       return true;
-    case HISTOGRAM:
-      if (!parse(histogram_point, bytes)) return false;
+    }
+    case HISTOGRAM: {
+      auto &point = fresh<HistogramPoint>();
+      if (!parse(point, bytes)) return false;
       put_head("histogram");
-      put_point(histogram_point);
-      put_range(histogram_point);
-      members.put(NAME("bounds"), make.list_of(histogram_point.bounds(), host->make_double));
+      put_point(point);
+      put_range(point);
+      members.put(NAME("bounds"), make.list_of(point.bounds(), host->make_double));
       members.put(NAME("bucketCounts"),
-                  make.list_of(histogram_point.bucket_counts(), [this](uint64_t one) { return make.count(one); }));
-      put_exemplars(histogram_point);
+                  make.list_of(point.bucket_counts(), [this](uint64_t one) { return make.count(one); }));
+      put_exemplars(point);
       return true;
-    case EXPONENTIAL:
-      if (!parse(exponential_point, bytes)) return false;
+    }
+    case EXPONENTIAL: {
+      auto &point = fresh<ExponentialPoint>();
+      if (!parse(point, bytes)) return false;
       put_head("exponentialHistogram");
-      put_point(exponential_point);
-      put_range(exponential_point);
-      members.put(NAME("scale"), host->make_int(exponential_point.scale()));
-      members.put(NAME("zeroCount"), make.count(exponential_point.zero_count()));
-      members.put(NAME("zeroThreshold"), host->make_double(exponential_point.zero_threshold()));
-      if (exponential_point.has_positive()) members.put(NAME("positive"), buckets(exponential_point.positive()));
-      if (exponential_point.has_negative()) members.put(NAME("negative"), buckets(exponential_point.negative()));
-      put_exemplars(exponential_point);
+      put_point(point);
+      put_range(point);
+      members.put(NAME("scale"), host->make_int(point.scale()));
+      members.put(NAME("zeroCount"), make.count(point.zero_count()));
+      members.put(NAME("zeroThreshold"), host->make_double(point.zero_threshold()));
+      if (point.has_positive()) members.put(NAME("positive"), buckets(point.positive()));
+      if (point.has_negative()) members.put(NAME("negative"), buckets(point.negative()));
+      put_exemplars(point);
       return true;
-    default:
-      if (!parse(summary_point, bytes)) return false;
+    }
+    default: {
+      auto &point = fresh<SummaryPoint>();
+      if (!parse(point, bytes)) return false;
       put_head("summary");
-      put_point(summary_point);
-      members.put(NAME("count"), make.count(summary_point.count()));
-      members.put(NAME("sum"), host->make_double(summary_point.sum()));
-      members.put(NAME("quantiles"), make.list_of(summary_point.quantiles(), [this](auto &one) {
+      put_point(point);
+      members.put(NAME("count"), make.count(point.count()));
+      members.put(NAME("sum"), host->make_double(point.sum()));
+      members.put(NAME("quantiles"), make.list_of(point.quantiles(), [this](auto &one) {
         Members<2> made;
         made.put(NAME("quantile"), host->make_double(one.quantile()));
         made.put(NAME("value"), host->make_double(one.value()));
         return made.object(make.scope);
       }));
       return true;
+    }
     }
   }
 };
