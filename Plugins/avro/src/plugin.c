@@ -25,6 +25,7 @@ typedef struct {
   uint64_t limit;
   uint32_t schema_id;
   bool ignores_unknown;
+  char *into; /* of the operator: the member that receives the value */
 } format;
 
 static void close_format(void *instance) {
@@ -39,6 +40,7 @@ static void close_format(void *instance) {
   free((char *)self->settings.user);
   free_secret((char *)self->settings.password);
   free((char *)self->settings.ca_file);
+  free(self->into);
   free(self);
 }
 
@@ -122,7 +124,7 @@ static int open_writers(const rxd_opening *opening, format *self) {
 /* What only the decoder needs. */
 static int open_reading(const rxd_opening *opening, format *self) {
   rxd_scope *scope = opening->scope;
-  if (open_writers(opening, self) != RXD_OK) return RXD_FAILED;
+  if (open_writers(opening, self) != RXD_OK || text_parameter(opening, "into", &self->into) != RXD_OK) return RXD_FAILED;
   self->limit = (uint64_t)integer_parameter(opening, "limit", 64 << 20);
   bool has_writers = self->framing == FRAMING_DATUM || self->framing == FRAMING_SINGLE_OBJECT;
   if (!has_writers && self->writer_count > 0) return fail_at(scope, "writerSchemas", "is only for the framings 'datum' and 'singleObject'");
@@ -247,6 +249,20 @@ static int decode_row(void *instance, rxd_scope *scope, rxd_value *event, const 
   return is_good ? RXD_OK : RXD_FAILED;
 }
 
+/* An operator: decodes bytes of the event into a member. */
+static int decode_member(void *instance, rxd_scope *scope, rxd_value *event, const rxd_value *arguments) {
+  const format *self = instance;
+  int kind = host->kind(&arguments[0]);
+  if (kind == RXD_NULL || kind == RXD_ABSENT) return RXD_OK;
+  if (kind != RXD_BYTES) return fail_at(scope, "", "the value of 'bytes' is not bytes");
+  if (host->kind(event) != RXD_OBJECT) return fail_at(scope, "", "the event is not an object");
+  rxd_value decoded = arguments[0];
+  if (decode_row(instance, scope, &decoded, NULL) != RXD_OK) return RXD_FAILED;
+  decoded = host->element(scope, &decoded, 0);
+  *event = host->with_member(scope, event, text_of(self->into), &decoded);
+  return RXD_OK;
+}
+
 static int encode_row(void *instance, rxd_scope *scope, rxd_value *event, const rxd_value *arguments) {
   (void)arguments;
   format *self = instance;
@@ -272,6 +288,7 @@ static int encode_row(void *instance, rxd_scope *scope, rxd_value *event, const 
 static const rxd_component components[] = {
     {NAMED("decoder", "avro"), .open = open_decoder, .close = close_format, .row = decode_row},
     {NAMED("encoder", "avro"), .open = open_encoder, .close = close_format, .row = encode_row},
+    {NAMED("operator", "avroDecode"), .open = open_decoder, .close = close_format, .row = decode_member},
 };
 
 static rxd_plugin plugin = {

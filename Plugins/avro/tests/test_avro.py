@@ -764,6 +764,15 @@ class RegistryTests(AvroTest):
         self.assertEqual(self.problem("encoder", framing="confluent", registry=server.url, subject="other"), ("registry", "the registry answers with the status 404"))
         self.assertEqual(self.problem("encoder", framing="confluent")[1], "needs a schema and 'schemaId', or 'registry' and 'subject'")
 
+    def test_operator(self):
+        server = self.serve({"/schemas/ids/1": (200, {"schema": '{"type": "record", "name": "R", "fields": [{"name": "a", "type": "long"}]}'})})
+        operator = self.opened("operator", "avroDecode", framing="confluent", registry=server.url, into="order")
+        event = {"key": "k", "value": self.message(1, number(2**40))}
+        self.assertEqual(operator.row_typed(event, event["value"])["event"], {**event, "order": {"a": 2**40}})
+        self.assertEqual(operator.row_typed({"key": "k"}, None)["event"], {"key": "k"})
+        self.assertIn("the schema 2: the registry answers with the status 404", operator.row_typed(event, self.message(2, b""))["error"])
+        self.assertEqual(operator.row_typed(event, "text")["error"], "the value of 'bytes' is not bytes")
+
     def test_fingerprints_choose_the_writer(self):
         old = {"type": "record", "name": "R", "fields": [{"name": "a", "type": "int"}]}
         reader = {"type": "record", "name": "R", "fields": [{"name": "a", "type": "long"}, {"name": "b", "type": "string", "default": "-"}]}

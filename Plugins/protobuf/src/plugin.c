@@ -44,6 +44,7 @@ static char *read_file(const char *path, size_t *count, char *problem, size_t ca
 static void close_format(void *instance) {
   format *self = instance;
   free_schema(self->schema);
+  free(self->into);
   free(self);
 }
 
@@ -84,6 +85,10 @@ static int open_format(const rxd_opening *opening, void **instance) {
   self->defaults = choice_is(opening, "defaults", "all") ? DEFAULTS_ALL : choice_is(opening, "defaults", "none") ? DEFAULTS_NONE : DEFAULTS_IMPLICIT;
   self->ignores_unknown = choice_is(opening, "unknown", "ignore");
   self->schema_id = (uint32_t)integer_parameter(opening, "schemaId", 0);
+  if (text_parameter(opening, "into", &self->into) != RXD_OK) {
+    close_format(self);
+    return RXD_FAILED;
+  }
   *instance = self;
   return RXD_OK;
 }
@@ -97,6 +102,20 @@ static int open_encoder(const rxd_opening *opening, void **instance) {
 static int decode_row(void *instance, rxd_scope *scope, rxd_value *event, const rxd_value *arguments) {
   (void)arguments;
   return decode_input(scope, instance, host->text(scope, event), event);
+}
+
+/* An operator: decodes bytes of the event into a member. */
+static int decode_member(void *instance, rxd_scope *scope, rxd_value *event, const rxd_value *arguments) {
+  const format *self = instance;
+  int kind = host->kind(&arguments[0]);
+  if (kind == RXD_NULL || kind == RXD_ABSENT) return RXD_OK;
+  if (kind != RXD_BYTES) return fail_at(scope, "", "the value of 'bytes' is not bytes");
+  if (host->kind(event) != RXD_OBJECT) return fail_at(scope, "", "the event is not an object");
+  rxd_value decoded = arguments[0];
+  if (decode_row(instance, scope, &decoded, NULL) != RXD_OK) return RXD_FAILED;
+  decoded = host->element(scope, &decoded, 0);
+  *event = host->with_member(scope, event, text_of(self->into), &decoded);
+  return RXD_OK;
 }
 
 static int encode_row(void *instance, rxd_scope *scope, rxd_value *event, const rxd_value *arguments) {
@@ -114,6 +133,7 @@ static int encode_row(void *instance, rxd_scope *scope, rxd_value *event, const 
 static const rxd_component components[] = {
     {NAMED("decoder", "protobuf"), .open = open_format, .close = close_format, .row = decode_row},
     {NAMED("encoder", "protobuf"), .open = open_encoder, .close = close_format, .row = encode_row},
+    {NAMED("operator", "protobufDecode"), .open = open_format, .close = close_format, .row = decode_member},
 };
 
 static rxd_plugin plugin = {

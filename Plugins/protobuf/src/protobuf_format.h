@@ -18,6 +18,7 @@ typedef struct {
   defaults defaults;
   bool ignores_unknown; /* the encoder leaves out members without a field */
   uint32_t schema_id;
+  char *into; /* of the operator: the member that receives the message */
 } format;
 
 /* The events in an input. */

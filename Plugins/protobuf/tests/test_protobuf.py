@@ -630,6 +630,17 @@ class FramingTests(ProtobufTest):
         self.assertIn("the indexes are", self.refused(bytes(5) + b"\xfe\xff\xff\xff\xff\xff\xff\xff\xff\x01", decoder))
 
 
+class OperatorTests(ProtobufTest):
+    def test_bytes_of_an_event(self):
+        operator = self.opened("operator", "protobufDecode", message="test.Tree", descriptors=NEW, framing="confluent", into="tree", defaults="none")
+        encoder = self.pair("test.Tree", framing="confluent")[1]
+        event = {"key": "k", "value": self.write({"name": "a"}, encoder)}
+        self.assertEqual(operator.row_typed(event, event["value"])["event"], {**event, "tree": {"name": "a"}})
+        self.assertEqual(operator.row_typed({"key": "k"}, None)["event"], {"key": "k"})
+        self.assertIn("the first byte is 1", operator.row_typed(event, b"\1" * 9)["error"])
+        self.assertEqual(operator.row_typed(event, "text")["error"], "the value of 'bytes' is not bytes")
+
+
 class ParameterTests(ProtobufTest):
     def problem(self, kind="decoder", **parameters):
         with self.assertRaises(host.Refused) as refused:

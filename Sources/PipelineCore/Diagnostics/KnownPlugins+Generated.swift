@@ -28,6 +28,10 @@ extension KnownPlugin {
           kind: "encoder", name: "avro",
           summary: "Writes each event as an Avro value.",
           others: ["apache avro"]),
+        .init(
+          kind: "operator", name: "avroDecode",
+          summary: "Decodes bytes of the event, such as the value of a message of Kafka, as the decoder `avro` does.",
+          others: ["apache avro", "avro"]),
       ]),
     KnownPlugin(
       name: "cbor", folder: "cbor",
@@ -168,6 +172,10 @@ extension KnownPlugin {
           kind: "encoder", name: "protobuf",
           summary: "Writes each event as a Protobuf message of a type that descriptors have.",
           others: ["proto", "protocol buffers"]),
+        .init(
+          kind: "operator", name: "protobufDecode",
+          summary: "Decodes bytes of the event, such as the value of a message of Kafka, as the decoder `protobuf` does.",
+          others: ["proto", "protobuf", "protocol buffers"]),
       ]),
     KnownPlugin(
       name: "redis", folder: "redis",
