@@ -44,7 +44,7 @@ package struct SchemaWriter {
   }
 
   /// A mapping with exactly these keys.
-  private static func closed(
+  static func closed(
     _ properties: Members, required: [String] = [], more: Members = []
   ) -> JSONText {
     var members: Members = [
@@ -55,7 +55,7 @@ package struct SchemaWriter {
     return .object(members + more)
   }
 
-  private static func described(_ schema: JSONText, _ text: String, _ fallback: JSONText? = nil) -> JSONText {
+  static func described(_ schema: JSONText, _ text: String, _ fallback: JSONText? = nil) -> JSONText {
     var more: Members = [("description", .string(text))]
     if let fallback { more.append(("default", fallback)) }
     guard case .object(let members) = schema, !members.contains(where: { $0.0 == "description" })
@@ -68,13 +68,6 @@ package struct SchemaWriter {
     described(
       any([.object([("enum", .array(words.map { .string($0.name) }))]), reference("placeholder")]),
       description + " " + words.map { "\($0.name): \($0.help)." }.joined(separator: " "))
-  }
-
-  private static var stateMemory: JSONText {
-    described(
-      reference("size"),
-      "The bytes of keys in memory beyond which the oldest are kept on the disk: 16MiB to 1TiB. Default: all stay in memory."
-    )
   }
 
   private static var lateWords: [(name: String, help: String)] { WhenLate.allCases.map { ($0.rawValue, $0.help) } }
@@ -122,16 +115,7 @@ package struct SchemaWriter {
         "whenLate",
         Self.choice(Self.lateWords, "How time that passed while the pipeline was down is treated. Default: fire.")
       ),
-      (
-        "state",
-        Self.described(
-          Self.any([
-            .object([
-              ("type", .string("object")), ("properties", .object([("memory", Self.stateMemory)])),
-              ("additionalProperties", .bool(false)),
-            ]), Self.reference("placeholder"),
-          ]), "Where steps keep what they remember of many keys.")
-      ),
+      ("state", Self.state),
       ("sources", Self.described(Self.named(Self.reference("source")), "Where events come from.")),
       (
         "tables",

@@ -83,7 +83,7 @@ extension Compilation {
           .stateWithoutEffect, "'state' has no effect: with 'delivery: bestEffort' nothing is kept on the disk",
           at: memory.location, notes: [.init("asked for here", at: asked.location)],
           help: "Write 'delivery: light', or remove 'state'"))
-    } else if !plan.components.values.contains(where: { ($0 as? any FusableOperator)?.movesKeysToDisk == true }) {
+    } else if !plan.components.values.contains(where: { $0 is any SpillingOperator }) {
       diagnostics.report(
         Diagnostic(
           .stateWithoutEffect, "'state' has no effect: the pipeline has no step that can keep keys on the disk",

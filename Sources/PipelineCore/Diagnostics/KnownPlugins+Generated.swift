@@ -30,7 +30,7 @@ extension KnownPlugin {
           others: ["apache avro"]),
         .init(
           kind: "operator", name: "avroDecode",
-          summary: "Decodes bytes of the event, such as the value of a message of Kafka, as the decoder `avro` does.",
+          summary: "Decodes bytes within the event, such as a message of Kafka, as the decoder `avro` does.",
           others: ["apache avro", "avro"]),
       ]),
     KnownPlugin(
@@ -174,7 +174,7 @@ extension KnownPlugin {
           others: ["proto", "protocol buffers"]),
         .init(
           kind: "operator", name: "protobufDecode",
-          summary: "Decodes bytes of the event, such as the value of a message of Kafka, as the decoder `protobuf` does.",
+          summary: "Decodes bytes within the event, such as a message of Kafka, as the decoder `protobuf` does.",
           others: ["proto", "protobuf", "protocol buffers"]),
       ]),
     KnownPlugin(

@@ -1,7 +1,7 @@
 internal import DequeModule
 
 /// `distinct`: each value only once.
-struct Distinct: FusableOperator {
+struct Distinct: SpillingOperator {
   var by = ExpressionParameter()
   var memory = 10_000
   var within: TimeSpan?
@@ -47,8 +47,6 @@ struct Distinct: FusableOperator {
       .init(.choosing, "suppress the same alarm for an hour", "distinct: { by: event.alarm, within: 1h }"),
     ],
     seeAlso: ["distinctUntilChanged"])
-
-  var movesKeysToDisk: Bool { true }
 
   func makeStep() -> FusedStep { Step(self) }
 

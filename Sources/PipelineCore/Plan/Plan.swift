@@ -23,7 +23,7 @@ package final class Plan: Sendable {
   package let pluginFunctions: [PluginFunction]
   /// How many threads may decode one input at the same time; 1: the pipeline thread decodes. Nil: as many as there are
   /// processors.
-  package let threads: Int?
+  package var threads: Int? { limits.threads }
   /// The location of the source that reads standard input; nil: there is none.
   package let standardInput: SourceLocation?
   /// The mode that the file asks for; see ``delivery(hasStateDirectory:)``.
@@ -32,7 +32,9 @@ package final class Plan: Sendable {
   /// ``StepPlan/whenLate`` is the rule of a step.
   package let whenLate: Located<WhenLate>?
   /// The bytes of keys in memory beyond which steps move keys to the disk; nil: all stay in memory.
-  package let stateMemory: Int?
+  package var stateMemory: Int? { limits.stateMemory }
+  /// What the file allows the pipeline to use.
+  private let limits: (threads: Int?, stateMemory: Int?)
   /// The minimum guarantee that the file requires.
   let requirement: Located<DeliveryRequirement>?
   /// All sources, in the order of the plan.
@@ -66,7 +68,6 @@ package final class Plan: Sendable {
     require: Located<DeliveryRequirement>? = nil, whenLate: Located<WhenLate>? = nil, outsideWays: [OutsideWay] = [],
     formerNames: [FormerName] = [], codecs: [PluginFunction] = [], stateMemory: Int? = nil
   ) {
-    self.stateMemory = stateMemory
     // Most files can call none, and have many expressions.
     let called = functions.offered.isEmpty ? [] : expressions.flatMap(\.checked.foreignFunctions)
     pluginFunctions = codecs + called.compactMap { $0 as? PluginFunction }
@@ -75,7 +76,7 @@ package final class Plan: Sendable {
     self.whenLate = whenLate
     self.name = name
     self.description = description
-    self.threads = threads
+    limits = (threads, stateMemory)
     self.source = source
     self.named = named
     self.sinks = sinks

@@ -59,7 +59,8 @@ import Testing
       let used = SwiftNames(file.text).usedTypes.intersection(hidden)
       if !used.isEmpty { present.append("\(file.path) uses \(used.sorted().joined(separator: ", "))") }
     }
-    for file in try Self.files("PipelineCore") {
+    // The generated list of plugins has what they say of themselves.
+    for file in try Self.files("PipelineCore") where !file.path.hasSuffix("KnownPlugins+Generated.swift") {
       let lines = file.text.split(separator: "\n").filter { line in
         !line.drop(while: { $0 == " " }).hasPrefix("//") && line.contains(Self.named)
       }

@@ -27,7 +27,7 @@ import Testing
     "RX215", "RX216", "RX217", "RX218",
     "RX321", "RX325", "RX338", "RX365", "RX369", "RX403", "RX501", "RX502", "RX504", "RX507", "RX524", "RX525",
     "RX526", "RX527", "RX528", "RX606", "RX607",
-    "RX511", "RX534", "RX550", "RX551", "RX703", "RX704", "RX710", "RX711", "RX713", "RX714",
+    "RX511", "RX534", "RX550", "RX551", "RX552", "RX703", "RX704", "RX710", "RX711", "RX713", "RX714",
   ]
 
   @Test(arguments: Diagnostic.Code.all.map(\.name))

@@ -56,7 +56,8 @@ extension Execution {
     commits.options = options
     if let store = options.store.spill {
       let (log, name) = (services.log, plan.name)
-      commits.spilling = Spilling(store, limit: options.stateMemory, executor) { log($0, name, $1) }
+      commits.spilling = Spilling(
+        store, limit: options.stateMemory, now: { [executor] in executor.now }, report: { log($0, name, $1) })
     }
     let committer = Committer(self, options)
     commits.committer = committer

@@ -30,13 +30,13 @@ public protocol FusableOperator: OperatorComponent, FusableDeclaration {
   func makeStep() -> FusedStep
   /// Creates the step of another chain equal to the one that contains `first`: the two may share immutable data.
   func makeStep(beside first: FusedStep) -> FusedStep
-  /// Whether the step moves keys to the disk if the file has `state: { memory: SIZE }`.
-  var movesKeysToDisk: Bool { get }
 }
+
+/// An operator whose steps move keys to the disk if the file has `state: { memory: SIZE }`.
+package protocol SpillingOperator: FusableOperator {}
 
 extension FusableOperator {
   public func makeStep(beside first: FusedStep) -> FusedStep { makeStep() }
-  public var movesKeysToDisk: Bool { false }
 }
 
 /// A component of `commands:`, which works on demand.
