@@ -1,7 +1,7 @@
 internal import DequeModule
 
 /// `distinct`: each value only once.
-struct Distinct: SpillingOperator {
+struct Distinct: FusableOperator, SpillingOperator {
   var by = ExpressionParameter()
   var memory = 10_000
   var within: TimeSpan?

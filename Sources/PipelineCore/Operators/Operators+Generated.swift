@@ -21,6 +21,7 @@ extension Catalogue {
     CatalogueEntry(operator: Delay.self, "delay"),
     CatalogueEntry(operator: DeliverOn.self, "deliverOn"),
     CatalogueEntry(operator: Dematerialize.self, "dematerialize"),
+    CatalogueEntry(row: Distinct.self, "distinct"),
     CatalogueEntry(row: DistinctUntilChanged.self, "distinctUntilChanged"),
     CatalogueEntry(operator: Do.self, "do"),
     CatalogueEntry(operator: EventTimeStep.self, "eventTime"),
