@@ -256,7 +256,7 @@ class Notify(unittest.TestCase):
             self.assertEqual([(item["event"]["channel"], item["event"]["payload"]) for item in events if "event" in item],
                              [("a B", {"n": 1})])
             self.assertEqual([(item["rejected"], item["error"]) for item in events if "error" in item],
-                             [("no json", "a notification of channel 'c' is no JSON"), ("", "a notification of channel 'c' is no JSON")])
+                             [("no json", "a notification of channel 'c' is not JSON"), ("", "a notification of channel 'c' is not JSON")])
             start = time.monotonic()
             source.stop()
             self.assertLess(time.monotonic() - start, 0.5)
