@@ -14,7 +14,8 @@
   X(options_set_write_buffer_size) X(options_set_max_write_buffer_number) X(options_set_info_log_level) \
   X(options_set_keep_log_file_num) X(options_set_compaction_filter) X(options_set_block_based_table_factory) \
   X(options_set_level_compaction_dynamic_level_bytes) X(options_set_max_open_files) X(options_set_bytes_per_sync) \
-  X(options_set_max_total_wal_size) \
+  X(options_set_max_total_wal_size) X(options_set_memtable_prefix_bloom_size_ratio) \
+  X(options_set_memtable_whole_key_filtering) \
   X(block_based_options_create) X(block_based_options_destroy) X(block_based_options_set_block_cache) \
   X(block_based_options_set_filter_policy) X(block_based_options_set_format_version) \
   X(block_based_options_set_index_type) X(block_based_options_set_partition_filters) \
@@ -156,6 +157,9 @@ static void set_options(rx_rocks *keys, size_t memory) {
   lib.options_set_write_buffer_size(options, buffer);
   lib.options_set_max_write_buffer_number(options, 2);
   lib.options_set_max_total_wal_size(options, 4 * buffer);
+  // Most keys that are looked for are in no buffer: a filter answers so.
+  lib.options_set_memtable_prefix_bloom_size_ratio(options, 0.1);
+  lib.options_set_memtable_whole_key_filtering(options, 1);
   lib.options_set_level_compaction_dynamic_level_bytes(options, 1);
   lib.options_set_max_open_files(options, 256);
   lib.options_set_bytes_per_sync(options, 1 << 20);
