@@ -58,8 +58,6 @@ static int encode_function(void *instance, rxd_scope *scope, rxd_value *result, 
 
 /* ---- The plugin ---- */
 
-#define NAMED(kind_, name_) .size = sizeof(rxd_component), .kind = {kind_, sizeof kind_ - 1}, .name = {name_, sizeof name_ - 1}
-
 static const rxd_component components[] = {
     {NAMED("decoder", FORMAT), .open = open_decoder, .close = free, .row = decode_all},
     {NAMED("encoder", FORMAT), .row = encode_one},
@@ -67,21 +65,5 @@ static const rxd_component components[] = {
     {NAMED("function", "encode"), .row = encode_function},
 };
 
-static rxd_plugin plugin = {
-    .size = sizeof(rxd_plugin),
-    .component_count = sizeof components / sizeof components[0],
-    .components = components,
-    .component_size = sizeof components[0],
-};
-
-int rxd_plugin_init(uint32_t contract, const rxd_host *offered, const rxd_plugin **result, rxd_text *problem) {
-  if (contract < RXD_CONTRACT || offered->size < RXD_HOST_SIZE_1_2) {
-    *problem = RXD_TEXT_OF("this plugin needs a newer rxd");
-    return RXD_FAILED;
-  }
-  host = offered;
-  plugin.spec = (rxd_text){spec, (size_t)(spec_end - spec)};
-  *result = &plugin;
-  return RXD_OK;
-}
+#include "format_entry.h"
 #endif

@@ -248,4 +248,39 @@ static inline UNUSED int shown_count(rxd_text name) {
   return (int)count;
 }
 
+/* ---- Components ---- */
+
+#define NAMED(kind_, name_) .size = sizeof(rxd_component), .kind = {kind_, sizeof kind_ - 1}, .name = {name_, sizeof name_ - 1}
+
+/* A kind of values, as messages name it. */
+static inline UNUSED const char *value_kind(int kind) {
+  switch (kind) {
+    case RXD_NULL: return "null";
+    case RXD_BOOL: return "a boolean";
+    case RXD_INT: case RXD_UINT: return "a whole number";
+    case RXD_DOUBLE: return "a number";
+    case RXD_TEXT: return "a text";
+    case RXD_BYTES: return "bytes";
+    case RXD_LIST: return "a list";
+    case RXD_OBJECT: return "an object";
+    case RXD_TIMESTAMP: return "a time";
+    case RXD_DURATION: return "a duration";
+    default: return "another value";
+  }
+}
+
+/* Decodes bytes within the event by the row of a decoder, and makes the first value the member `into`. Null and absent bytes change nothing. */
+static inline UNUSED int decode_within(
+    rxd_scope *scope, rxd_value *event, const rxd_value *bytes,
+    int (*decode_row)(void *, rxd_scope *, rxd_value *, const rxd_value *), void *instance, rxd_text into) {
+  int kind = host->kind(bytes);
+  if (kind == RXD_NULL || kind == RXD_ABSENT) return RXD_OK;
+  if (kind != RXD_BYTES) return fail_at(scope, "", "the value of 'bytes' is not bytes");
+  if (host->kind(event) != RXD_OBJECT) return fail_at(scope, "", "the event is not an object");
+  rxd_value decoded = *bytes;
+  if (decode_row(instance, scope, &decoded, NULL) != RXD_OK) return RXD_FAILED;
+  decoded = host->element(scope, &decoded, 0);
+  *event = host->with_member(scope, event, into, &decoded);
+  return RXD_OK;
+}
 #endif

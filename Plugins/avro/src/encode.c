@@ -23,24 +23,8 @@ static bool refuse(writer *writer, const place *place, const char *format, ...) 
   return false;
 }
 
-static const char *kind_name(int kind) {
-  switch (kind) {
-    case RXD_NULL: return "null";
-    case RXD_BOOL: return "a boolean";
-    case RXD_INT: case RXD_UINT: return "a whole number";
-    case RXD_DOUBLE: return "a number";
-    case RXD_TEXT: return "a text";
-    case RXD_BYTES: return "bytes";
-    case RXD_LIST: return "a list";
-    case RXD_OBJECT: return "an object";
-    case RXD_TIMESTAMP: return "a time";
-    case RXD_DURATION: return "a duration";
-    default: return "another value";
-  }
-}
-
 static bool unfit(writer *writer, const place *place, const rxd_value *value, const node *type) {
-  return refuse(writer, place, "%s does not fit %s%s%.*s", kind_name(host->kind(value)), type_name(type->type), type->name.count > 0 ? " " : "",
+  return refuse(writer, place, "%s does not fit %s%s%.*s", value_kind(host->kind(value)), type_name(type->type), type->name.count > 0 ? " " : "",
                 shown_count(type->name), type->name.count > 0 ? type->name.bytes : "");
 }
 
@@ -479,7 +463,7 @@ static bool put_union(writer *writer, const node *type, const place *place, cons
       is_first = false;
     }
   }
-  if (is_first) return refuse(writer, place, "%s fits no branch of the union", host->kind(value) == RXD_ABSENT ? "nothing" : kind_name(host->kind(value)));
+  if (is_first) return refuse(writer, place, "%s fits no branch of the union", host->kind(value) == RXD_ABSENT ? "nothing" : value_kind(host->kind(value)));
   memcpy(writer->message, message, sizeof message);
   return false;
 }

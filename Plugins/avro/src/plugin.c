@@ -252,15 +252,7 @@ static int decode_row(void *instance, rxd_scope *scope, rxd_value *event, const 
 /* An operator: decodes bytes of the event into a member. */
 static int decode_member(void *instance, rxd_scope *scope, rxd_value *event, const rxd_value *arguments) {
   const format *self = instance;
-  int kind = host->kind(&arguments[0]);
-  if (kind == RXD_NULL || kind == RXD_ABSENT) return RXD_OK;
-  if (kind != RXD_BYTES) return fail_at(scope, "", "the value of 'bytes' is not bytes");
-  if (host->kind(event) != RXD_OBJECT) return fail_at(scope, "", "the event is not an object");
-  rxd_value decoded = arguments[0];
-  if (decode_row(instance, scope, &decoded, NULL) != RXD_OK) return RXD_FAILED;
-  decoded = host->element(scope, &decoded, 0);
-  *event = host->with_member(scope, event, text_of(self->into), &decoded);
-  return RXD_OK;
+  return decode_within(scope, event, &arguments[0], decode_row, instance, text_of(self->into));
 }
 
 static int encode_row(void *instance, rxd_scope *scope, rxd_value *event, const rxd_value *arguments) {
@@ -283,28 +275,10 @@ static int encode_row(void *instance, rxd_scope *scope, rxd_value *event, const 
   return is_good ? RXD_OK : RXD_FAILED;
 }
 
-#define NAMED(kind_, name_) .size = sizeof(rxd_component), .kind = {kind_, sizeof kind_ - 1}, .name = {name_, sizeof name_ - 1}
-
 static const rxd_component components[] = {
     {NAMED("decoder", "avro"), .open = open_decoder, .close = close_format, .row = decode_row},
     {NAMED("encoder", "avro"), .open = open_encoder, .close = close_format, .row = encode_row},
     {NAMED("operator", "avroDecode"), .open = open_decoder, .close = close_format, .row = decode_member},
 };
 
-static rxd_plugin plugin = {
-    .size = sizeof(rxd_plugin),
-    .component_count = sizeof components / sizeof components[0],
-    .components = components,
-    .component_size = sizeof components[0],
-};
-
-int rxd_plugin_init(uint32_t contract, const rxd_host *offered, const rxd_plugin **result, rxd_text *problem) {
-  if (contract < RXD_CONTRACT || offered->size < RXD_HOST_SIZE_1_2) {
-    *problem = RXD_TEXT_OF("this plugin needs a newer rxd");
-    return RXD_FAILED;
-  }
-  host = offered;
-  plugin.spec = (rxd_text){spec, (size_t)(spec_end - spec)};
-  *result = &plugin;
-  return RXD_OK;
-}
+#include "format_entry.h"

@@ -19,10 +19,7 @@ import time
 import unittest
 import uuid
 
-try:
-    import fastavro
-except ImportError:
-    raise unittest.SkipTest("fastavro is not installed: scripts/install-packages --tests")
+import fastavro
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(HERE)

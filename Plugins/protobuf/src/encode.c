@@ -32,22 +32,6 @@ static bool refuse(writer *writer, const place *place, const char *format, ...) 
   return false;
 }
 
-static const char *kind_name(int kind) {
-  switch (kind) {
-    case RXD_NULL: return "null";
-    case RXD_BOOL: return "a boolean";
-    case RXD_INT: case RXD_UINT: return "a whole number";
-    case RXD_DOUBLE: return "a number";
-    case RXD_TEXT: return "a text";
-    case RXD_BYTES: return "bytes";
-    case RXD_LIST: return "a list";
-    case RXD_OBJECT: return "an object";
-    case RXD_TIMESTAMP: return "a time";
-    case RXD_DURATION: return "a duration";
-    default: return "another value";
-  }
-}
-
 static const char *type_name(const field_type *field) {
   static const char *const names[] = {"", "double", "float", "int64", "uint64", "int32", "fixed64", "fixed32", "bool", "string", "group",
                                       "message", "bytes", "uint32", "enum", "sfixed32", "sfixed64", "sint32", "sint64"};
@@ -55,7 +39,7 @@ static const char *type_name(const field_type *field) {
 }
 
 static bool unfit(writer *writer, const place *place, const rxd_value *value, const char *needed) {
-  return refuse(writer, place, "%s does not fit %s", kind_name(host->kind(value)), needed);
+  return refuse(writer, place, "%s does not fit %s", value_kind(host->kind(value)), needed);
 }
 
 /* ---- Bytes ---- */
@@ -483,7 +467,7 @@ static bool collect_members(writer *writer, const place *up, const message_type 
 
 static bool put_object(writer *writer, const place *up, const message_type *type, const rxd_value *value, int depth, bool skips_type) {
   if (host->kind(value) != RXD_OBJECT) {
-    if (up == NULL) return refuse(writer, up, "the event is %s; a message is an object", kind_name(host->kind(value)));
+    if (up == NULL) return refuse(writer, up, "the event is %s; a message is an object", value_kind(host->kind(value)));
     return unfit(writer, up, value, "a message, which needs an object");
   }
   size_t start = writer->count;
