@@ -10,7 +10,7 @@
 // The functions of the library, with the types from its header.
 #define FUNCTIONS(X) \
   X(open) X(close) X(destroy_db) X(free) X(get_pinned) X(pinnableslice_value) X(pinnableslice_destroy) X(write) X(flush_wal) \
-  X(property_int) X(options_create) X(options_destroy) X(options_set_create_if_missing) X(options_set_compression) \
+  X(options_create) X(options_destroy) X(options_set_create_if_missing) X(options_set_compression) \
   X(options_set_write_buffer_size) X(options_set_max_write_buffer_number) X(options_set_info_log_level) \
   X(options_set_keep_log_file_num) X(options_set_compaction_filter) X(options_set_block_based_table_factory) \
   X(options_set_level_compaction_dynamic_level_bytes) X(options_set_max_open_files) X(options_set_bytes_per_sync) \
@@ -70,7 +70,7 @@ struct rx_rocks {
   pthread_rwlock_t floors_lock;
   rx_rocks_floor *floors;
   size_t floor_count;
-  // Where a key of the library is put together; for the thread that finds, and for the one that puts.
+  // Buffers for the library's keys: one for `find`, one for `put`.
   struct key { char *bytes; size_t capacity; } found, added;
 };
 
@@ -320,9 +320,4 @@ void rx_rocks_set_floors(rx_rocks *keys, const rx_rocks_floor *floors, size_t co
   keys->floor_count = count;
   pthread_rwlock_unlock(&keys->floors_lock);
   free(old);
-}
-
-uint64_t rx_rocks_file_bytes(rx_rocks *keys) {
-  uint64_t bytes = 0;
-  return lib.property_int(keys->db, "rocksdb.total-sst-files-size", &bytes) == 0 ? bytes : 0;
 }

@@ -137,10 +137,11 @@ package final class DiskStore: PipelineStore {
   /// The directory for keys of steps beside the store at `path`.
   package static func directoryOfKeys(besideStore path: String) -> String { SpillFile.path(besideStore: path) }
 
-  /// Opens the directory for keys of steps beside the store, unless it is open. Called before the pipeline starts.
+  /// Lets steps keep keys beside the store, in a directory that is opened now if there is one, and otherwise with the first key. Called
+  /// before the pipeline starts.
   ///
-  /// - Parameter memory: The bytes that the directory may take in memory; nil: no more keys are moved there, so that it is
-  ///   opened only if there is one.
+  /// - Parameter memory: The bytes that the directory may take in memory; nil: no more keys are moved there, so it
+  ///   need not be created.
   /// - Throws: ``StoreRefusal``.
   package func openSpill(memory: Int?) throws(StoreRefusal) {
     guard state.withLock(\.spill) == nil else { return }

@@ -6,8 +6,9 @@ import Transport
 
 /// The keys of steps that are on the disk, in a directory beside the store (``SpillStore``), with RocksDB.
 ///
-/// One thread at a time, the pipeline's, finds and writes keys; the thread of the store syncs them and removes what is no longer
-/// needed. The directory is closed with the last reference to this object.
+/// A directory is created with the first key, since most pipelines never need one. One thread at a time, the pipeline's, finds and
+/// writes keys; the thread of the store syncs them and removes what is no longer needed. The directory is closed with the last
+/// reference to this object.
 final class SpillFile: SpillStore, @unchecked Sendable {
   /// The directory beside the store at `path`.
   static func path(besideStore path: String) -> String {
@@ -17,27 +18,42 @@ final class SpillFile: SpillStore, @unchecked Sendable {
   /// The owner under which the identity of the store is kept; steps have higher numbers.
   private static let storeIdentity: UInt32 = 0
 
-  private let keys: OpaquePointer
+  /// Nil until there is a directory. The store's thread reads it only after ``isUnsynced`` or ``owners`` says that there are keys.
+  private var keys: OpaquePointer?
   private let path: String
+  private let identity: UInt64
+  private let memory: Int
+  private let log: DiskStore.Log
   /// Whether keys have been written since the last sync.
   private let isUnsynced = Atomic(false)
   /// The owners that have keys here.
   private let owners = Mutex<Set<Int64>>([])
 
+  /// Opens the directory, if there is one.
+  ///
+  /// - Parameter memory: The bytes that may be used to cache keys, and to collect new ones.
+  /// - Throws: ``StoreRefusal``, also if the library is not installed.
+  init(
+    besideStore store: String, identity: UInt64, memory: Int, log: @escaping DiskStore.Log
+  ) throws(StoreRefusal) {
+    path = Self.path(besideStore: store)
+    (self.identity, self.memory, self.log) = (identity, memory, log)
+    var why = [CChar](repeating: 0, count: 512)
+    guard rx_rocks_load(&why, why.count) else {
+      throw StoreRefusal(
+        "'state' needs RocksDB, which cannot be loaded (\(Self.text(why))): install the package librocksdb7.8")
+    }
+    if access(path, F_OK) == 0 { keys = try open() }
+  }
+
   /// Opens the directory; creates it if there is none.
   ///
   /// Keys of another store, of which a file was copied or replaced, are moved away.
-  ///
-  /// - Parameter memory: The bytes that may be used to cache keys, and to collect new ones.
-  /// - Throws: ``StoreRefusal``.
-  init(besideStore store: String, identity: UInt64, memory: Int, log: DiskStore.Log) throws(StoreRefusal) {
-    path = Self.path(besideStore: store)
-    var opened = try Self.open(path, memory)
+  private func open() throws(StoreRefusal) -> OpaquePointer {
+    var opened = try openDirectory()
     var found: UInt64 = 0
-    switch rx_rocks_top(opened, Self.storeIdentity, &found) {
-    case 1 where found == identity: break
-    case 0: break
-    case 1:
+    let result = rx_rocks_top(opened, Self.storeIdentity, &found)
+    if result == 1, found != identity {
       rx_rocks_close(opened, false)
       let aside = Self.unusedName(path + ".foreign")
       guard rename(path, aside) == 0 else {
@@ -45,32 +61,34 @@ final class SpillFile: SpillStore, @unchecked Sendable {
           "\(path) has the keys of another store and cannot be moved away: \(PosixError("rename", path).message)")
       }
       log(.error, "\(path) has the keys of another store: it was renamed to \(aside)")
-      opened = try Self.open(path, memory)
-    default:
+      opened = try openDirectory()
+    }
+    var known: Set<Int64>?
+    if result >= 0, rx_rocks_write(opened, Self.storeIdentity, identity), rx_rocks_sync(opened) {
+      known = Self.owners(in: opened)
+    }
+    guard let known else {
       defer { rx_rocks_close(opened, false) }
-      throw StoreRefusal("\(path) cannot be read: \(Self.failure)")
+      throw StoreRefusal("\(path) cannot be used: \(Self.failure)")
     }
-    keys = opened
-    if !rx_rocks_write(keys, Self.storeIdentity, identity) || !rx_rocks_sync(keys) {
-      throw StoreRefusal("\(path) cannot be written: \(Self.failure)")
-    }
-    guard let known = readOwners() else { throw StoreRefusal("\(path) cannot be read: \(Self.failure)") }
     owners.withLock { $0 = known }
+    return opened
   }
 
-  deinit { rx_rocks_close(keys, owners.withLock(\.isEmpty)) }
+  deinit { if let keys { rx_rocks_close(keys, owners.withLock(\.isEmpty)) } }
 
-  private static func open(_ path: String, _ memory: Int) throws(StoreRefusal) -> OpaquePointer {
+  private func openDirectory() throws(StoreRefusal) -> OpaquePointer {
     // RocksDB creates files as the umask permits, but others must not read keys. If this fails, the library says why.
     mkdir(path, 0o700)
     var why = [CChar](repeating: 0, count: 512)
     guard let opened = rx_rocks_open(path, memory, &why, why.count) else {
-      let reason = String(decoding: why.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) }, as: UTF8.self)
-      throw rx_rocks_load(nil, 0)
-        ? StoreRefusal("\(path) cannot be opened: \(reason)")
-        : StoreRefusal("'state' needs RocksDB, which cannot be loaded (\(reason)): install the package librocksdb7.8")
+      throw StoreRefusal("\(path) cannot be opened: \(Self.text(why))")
     }
     return opened
+  }
+
+  private static func text(_ characters: [CChar]) -> String {
+    String(decoding: characters.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) }, as: UTF8.self)
   }
 
   private static func unusedName(_ stem: String) -> String {
@@ -82,13 +100,13 @@ final class SpillFile: SpillStore, @unchecked Sendable {
   /// The reason of the last failure on this thread.
   private static var failure: String { String(cString: rx_rocks_failure()) }
 
-  private func readOwners() -> Set<Int64>? {
+  private static func owners(in keys: OpaquePointer) -> Set<Int64>? {
     var found = [UInt32](repeating: 0, count: 64)
     while true {
       let count = rx_rocks_owners(keys, &found, found.count)
       guard count >= 0 else { return nil }
       if count <= found.count {
-        return Set(found.prefix(count).filter { $0 != Self.storeIdentity }.map { Int64($0) })
+        return Set(found.prefix(count).filter { $0 != storeIdentity }.map { Int64($0) })
       }
       found = [UInt32](repeating: 0, count: count)
     }
@@ -97,12 +115,10 @@ final class SpillFile: SpillStore, @unchecked Sendable {
   /// The highest owner that has keys here; 0: none has.
   var lastOwner: Int64 { owners.withLock { $0.max() ?? 0 } }
 
-  /// The bytes of the files.
-  var fileBytes: Int { Int(clamping: rx_rocks_file_bytes(keys)) }
-
   // MARK: Keys
 
   func find(_ key: UnsafeRawBufferPointer, of owner: Int64) throws(SpillFault) -> SpilledValue? {
+    guard let keys else { return nil }
     var value = (rank: UInt64(0), time: Int64(0))
     var length = 0
     let result = withUnsafeMutableBytes(of: &value) {
@@ -116,20 +132,24 @@ final class SpillFile: SpillStore, @unchecked Sendable {
   }
 
   func write(
-    _ keys: [(key: UnsafeRawBufferPointer, value: SpilledValue)], of owner: Int64, top: Int
+    _ batch: [(key: UnsafeRawBufferPointer, value: SpilledValue)], of owner: Int64, top: Int
   ) throws(SpillFault) {
-    for (key, value) in keys {
+    if keys == nil {
+      do throws(StoreRefusal) { keys = try open() } catch { throw SpillFault(error.message) }
+    }
+    for (key, value) in batch {
       let head = (rank: UInt64(value.rank), time: value.time)
       withUnsafeBytes(of: head) { bytes in
-        rx_rocks_put(self.keys, UInt32(owner), key.baseAddress, key.count, bytes.baseAddress, bytes.count)
+        rx_rocks_put(keys, UInt32(owner), key.baseAddress, key.count, bytes.baseAddress, bytes.count)
       }
     }
-    guard rx_rocks_write(self.keys, UInt32(owner), UInt64(top)) else { throw SpillFault(Self.failure) }
-    isUnsynced.store(true, ordering: .releasing)
+    guard rx_rocks_write(keys, UInt32(owner), UInt64(top)) else { throw SpillFault(Self.failure) }
     owners.withLock { _ = $0.insert(owner) }
+    isUnsynced.store(true, ordering: .releasing)
   }
 
   func top(of owner: Int64) throws(SpillFault) -> Int? {
+    guard let keys else { return nil }
     var top: UInt64 = 0
     switch rx_rocks_top(keys, UInt32(owner), &top) {
     case 0: return nil
@@ -154,6 +174,7 @@ final class SpillFile: SpillStore, @unchecked Sendable {
   /// Called when a state with these owners is on the disk: removes the keys of all others.
   /// - Returns: Why some cannot be removed; nil: all are.
   func keep(_ spilled: [SpilledOwner]) -> String? {
+    guard owners.withLock({ !$0.isEmpty }) else { return nil }
     let floors = spilled.map {
       rx_rocks_floor(owner: UInt32($0.owner), rank: UInt64(clamping: $0.least.rank), time: $0.least.time)
     }

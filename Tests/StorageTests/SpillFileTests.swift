@@ -55,6 +55,17 @@ import Testing
     #expect(lines.all.isEmpty)
   }
 
+  /// Few of many pipelines with a limit ever reach it.
+  @Test func nothingIsThereBeforeTheFirstKey() throws {
+    let file = try open()
+    #expect(try find(1, of: 3, file) == nil && file.top(of: 3) == nil && file.lastOwner == 0)
+    try file.sync()
+    #expect(file.keep([SpilledOwner(owner: 3, least: SpilledValue(rank: 0, time: 0), hasKeys: false)]) == nil)
+    #expect(!FileManager.default.fileExists(atPath: keys))
+    try write(1..<2, of: 3, file)
+    #expect(try find(1, of: 3, file) != nil && FileManager.default.fileExists(atPath: keys))
+  }
+
   @Test func emptyAndLongKeysAreKeys() throws {
     let file = try open()
     let texts: [[UInt8]] = [[], [0], Array(repeating: 0xFF, count: 100_000), Array("\u{0}a".utf8)]

@@ -56,9 +56,6 @@ typedef struct {
 } rx_rocks_floor;
 /// Replaces the floors of all owners.
 void rx_rocks_set_floors(rx_rocks *keys, const rx_rocks_floor *floors, size_t count);
-
-/// The bytes of the files.
-uint64_t rx_rocks_file_bytes(rx_rocks *keys);
 #ifdef __cplusplus
 }
 #endif

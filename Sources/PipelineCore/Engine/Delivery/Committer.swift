@@ -57,6 +57,8 @@ final class Committer: TimerTarget {
   private var share: MemoryShare
   private var isInputPaused = false
   private var isPausedForKeys = false
+  /// Moves keys of steps to the disk; nil: all stay in memory.
+  private let spilling: Spilling?
   /// Whether the state is being taken for a commit that is not the last.
   private(set) var isCommitting = false
 
@@ -67,6 +69,7 @@ final class Committer: TimerTarget {
   init(_ execution: Execution, _ options: DeliveryOptions) {
     self.execution = execution
     self.options = options
+    spilling = execution.commits.spilling
     executor = execution.executor
     lastRow = options.store.lastRow
     lastOwner = options.store.lastOwner
@@ -152,7 +155,7 @@ final class Committer: TimerTarget {
 
   /// Pauses the input while keys that have no room in memory wait for a commit.
   private func pauseIfKeysAreFull() {
-    guard !isPausedForKeys, !hasFailed, execution.commits.spilling?.isFull == true else { return }
+    guard !isPausedForKeys, !hasFailed, spilling?.isFull == true else { return }
     isPausedForKeys = true
     executor.pauseInput(pressure)
   }
@@ -205,7 +208,7 @@ final class Committer: TimerTarget {
     pauseIfKeysAreFull()
     guard hasChanged, !isUnderWay, !hasFailed || !transaction.deadLetters.isEmpty else { return }
     // While the input waits for a commit, deferring the commit would save nothing.
-    let isAwaited = isInputPaused || execution.commits.spilling?.needsCommit == true
+    let isAwaited = isInputPaused || spilling?.needsCommit == true
     let due = isAwaited ? executor.now : isUrgent && isDurable ? nextUrgent : nextRegular
     if due <= executor.now { return commit() }
     guard wakeTime != due else { return }
@@ -235,7 +238,7 @@ final class Committer: TimerTarget {
     guard execution.hasState else { return }
     // Either all states with pages reach the store or, from now on, none does: each change is written only once.
     let paging = StatePaging(
-      from: options.pagedKeys, after: lastOwner, most: pagesOfTurn, spilling: execution.commits.spilling)
+      from: options.pagedKeys, after: lastOwner, most: pagesOfTurn, spilling: spilling)
     let gone = removed.take()
     for row in gone { execution.outbox(of: row.sink)?.isRemoved(row) }
     transaction.removed += gone
@@ -259,7 +262,7 @@ final class Committer: TimerTarget {
     hasChanged = false
     isUrgent = false
     isUnderWay = true
-    let box = Box(self, released, bytes, number: state == nil ? 0 : execution.commits.spilling?.commitIsTaken() ?? 0)
+    let box = Box(self, released, bytes, number: state == nil ? 0 : spilling?.commitIsTaken() ?? 0)
     let (store, executor) = (options.store, executor)
     let isOnDisk: @Sendable () -> Void = { executor.post { box.isOnDisk() } }
     if isDurable {
@@ -339,7 +342,7 @@ final class Committer: TimerTarget {
     turnIsOwn()
     isUnderWay = false
     uncommitted -= bytes
-    execution.commits.spilling?.isOnDisk(number)
+    spilling?.isOnDisk(number)
     // The next keys move those that this commit has.
     resumeForKeys()
     if isInputPaused, uncommitted <= usualUncommitted / 2 {
@@ -371,7 +374,7 @@ final class Committer: TimerTarget {
 
   /// The last commit writes all pages that have changed since the commit before.
   var pagingOfEnd: StatePaging {
-    StatePaging(from: options.pagedKeys, after: lastOwner, most: .max, spilling: execution.commits.spilling)
+    StatePaging(from: options.pagedKeys, after: lastOwner, most: .max, spilling: spilling)
   }
 
   /// Makes the last commit of a pipeline that has ended or is suspended. `done` is called once, on any thread, when it
