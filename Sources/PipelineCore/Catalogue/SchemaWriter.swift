@@ -206,7 +206,7 @@ package struct SchemaWriter {
         "size",
         or(
           Self.pattern(
-            "^\\s*[0-9]+(\\.[0-9]+)?\\s*(B|kB|MB|GB|KiB|MiB|GiB)\\s*$",
+            "^\\s*[0-9]+(\\.[0-9]+)?\\s*(B|kB|MB|GB|TB|KiB|MiB|GiB|TiB)\\s*$",
             "A size with its unit: 512B, 64KiB, 10MB."))
       ),
       (

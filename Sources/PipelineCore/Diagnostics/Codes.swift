@@ -102,7 +102,7 @@ extension Diagnostic.Code {
   package static let duration = Self(
     "RX230", "A duration is a number with a unit: ns, us, ms, s, m, h or d.")
   package static let size = Self(
-    "RX231", "A size is a number with a unit: B, kB, MB, GB, KiB, MiB or GiB.")
+    "RX231", "A size is a number with a unit: B, kB, MB, GB, TB, KiB, MiB, GiB or TiB.")
   // RX232 is retired and must not be reused: RX203 says which kind of number is expected.
   package static let yamlBoolean = Self(
     "RX233", "A boolean is written true or false; yes, no, on and off are strings.")

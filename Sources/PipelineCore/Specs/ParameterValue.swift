@@ -339,7 +339,7 @@ public struct ByteSize: ParameterValue, Equatable {
   public init(_ bytes: Int) { self.bytes = bytes }
   public static func shape(range: ClosedRange<Int64>?) -> ParameterShape { .size }
   public var defaultText: String? {
-    for (unit, size) in [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)]
+    for (unit, size) in [("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)]
     where bytes >= size && bytes % size == 0 {
       return "\(bytes / size)\(unit)"
     }

@@ -67,17 +67,19 @@ package enum Units {
   private static let bytes = Dimension(
     code: .size, noun: "size",
     units: [
-      ("GiB", 1 << 30), ("GB", 1_000_000_000), ("MiB", 1 << 20), ("MB", 1_000_000),
+      ("TiB", 1 << 40), ("TB", 1_000_000_000_000), ("GiB", 1 << 30), ("GB", 1_000_000_000), ("MiB", 1 << 20),
+      ("MB", 1_000_000),
       ("KiB", 1 << 10), ("kB", 1_000), ("B", 1),
     ],
     aliases: [
       "K": "KiB", "k": "kB", "M": "MiB", "m": "MB", "G": "GiB", "g": "GB", "KB": "kB", "kb": "kB",
       "Kb": "kB", "mb": "MB", "Mb": "MB", "gb": "GB", "Gb": "GB", "kib": "KiB", "kiB": "KiB",
       "KIB": "KiB", "mib": "MiB", "miB": "MiB", "MIB": "MiB", "gib": "GiB", "giB": "GiB",
-      "GIB": "GiB", "b": "B", "bytes": "B", "byte": "B",
+      "GIB": "GiB", "T": "TiB", "t": "TB", "tb": "TB", "Tb": "TB", "tib": "TiB", "tiB": "TiB", "TIB": "TiB", "b": "B",
+      "bytes": "B", "byte": "B",
     ],
     likely: ("KiB", "MiB"), compound: false, examples: "512B, 64KiB or 10MB",
-    most: Int64(largestSize), largest: "1048576GiB")
+    most: Int64(largestSize), largest: "1024TiB")
 
   private static func sum(
     _ text: LocatedText, _ dimension: Dimension
