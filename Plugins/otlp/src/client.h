@@ -66,8 +66,8 @@ private:
   CURLM *multi = nullptr;
   std::vector<CURL *> idle;
   size_t running = 0;
-  /* libcurl before 8.0.0 cannot use an unencrypted HTTP/2 connection again if it is told beforehand that it is one
-   * (curl's issue 10634). So it is told so for the first call over a connection only. */
+  /* libcurl before 8.0.0 cannot reuse an unencrypted HTTP/2 connection on which HTTP/2 is requested without negotiation (curl issue
+   * 10634). So only the first call on a connection requests it. */
   bool is_careful = false, is_connected = false;
 
   bool must_repeat(Call &call, CURLcode code);

@@ -546,7 +546,7 @@ class SourceTests(OtlpTest):
         threads = [threading.Thread(target=lambda: answers.append(post(self.port, "logs", logs("x").SerializeToString())[0])) for _ in range(5)]
         for thread in threads:
             thread.start()
-        wait_for(lambda: run.count() >= 0 and time.sleep(0.3) is None, "the requests to be there")
+        self.wait_for_lines(run, 5)
         self.assertEqual(run.end(), 0, run.errors())
         for thread in threads:
             thread.join()
