@@ -180,10 +180,11 @@ struct Distinct: FusableOperator, SpillingOperator {
         take(SpilledKeys(spilling, owner: pages.owner, epoch: state.now))
       }
       guard let spilled else { return }
+      if spilled.isUsed {
+        state.write(oldest)
+        state.write(first)
+      }
       spilled.save(&state, next: next, least: leastOnDisk(spilled, state.now))
-      guard spilled.isUsed else { return }
-      state.write(oldest)
-      state.write(first)
     }
 
     private func take(_ spilled: SpilledKeys) {
@@ -222,16 +223,11 @@ struct Distinct: FusableOperator, SpillingOperator {
 
     private func restoreSpilled(_ state: inout StateReader) throws(StateFault) {
       guard !state.isAtEnd else { return }
-      var parts = state
-      _ = try parts.read(Int64.self)
-      _ = try parts.read(Instant.self)
-      let (oldest, first) = (try parts.read(in: 1...Int.max / 2), try parts.read(in: 1...Int.max / 2))
+      let (oldest, first) = (try state.read(in: 1...Int.max / 2), try state.read(in: 1...Int.max / 2))
       guard oldest <= first, order.isEmpty || first == self.first else { throw StateFault("its values have no order") }
       self.first = first
       self.oldest = oldest
       take(try SpilledKeys(&state, next: next))
-      _ = try state.read(Int.self)
-      _ = try state.read(Int.self)
       countKept()
     }
   }
