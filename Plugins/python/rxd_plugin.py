@@ -31,6 +31,7 @@ import base64
 import datetime
 import json
 import logging
+import math
 import os
 import re
 import select
@@ -44,7 +45,7 @@ from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optio
 
 __all__ = [
     "BadParameter", "Error", "Example", "Finish", "Item", "Operator", "Pause", "Plugin", "Record", "Reject", "Retry", "Sink", "Source",
-    "With", "boolean", "choice", "count", "duration", "expression", "integer", "json_value", "list_of", "log", "number",
+    "With", "boolean", "choice", "count", "duration", "expression", "gauge", "integer", "json_value", "list_of", "log", "number",
     "secret", "size", "table_of", "template", "text"]
 
 CONTRACT = 1
@@ -286,15 +287,16 @@ class Sink:
 
 
 class Item:
-    """An event that a source yields with a token or a position.
+    """An event that a source yields with a token, a position or a name.
 
     `token`: any number of 0 or above; `acknowledged` or `failed` receive it when rxd knows the outcome of the event. `position`: any
-    JSON value; after a restart `position` of the source is the newest saved one, and the source continues after it."""
+    JSON value; after a restart `position` of the source is the newest saved one, and the source continues after it. `name`: a text
+    that the event has each time the source sends it, and no other event; for a source with ``names=True``."""
 
-    __slots__ = ("event", "token", "position")
+    __slots__ = ("event", "token", "position", "name")
 
-    def __init__(self, event: Any, token: Optional[int] = None, position: Any = None) -> None:
-        self.event, self.token, self.position = event, token, position
+    def __init__(self, event: Any, token: Optional[int] = None, position: Any = None, name: Optional[str] = None) -> None:
+        self.event, self.token, self.position, self.name = event, token, position, name
 
 
 class Source:
@@ -347,6 +349,13 @@ def count(name: str, by: int = 1) -> None:
     """Adds to a counter of this step, shown with its other counters."""
     if _Session.current is not None:
         _Session.current.count(name, by)
+
+
+def gauge(name: str, value: Optional[float], of: str = "") -> None:
+    """Sets a value of this instance that rises and falls, such as a lag; None removes it. `of` tells values of one name apart, such
+    as a partition. rxd adds up what the instances of a step set."""
+    if _Session.current is not None:
+        _Session.current.gauge(name, value, of)
 
 
 class _LogHandler(logging.Handler):
@@ -484,12 +493,15 @@ class Plugin:
         return self._declare("operator", target, name, examples, members)
 
     def source(self, target: Any = None, *, name: Optional[str] = None, examples: Iterable[Example] = (), output: Any = None,
-               recovery: Optional[str] = None, when: Optional[List[Mapping[str, Any]]] = None,
-               known_as: Optional[List[str]] = None, see_also: Optional[List[str]] = None) -> Any:
+               recovery: Optional[str] = None, names: Optional[bool] = None,
+               when: Optional[List[Mapping[str, Any]]] = None, known_as: Optional[List[str]] = None,
+               see_also: Optional[List[str]] = None) -> Any:
         """Declares a source: a generator function, or a subclass of `Source`. `recovery`: how its events are repeated after a
-        crash: ``never``, ``sender`` (with tokens), ``request``, ``position`` (with positions). `when`: for a recovery that depends
-        on a parameter: ``[{"parameter": "qos", "is": 0, "recovery": "never"}]``, with names as in pipeline files."""
-        members = {"output": output, "recovery": recovery, "when": when, "known_as": known_as, "see_also": see_also}
+        crash: ``never``, ``sender`` (with tokens), ``request``, ``position`` (with positions). `names`: whether each event is an
+        `Item` with a name. `when`: for a recovery that depends on a parameter: ``[{"parameter": "qos", "is": 0, "recovery":
+        "never"}]``, with names as in pipeline files."""
+        members = {"output": output, "recovery": recovery, "names": names, "when": when, "known_as": known_as,
+                   "see_also": see_also}
         return self._declare("source", target, name, examples, members)
 
     def sink(self, target: Any = None, *, name: Optional[str] = None, examples: Iterable[Example] = (), input: Any = None,
@@ -618,6 +630,7 @@ class _Session:
         self.bytes = 0
         self.flushed_at = 0.0
         self.counters: Dict[Tuple[int, str], int] = {}
+        self.gauges: Dict[Tuple[int, str, str], Optional[float]] = {}
         self.through = 0  # all ids up to this one are delivered; 0: nothing to report
         self.complaints: Dict[str, int] = {}
         self.local = threading.local()
@@ -656,6 +669,10 @@ class _Session:
             counters, self.counters = self.counters, {}
             for (number, name), by in counters.items():
                 self.parts.append(_encode({"count": name, "by": by, "from": number}))
+        if self.gauges:
+            gauges, self.gauges = self.gauges, {}
+            for (number, name, of), value in gauges.items():
+                self.parts.append(_encode({"gauge": name, **({"of": of} if of else {}), "value": value, "from": number}))
         self.flushed_at = time.monotonic()
         if not self.parts:
             return
@@ -694,6 +711,12 @@ class _Session:
         key = (getattr(self.local, "number", 0), name)
         with self.lock:
             self.counters[key] = self.counters.get(key, 0) + by
+
+    def gauge(self, name: str, value: Optional[float], of: str) -> None:
+        if value is not None and not math.isfinite(value):
+            value = None
+        with self.lock:
+            self.gauges[(getattr(self.local, "number", 0), name, of)] = value
 
     def reason(self, error: BaseException) -> str:
         """The message for a failure of user code; a mistake in it is also logged with its location, the first five times."""
@@ -1051,6 +1074,7 @@ class _SourceRunner(_Runner):
         self.told: List[Tuple[List[int], Optional[str]]] = []  # tokens, and the reason of their failure
         self.unsettled: Dict[int, int] = {}
         self.plain: List[str] = []
+        self.plain_names: List[Optional[str]] = []
         self.plain_bytes = 0
         self.position: Optional[str] = None
         self.wake_read, self.wake_write = os.pipe()
@@ -1128,7 +1152,7 @@ class _SourceRunner(_Runner):
                         raise
                     item = stream.throw(error)
                     continue
-                if not self.add(encoded, item.token, item.position):
+                if not self.add(encoded, item.token, item.position, item.name):
                     break
                 if self.told:
                     self.hand_over()
@@ -1163,7 +1187,7 @@ class _SourceRunner(_Runner):
             raise ValueError(f"the event has {len(encoded)} characters of JSON, at most 16 MiB")
         return encoded
 
-    def add(self, encoded: str, token: Optional[int], position: Any) -> bool:
+    def add(self, encoded: str, token: Optional[int], position: Any, name: Optional[str]) -> bool:
         """False: the source is to stop, and the event was not accepted."""
         while self.credit <= 0 and not self.is_stopping:
             self.flush()
@@ -1176,9 +1200,11 @@ class _SourceRunner(_Runner):
                 self.unsettled[token] = self.unsettled.get(token, 0) + 1
                 self._flush()
                 place = "" if position is None else f',"position":{_encode(position)}'
-                self.session.send(f'{{"from":{self.number},"event":{encoded},"token":{token}{place}}}')
+                named = "" if name is None else f',"name":{_encode(name)}'
+                self.session.send(f'{{"from":{self.number},"event":{encoded},"token":{token}{named}{place}}}')
             else:
                 self.plain.append(encoded)
+                self.plain_names.append(name)
                 self.plain_bytes += len(encoded)
                 if position is not None:
                     self.position = _encode(position)
@@ -1195,8 +1221,9 @@ class _SourceRunner(_Runner):
     def _flush(self) -> None:
         if self.plain and not self.is_ended:
             place = "" if self.position is None else f',"position":{self.position}'
-            self.session.send(f'{{"from":{self.number},"events":[{",".join(self.plain)}]{place}}}')
-            self.plain, self.plain_bytes, self.position = [], 0, None
+            named = f',"names":{_encode(self.plain_names)}' if any(name is not None for name in self.plain_names) else ""
+            self.session.send(f'{{"from":{self.number},"events":[{",".join(self.plain)}]{named}{place}}}')
+            self.plain, self.plain_names, self.plain_bytes, self.position = [], [], 0, None
 
     def flush_soon(self) -> None:
         while not self.is_ended:
@@ -1296,7 +1323,7 @@ class _TestHost:
         while True:
             while self.frames:
                 frame = self.frames.pop(0)
-                if "log" not in frame and "count" not in frame:
+                if "log" not in frame and "count" not in frame and "gauge" not in frame:
                     return frame
                 if "log" in frame:
                     self.log.append(f"{frame['log']}: {frame['message']}")

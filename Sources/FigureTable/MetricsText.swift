@@ -72,6 +72,15 @@ package struct MetricsWriter {
         Self.append(metric.label ?? "name", name, to: &labels)
         sample(family, labels, String(count))
       }
+    case .gauges(let gauges):
+      for gauge in gauges {
+        for (of, value) in gauge.values {
+          var labels = labels
+          Self.append("gauge", gauge.name, to: &labels)
+          if !of.isEmpty { Self.append("of", of, to: &labels) }
+          sample(family, labels, Self.text(value))
+        }
+      }
     case .latency(let latency):
       var count: UInt64 = 0
       for (index, more) in latency.counts.enumerated() {
@@ -86,6 +95,11 @@ package struct MetricsWriter {
     // Only in JSON.
     case .json: break
     }
+  }
+
+  private static func text(_ value: Double) -> String {
+    if value.isInfinite { return value < 0 ? "-Inf" : "+Inf" }
+    return Int(exactly: value).map(String.init) ?? String(value)
   }
 
   private mutating func sample(_ family: MetricFamily, _ labels: String, _ value: String, _ suffix: String = "") {

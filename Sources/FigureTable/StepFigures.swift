@@ -332,6 +332,11 @@ extension Figures {
       .metric(
         "rxd_plugin_counts", .counter, "What the plugin counts, by names of its own", note: "at most 100 names",
         label: "counter"))
+    table.add(
+      "gauges", { $0.gauges.isEmpty ? nil : .gauges($0.sortedGauges) },
+      .metric(
+        "rxd_plugin_gauge", .gauge, "Values of the plugin that rise and fall, by names of its own",
+        note: "`of` tells values of one name apart, such as the lag of each partition; at most 100 names"))
   }
 }
 
@@ -339,6 +344,13 @@ extension PipelineStatistics.Plugin {
   /// The counts of the plugin, by name.
   package var sortedCounts: [(name: String, count: UInt64)] {
     counts.sorted { $0.key.utf8.lexicographicallyPrecedes($1.key.utf8) }.map { ($0.key, $0.value) }
+  }
+
+  /// The gauges of the plugin, by name.
+  package var sortedGauges: [(name: String, values: [(of: String, value: Double)])] {
+    gauges.sorted { $0.key.utf8.lexicographicallyPrecedes($1.key.utf8) }.map { name, values in
+      (name, values.sorted { $0.key.utf8.lexicographicallyPrecedes($1.key.utf8) }.map { ($0.key, $0.value) })
+    }
   }
 }
 

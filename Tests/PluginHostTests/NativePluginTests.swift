@@ -207,6 +207,21 @@ import Testing
     #expect(pipeline.log.contains { $0.contains("delivers again") })
   }
 
+  /// Events may be delivered in any order: only those that are not are given again.
+  @Test func eventsAreDeliveredInAnyOrder() throws {
+    let pipeline = try VirtualPipeline(
+      """
+      plugins: ['\(try PluginFixtures.probe())']
+      sources: { in: { values: [1, 2, 3, 4, 5, 6, 7, 8, 9] } }
+      sinks: { out: { from: in, probeSink: backwards } }
+      """, plugins: PluginFixtures.plugins)
+    pipeline.run()
+    #expect(pipeline.outcome == .completed)
+    #expect(pipeline.counters.sent == 9)
+    #expect(pipeline.counters.rejected == 0)
+    #expect(pipeline.log.contains { $0.contains("not now; trying again") })
+  }
+
   @Test func aSinkThatFailsEndsThePipeline() throws {
     let pipeline = try VirtualPipeline(
       """

@@ -50,6 +50,48 @@ import Testing
     #expect(counted.processes.isEmpty && counted.memory == nil)
   }
 
+  /// Values that rise and fall go with the instance that set them.
+  @Test func gaugesAreThoseOfNow() throws {
+    let pipeline = try PluginFixtures.pipeline(
+      try PluginFixtures.probe(), values: "{ list: [1, 2, 3], every: 1s }", chain: "[ { probe: gauge } ]")
+    pipeline.run(until: .milliseconds(500))
+    #expect(try plugin(pipeline, "probe").gauges == ["depth": ["": 1], "of": ["a": 1.5]])
+    pipeline.run(until: .milliseconds(1_500))
+    #expect(try plugin(pipeline, "probe").gauges == ["depth": ["": 2], "of": ["a": 1.5, "b": -3]])
+    pipeline.run()
+    #expect(try plugin(pipeline, "probe").gauges == [:])
+  }
+
+  /// Instances of one step are added up, and an instance that ends takes its values with it.
+  @Test func gaugesOfInstancesAreAddedUp() throws {
+    for (path, left) in [(try PluginFixtures.probe(), 2.0), (try gaugingProgram(), 1.0)] {
+      let pipeline = try PluginFixtures.pipeline(
+        path, values: "{ list: [1, 2, 3, 3, 3], every: 1s }",
+        chain: "[ { groupBy: { key: event, idle: 2500ms, chain: [ { probe: gauge } ] } } ]")
+      pipeline.run(until: .milliseconds(1_500))
+      #expect(try plugin(pipeline, "probe").gauges["depth"] == ["": 2])
+      pipeline.run(until: .milliseconds(2_200))
+      #expect(try plugin(pipeline, "probe").gauges["depth"] == ["": 3])
+      pipeline.run(until: .milliseconds(3_800))
+      #expect(try plugin(pipeline, "probe").gauges["depth"] == ["": left])
+    }
+  }
+
+  private func gaugingProgram() throws -> String {
+    try PluginFixtures.program(
+      "gauging",
+      components:
+        #"[{"kind": "operator", "name": "probe", "summary": "Works.", "parameters": [{"name": "mode", "type": "text", "primary": true, "help": "What."}]}]"#,
+      """
+      elif 'event' in f:
+          say({"gauge": "depth", "value": 1, "from": f['to']})
+          say({"gauge": "depth", "of": "x", "value": 7, "from": f['to']})
+          say({"gauge": "depth", "of": "x", "value": None, "from": f['to']})
+          say({"id": f['id'], "events": [f['event']]})
+      elif 'id' in f: say({"id": f['id']})
+      """)
+  }
+
   /// The functions of one location are opened once, and each execution counts separately.
   @Test func aRowCountsForEachExecution() throws {
     let plan = try PipelineText.compile(

@@ -57,7 +57,8 @@ import Testing
         _Static_assert(RXD_HOST_SIZE_1_0 == 344, "of version 1.0");
         _Static_assert(RXD_HOST_SIZE_1_1 == 352, "of version 1.1");
         _Static_assert(RXD_HOST_SIZE_1_2 == 376, "of version 1.2");
-        _Static_assert(sizeof(rxd_host) == RXD_HOST_SIZE_1_2, "the newest version has a size");
+        _Static_assert(RXD_HOST_SIZE_1_3 == 400, "of version 1.3");
+        _Static_assert(sizeof(rxd_host) == RXD_HOST_SIZE_1_3, "the newest version has a size");
 
         """.utf8
       ).write(to: URL(fileURLWithPath: source))

@@ -50,6 +50,7 @@ class Instance:
         # For sources.
         self.credit = 0
         self.events = []  # (event, token, position), in order
+        self.names = []  # of the events of a source that gives them
         self.position = None
         self.unsettled = set()
         self.end = None  # {"complete": True} or {"error": ...}
@@ -77,7 +78,7 @@ class Host:
         self.opening = []  # instances, in the order of `open`
         self.unanswered = {}  # id: Answer, in order
         self.pings = []
-        self.log, self.counters = [], {}
+        self.log, self.counters, self.gauges = [], {}, {}
         self.ident = self.number = 0
         try:
             self.send({"hello": contract, "version": "0.9.0"})
@@ -268,8 +269,8 @@ class Host:
 
     def receive_frame(self, frame):
         for name in ("id", "through", "from", "opened", "pong", "spec"):
-            # A log or count frame may name its instance with `from`.
-            if name in frame and not (name == "from" and ("log" in frame or "count" in frame)):
+            # A log, count or gauge frame may name its instance with `from`.
+            if name in frame and not (name == "from" and ("log" in frame or "count" in frame or "gauge" in frame)):
                 return getattr(self, "receive_" + name)(frame)
         if "log" in frame:
             if frame["log"] not in LEVELS or not isinstance(frame.get("message"), str):
@@ -280,6 +281,13 @@ class Host:
             if not isinstance(name, str) or type(by) is not int:
                 raise Violation(f"a wrong count frame: {frame}")
             self.counters[name] = self.counters.get(name, 0) + by
+        elif "gauge" in frame:
+            name, of, value = frame["gauge"], frame.get("of", ""), frame["value"]
+            if not isinstance(name, str) or not isinstance(of, str) or type(value) not in (int, float, type(None)):
+                raise Violation(f"a wrong gauge frame: {frame}")
+            self.gauges.pop((name, of), None)
+            if value is not None:
+                self.gauges[name, of] = value
         else:
             raise Violation(f"an unknown frame: {str(frame)[:200]}")
 
@@ -367,6 +375,10 @@ class Host:
         events = frame["events"] if "events" in frame else [frame["event"]] if "event" in frame else []
         if not isinstance(events, list):
             raise Violation(f"'events' is not a list: {str(frame)[:200]}")
+        names = frame["names"] if "names" in frame else [frame["name"]] if "name" in frame else []
+        if names and len(names) != len(events) or not all(isinstance(name, (str, type(None))) for name in names):
+            raise Violation(f"names that are not those of the events: {str(frame)[:200]}")
+        instance.names += names
         instance.credit -= len(events)
         if instance.credit < 0:
             raise Violation(f"{-instance.credit} events more than credit")

@@ -130,6 +130,16 @@ class Tokens(Source):
             log("info", "closed")
     def acknowledged(self, tokens): count("acknowledged", len(tokens))
     def failed(self, tokens, reason): log("info", f"failed {tokens} {reason}")
+@plugin.source(names=True)
+def named(to: int = integer("The end.", primary=True, default=3)):
+    """Names its events."""
+    gauge("left", 1e9)
+    gauge("gone", 1, of="x")
+    gauge("gone", None, of="x")
+    for n in range(to):
+        gauge("left", to - n, of="n")
+        yield Item(n, token=n + 1 if n == 1 else None, name=None if n == 2 else f"n/{n}")
+    gauge("left", float("nan"))
 @plugin.source
 class Waits(Source):
     """Waits for a file."""
@@ -320,6 +330,16 @@ class Sources(unittest.TestCase):
         self.assertEqual(self.collected(source), [0, 1, 2, 3, 4])
         self.assertIn("complete", source.end)
         self.host.end()
+
+    def test_names_and_gauges(self):
+        source = self.host.open("source", "named", {"to": 4})
+        self.host.give_credit(source, 10)
+        self.collected(source, 4)
+        self.host.acknowledge(source, [2])
+        self.assertEqual(self.collected(source), [0, 1, 2, 3])
+        self.assertEqual(source.names, ["n/0", "n/1", None, "n/3"])
+        self.assertEqual(self.host.gauges, {("left", "n"): 1})
+        self.assertEqual([c.get("names") for c in self.host.spec["components"] if c["name"] == "named"], [True])
 
     def test_what_cannot_be_sent(self):
         source = self.host.open("source", "odd")

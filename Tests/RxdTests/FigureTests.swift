@@ -93,6 +93,7 @@ private let packageRoot = URL(fileURLWithPath: Rxd.root)
     var plugin = PipelineStatistics.Plugin()
     plugin.memory = 1
     plugin.counts = ["hits": 2]
+    plugin.gauges = ["lag": ["a/0": 3, "a/1": 1.5], "depth": ["": 4]]
     step.plugin = plugin
     return step
   }

@@ -1,4 +1,4 @@
-/* rxd_plugin.h: the contract between rxd and a plugin in a shared library. Contract 1, version 1.2 of this header.
+/* rxd_plugin.h: the contract between rxd and a plugin in a shared library. Contract 1, version 1.3 of this header.
  *
  * A plugin is a shared object with two exported names: the data `rxd_plugin_magic` (RXD_PLUGIN_MAGIC below) and the
  * function `rxd_plugin_init`. It provides its specs as one JSON document, the same that plugins of the line protocol
@@ -226,6 +226,16 @@ typedef struct rxd_host {
   /* Whole numbers up to UINT64_MAX, which `integer` cuts to INT64_MAX. The second is 0 below 0 and for other kinds. */
   rxd_value (*make_uint)(uint64_t value);
   uint64_t (*unsigned_integer)(const rxd_value *value);
+
+  /* Version 1.3. For an instance, on any thread: a value that rises and falls, such as a lag. `of` tells values of one name
+   * apart, such as a partition, and may be empty. Not a number removes it, as `close` removes all; what several instances
+   * of a step set is added up. At most 100 names, and 1000 values of an instance. */
+  void (*gauge)(rxd_instance *, rxd_text name, rxd_text of, double value);
+  /* The name of the event that was added last, for a source with "names" in the spec: the same in each delivery of the
+   * event to this source, and that of no other event. It is the end of `meta.id`. Not a name: an empty text. */
+  void (*name)(rxd_source *, rxd_text name);
+  /* Sinks, during `write`: one event of the batch, in any order. */
+  void (*delivered_at)(rxd_verdicts *, size_t index);
 } rxd_host;
 
 /* The size of the table by version of this header. A plugin must refuse an rxd whose table lacks functions that it
@@ -233,6 +243,7 @@ typedef struct rxd_host {
 #define RXD_HOST_SIZE_1_0 offsetof(rxd_host, finish)
 #define RXD_HOST_SIZE_1_1 (offsetof(rxd_host, finish) + sizeof(void (*)(void)))
 #define RXD_HOST_SIZE_1_2 (offsetof(rxd_host, unsigned_integer) + sizeof(uint64_t (*)(void)))
+#define RXD_HOST_SIZE_1_3 (offsetof(rxd_host, delivered_at) + sizeof(void (*)(void)))
 
 /* ---- Functions of a plugin ---- */
 

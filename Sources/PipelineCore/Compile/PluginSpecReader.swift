@@ -108,8 +108,9 @@ package struct PluginSpecReader {
     spec.hasClock = flag(node, "clock", of: what)
     spec.finishes = flag(node, "finishes", of: what)
     spec.loads = flag(node, "loads", of: what)
-    if spec.loads, kind != .source {
-      report("'loads' is for sources", node["loads"]?.location ?? node.location, "Leave it out")
+    spec.names = flag(node, "names", of: what)
+    for (member, isGiven) in [("loads", spec.loads), ("names", spec.names)] where isGiven && kind != .source {
+      report("'\(member)' is for sources", node[member]?.location ?? node.location, "Leave it out")
     }
     if let state = node["state"] {
       spec.stateVersion = number(state, "version", of: "'state'", 1...1_000_000).map(Int.init) ?? 1

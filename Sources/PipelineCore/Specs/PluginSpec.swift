@@ -52,6 +52,8 @@ package struct PluginComponentSpec: Sendable {
   package var recovery = SourceRecovery.never
   /// Of a source: whether it reports when it has sent all that there was when it was opened.
   package var loads = false
+  /// Whether a source names its events.
+  package var names = false
   package var confirmation = SinkConfirmation.nothing
   /// The cases in which ``recovery`` or ``confirmation`` depends on a parameter; the first case that applies counts.
   package var cases: [Case] = []

@@ -9,6 +9,7 @@ struct PluginSource: SourceComponent, LoadingSource, BoundComponent {
 
   var outputType: EventType { EventType(offered.output) }
   var loads: Bool { offered.loads }
+  var namesEvents: Bool { offered.names }
   var recovery: SourceRecovery { offered.resolved(arguments).recovery }
   func threads(_ limit: Int?) -> String? { "a thread of the plugin reads" }
 
@@ -93,12 +94,21 @@ struct PluginSource: SourceComponent, LoadingSource, BoundComponent {
       arena.keep(origin)
       if let owner = batch.owner { arena.keep(owner) }
       var rejections = batch.rejections[...]
+      var names = batch.names[...]
       for index in 0...batch.events.count {
         while let next = rejections.first, next.index <= index {
           rejections.removeFirst()
           next.input.withUnsafeBytes { rejectInput($0, next.message, origin: origin) }
         }
         guard index < batch.events.count, !isClosed else { break }
+        var origin = origin
+        if let name = names.first, name.index == index {
+          names.removeFirst()
+          if case .origin(let id)? = identity(name.name) {
+            origin = origin.with(.event(id))
+            arena.keep(origin)
+          }
+        }
         produce(batch.events[index], origin: origin)
       }
       if let reached = batch.position { position = reached }

@@ -93,6 +93,12 @@ final class BridgedSource: SourceDelivery, PluginSourceReceiver, @unchecked Send
     var tokens = batch.tokens[...]
     let isPaired = tokens.count == batch.events.count + batch.rejections.count
     var rejections = batch.rejections[...]
+    var names = batch.names[...]
+    func name(of index: Int) -> String {
+      guard let first = names.first, first.index == index else { return "" }
+      names.removeFirst()
+      return ",\"name\":\(JSONText.string(first.name).text)"
+    }
     func token() -> String { isPaired ? tokens.popFirst().map { ",\"token\":\($0)" } ?? "" : "" }
     func reject(before index: Int) {
       while let first = rejections.first, first.index <= index {
@@ -112,7 +118,8 @@ final class BridgedSource: SourceDelivery, PluginSourceReceiver, @unchecked Send
       }
       let isLast = index == batch.events.count - 1 && rejections.isEmpty
       output.write(
-        "{\"from\":\(number),\"event\":\(output.json(event) ?? "null")\(token())\(isLast ? position(batch) : "")}\n")
+        "{\"from\":\(number),\"event\":\(output.json(event) ?? "null")\(name(of: index))\(token())\(isLast ? position(batch) : "")}\n"
+      )
     }
     reject(before: .max)
     if batch.events.isEmpty || batch.rejections.last?.index == batch.events.count, batch.position != nil {

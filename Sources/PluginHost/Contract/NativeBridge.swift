@@ -143,7 +143,9 @@ package final class NativeBridge {
       let counts = BridgedCounts(output)
       let source = BridgedSource(number, output, counts)
       sources[number] = source
-      source.start(opening, PluginServices(log)) { opening throws(PluginFault) in
+      var services = PluginServices(log)
+      services.usesNames = true
+      source.start(opening, services) { opening throws(PluginFault) in
         try library.open(component, opening, Self.unlimited(log, counts.meter), counts.meter)
       }
       return
@@ -175,12 +177,25 @@ final class BridgedCounts: Sendable {
   let meter = PluginMeter()
   private let output: BridgeOutput
   private let reported = Mutex<[String: UInt64]>([:])
+  private let shown = Mutex<[PluginMeter.Gauge: Double]>([:])
 
   init(_ output: BridgeOutput) { self.output = output }
 
-  /// Writes the counts since the last call.
+  /// Writes the counts since the last call, and the gauges that have changed.
   func report() {
-    let counts = meter.now.counts
+    let now = meter.now
+    let counts = now.counts
+    var gauges: [PluginMeter.Gauge: Double] = [:]
+    for (name, values) in now.gauges { for (of, value) in values { gauges[.init(name: name, of: of)] = value } }
+    shown.withLock { shown in
+      let changed = Set(gauges.keys).union(shown.keys).filter { gauges[$0] != shown[$0] }
+      for gauge in changed.sorted(by: { ($0.name, $0.of) < ($1.name, $1.of) }) {
+        let value = gauges[gauge].map { JSONText.gauge($0).text } ?? "null"
+        let (name, of) = (JSONText.string(gauge.name).text, JSONText.string(gauge.of).text)
+        output.write("{\"gauge\":\(name),\"of\":\(of),\"value\":\(value)}\n")
+      }
+      shown = gauges
+    }
     guard !counts.isEmpty else { return }
     reported.withLock { reported in
       for (name, count) in counts.sorted(by: { $0.key < $1.key }) where count > reported[name] ?? 0 {

@@ -20,6 +20,8 @@ final class TestedInstance {
   }
   var credit = 0
   var events: [(event: TestValue, token: Int64?, position: String?)] = []
+  /// The names of events, of a source that gives them.
+  var names: Set<String> = []
   var unacknowledged: Set<Int64> = []
   /// All events sent so far, in order.
   var tokens: [Int64] = []

@@ -48,6 +48,7 @@ extension TestedProgram {
     {
       throw Self.wrong(shown, "event, events, rejected, position, complete or error in a frame of a source")
     }
+    try take(names: frame, events.count, instance, shown)
     instance.credit -= events.count
     guard instance.credit >= 0 else {
       throw ContractBreach(
@@ -77,6 +78,31 @@ extension TestedProgram {
     }
     for (index, event) in events.enumerated() {
       instance.events.append((event, token, index == events.count - 1 ? position : nil))
+    }
+  }
+
+  /// Of a source with "names" in its spec, each event has a name, and no two have the same.
+  private func take(
+    names frame: Value, _ count: Int, _ instance: TestedInstance, _ shown: String
+  ) throws(ContractBreach) {
+    var names: [Value] = []
+    if !frame["name"].isAbsent { names = [frame["name"]] }
+    if frame["names"].is(.jsonList) { names = (0..<count).map { JSONParser.element(frame["names"], at: $0) } }
+    guard instance.spec.names else {
+      guard names.isEmpty else {
+        throw ContractBreach(
+          expected: "no name: the spec of '\(instance.spec.name)' has no \"names\": true", came: shown,
+          help: "Write \"names\": true into the spec of the component")
+      }
+      return
+    }
+    guard names.count == count, names.allSatisfy({ $0.is(.string) && $0.text != "" }) else {
+      throw Self.wrong(shown, "a name for each event: the spec has \"names\": true")
+    }
+    for name in names where !instance.names.insert(name.text).inserted {
+      throw ContractBreach(
+        expected: "a name that no other event of this source has", came: shown,
+        help: "Take what the sender never gives twice, such as the partition and the offset")
     }
   }
 }

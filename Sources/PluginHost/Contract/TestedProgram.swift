@@ -354,6 +354,13 @@ final class TestedProgram {
       guard frame["count"].is(.string), frame["by"].isAbsent || frame["by"].is(.int) else {
         throw Self.wrong(shown, "a count frame with a name, and 'by' as a whole number")
       }
+    } else if !frame["gauge"].isAbsent {
+      let value = frame["value"]
+      guard frame["gauge"].is(.string), frame["of"].isAbsent || frame["of"].is(.string),
+        value.number != nil || value.isNull
+      else {
+        throw Self.wrong(shown, "a gauge frame with a name, 'value' as a number or null, and perhaps 'of' as a text")
+      }
     } else if !frame["spec"].isAbsent {
       guard document == nil else { throw Self.wrong(shown, "one spec") }
       document = Array(frame["spec"].rawBytes)

@@ -185,6 +185,8 @@ struct PluginServices: @unchecked Sendable {
   /// Runs blocking work of a native one.
   var worker: any Worker
   var memory: MemoryBudget
+  /// Whether something asks for the names of events.
+  var usesNames = false
   /// Whether all work happens in turns, as in tests.
   var isImmediate: Bool { worker is ImmediateWorker }
 
@@ -201,6 +203,7 @@ struct PluginServices: @unchecked Sendable {
     said = meter.kept { PluginLog(log, meter) }
     worker = execution.services.worker("plugin")
     memory = execution.services.memory
+    usesNames = execution.namesEvents
   }
 }
 

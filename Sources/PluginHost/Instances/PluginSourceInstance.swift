@@ -30,6 +30,17 @@ struct PluginSourceBatch: @unchecked Sendable {
   /// Input that is not an event, with the reason; each precedes the event with its index.
   var rejections: [(index: Int, input: [UInt8], message: String)] = []
 
+  /// Names of events, each with the event's index, in order.
+  var names: [(index: Int, name: String)] = []
+
+  /// Names the last event, in place of an earlier name; an empty text is none.
+  mutating func name(_ name: String) {
+    let index = events.count - 1
+    if names.last?.index == index { names.removeLast() }
+    guard !name.isEmpty else { return }
+    names.append((index, Printable.cut(name, limit: 1_000)))
+  }
+
   /// With them, the source has sent all that there was when it was opened.
   var isLoaded = false
 

@@ -253,6 +253,10 @@ enum HostTable {
       guard let target = instance?.pointee.target else { return }
       Unmanaged<NativeContext>.fromOpaque(target).takeUnretainedValue().count(name.string, by)
     }
+    host.gauge = { instance, name, of, value in
+      guard let target = instance?.pointee.target else { return }
+      Unmanaged<NativeContext>.fromOpaque(target).takeUnretainedValue().gauge(name.string, of.string, value)
+    }
   }
 
   // MARK: Operators and sinks
@@ -278,6 +282,10 @@ enum HostTable {
     host.delivered = { verdicts, count in
       guard let target = verdicts?.pointee.target else { return }
       Unmanaged<NativeAnswers>.fromOpaque(target).takeUnretainedValue().delivered(count)
+    }
+    host.delivered_at = { verdicts, index in
+      guard let target = verdicts?.pointee.target else { return }
+      Unmanaged<NativeAnswers>.fromOpaque(target).takeUnretainedValue().delivered(at: index)
     }
     host.refuse = { verdicts, index, message in
       guard let target = verdicts?.pointee.target else { return }
@@ -310,6 +318,9 @@ enum HostTable {
     host.is_stopping = { source in source.map { NativeSource.of($0).stopping } ?? 2 }
     host.reject_input = { source, input, message, token in
       if let source { NativeSource.of(source).reject(input, message, token) }
+    }
+    host.name = { source, name in
+      if let source { NativeSource.of(source).set(name: name) }
     }
     host.loaded = { source in source.map { NativeSource.of($0).loaded() } ?? Int32(RXD_STOP.rawValue) }
     host.is_closing = { instance in

@@ -128,6 +128,8 @@ final class NativeAnswers {
     for index in 0..<min(max(0, count), inputs.count) { isAnswered[index] = true }
   }
 
+  func delivered(at index: Int) { if inputs.indices.contains(index) { isAnswered[index] = true } }
+
   func all() -> [PluginAnswer] {
     let keeper = Keeper(arena, inputs)
     for index in answers.indices where !answers[index].events.isEmpty { answers[index].owner = keeper }

@@ -14,7 +14,10 @@ final class NativeContext: Sendable {
     self.meter = meter
   }
 
-  deinit { log.end() }
+  deinit {
+    log.end()
+    meter.forget(PluginMeter.Holder(self))
+  }
 
   func log(_ level: Services.Level, _ message: @autoclosure () -> String) { log.say(level, message()) }
 
@@ -22,6 +25,11 @@ final class NativeContext: Sendable {
   func flushLog() { log.flush() }
 
   func count(_ name: String, _ by: Int64) { meter.count(name, by) }
+
+  /// A value that is not a number removes the gauge.
+  func gauge(_ name: String, _ of: String, _ value: Double) {
+    meter.gauge(.init(name: name, of: of), value.isNaN ? nil : value, from: PluginMeter.Holder(self))
+  }
 }
 
 /// An opened instance of a native plugin: its functions and its pointer.

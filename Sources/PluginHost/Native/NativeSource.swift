@@ -168,6 +168,12 @@ final class NativeSource: PluginSourceInstance, @unchecked Sendable {
 
   func set(position: [UInt8]) { batch.position = position }
 
+  /// Names the event that was added last.
+  func set(name: rxd_text) {
+    guard services.usesNames, !batch.events.isEmpty else { return }
+    batch.name(name.string)
+  }
+
   func flush() -> Int32 {
     guard !batch.isEmpty else { return isStopping ? Int32(RXD_STOP.rawValue) : 0 }
     batch.owner = arena

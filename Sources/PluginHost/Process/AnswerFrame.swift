@@ -42,3 +42,15 @@ enum AnswerFrame {
     return nil
   }
 }
+
+extension Value {
+  /// The number that a frame has; nil: something else.
+  var number: Double? {
+    switch what {
+    case .int: Double(asInt)
+    case .uint: Double(asUInt)
+    case .double: asDouble
+    default: nil
+    }
+  }
+}

@@ -247,6 +247,11 @@ final class PluginProcess: @unchecked Sendable {
       lastPing = nil
     } else if frame["count"].is(.string) {
       meter.count(frame["count"].text, frame["by"].is(.int) ? frame["by"].asInt : 1)
+    } else if frame["gauge"].is(.string) {
+      meter.gauge(
+        .init(name: frame["gauge"].text, of: frame["of"].is(.string) ? frame["of"].text : ""),
+        frame["value"].number,
+        from: PluginMeter.Holder(self, frame["from"].is(.int) ? Int(frame["from"].asInt) : 0))
     } else if !frame["spec"].isAbsent {
       took(spec: frame["spec"])
     } else if spec == nil {
@@ -299,10 +304,14 @@ final class PluginProcess: @unchecked Sendable {
     handler?.ended(reason, isFinal: fault?.isFinal ?? false)
   }
 
+  /// One of its instances has ended.
+  func forget(instance number: Int) { meter.forget(PluginMeter.Holder(self, number)) }
+
   /// The process has ended.
   private func forget() {
     guard let ended = child?.process else { return }
     meter.update { $0.processes.removeAll { $0 == ended } }
+    meter.forget(allOf: self)
     child = nil
   }
 

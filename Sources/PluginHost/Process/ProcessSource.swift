@@ -133,14 +133,22 @@ final class ProcessSource: PluginSourceInstance, FrameHandler, @unchecked Sendab
     if isComplete { return "it has sent something after its end" }
     let before = batch.events.count
     let event = frame["event"]
-    if !event.isAbsent { batch.events.append(event) }
+    if !event.isAbsent {
+      batch.events.append(event)
+      if services.usesNames, frame["name"].is(.string) { batch.name(frame["name"].text) }
+    }
     let events = frame["events"]
     if events.is(.jsonList) {
       var index = 0
+      let names = services.usesNames && frame["names"].is(.jsonList) ? frame["names"] : nil
       while true {
         let event = JSONParser.element(events, at: index)
         if event.isAbsent || event.isError { break }
         batch.events.append(event)
+        if let names {
+          let name = JSONParser.element(names, at: index)
+          if name.is(.string) { batch.name(name.text) }
+        }
         index += 1
       }
     }

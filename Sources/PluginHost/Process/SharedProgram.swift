@@ -166,6 +166,7 @@ final class SharedProgram: FrameHandler, @unchecked Sendable {
       process.send(shared.writer.buffer.bytes)
       return shared.instances.isEmpty
     }
+    process.forget(instance: instance.number)
     guard isEmpty else { return }
     // An inner signal that replaces another one opens its instance in the same turn.
     let leaving = Leaving(self)

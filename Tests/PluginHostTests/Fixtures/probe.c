@@ -111,6 +111,11 @@ static int process(void *instance, rxd_scope *scope, const rxd_batch *batch, rxd
       host->send(output, i, &made);
       continue;
     }
+    if (strcmp(self->mode, "gauge") == 0) {
+      host->gauge(self->instance, RXD_TEXT_OF("depth"), (rxd_text){0}, (double)self->seen);
+      host->gauge(self->instance, RXD_TEXT_OF("of"), RXD_TEXT_OF("a"), 1.5);
+      if (self->seen == 2) host->gauge(self->instance, RXD_TEXT_OF("of"), RXD_TEXT_OF("b"), -3);
+    }
     if (strcmp(self->mode, "count") == 0) {
       rxd_value seen = host->make_int(self->seen * STEP);
       host->send(output, i, &seen);
@@ -152,6 +157,13 @@ static int write_probe(void *instance, rxd_scope *scope, const rxd_batch *batch,
   hang(self);
   if (strcmp(self->mode, "later") == 0 && self->failures++ < 3) {
     host->delivered(verdicts, 1);
+    host->fail(scope, RXD_TEXT_OF("not now"), (rxd_text){0});
+    return RXD_RETRY;
+  }
+  // The second half of each batch first, one by one; the rest is wanted again.
+  if (strcmp(self->mode, "backwards") == 0 && batch->count > 1 && self->failures++ < 3) {
+    for (uint32_t i = batch->count; i-- > batch->count / 2;) host->delivered_at(verdicts, i);
+    host->delivered_at(verdicts, 1000000);
     host->fail(scope, RXD_TEXT_OF("not now"), (rxd_text){0});
     return RXD_RETRY;
   }

@@ -82,6 +82,7 @@ public struct CatalogueEntry: Sendable {
 
   private static func sourceMembers<C: SourceComponent>(_ type: C.Type) -> [(String, JSONDocument)] {
     typeMembers(.dyn, C().outputType) + varying(C.self, "recovery") { $0.recovery.rawValue }
+      + (C.namesEvents ? [("names", .raw("true"))] : [])
   }
 
   private static func sinkMembers<C: SinkComponent>(_ type: C.Type) -> [(String, JSONDocument)] {

@@ -23,6 +23,11 @@ public struct Services: @unchecked Sendable {
   }
   /// Adds to a counter of the step; at most 100 names.
   public func count(_ name: String, by number: Int64 = 1) { name.withText { host.count_up(instance, $0, number) } }
+  /// Sets a value of this instance that rises and falls, such as a lag; nil removes it. `of` tells values of one name apart, such as a
+  /// partition. What the instances of a step set is added up; at most 100 names.
+  public func gauge(_ name: String, of: String = "", _ value: Double?) {
+    name.withText { name in of.withText { host.gauge(instance, name, $0, value ?? .nan) } }
+  }
   /// The results of the instance are no longer needed.
   public var isClosing: Bool { host.is_closing(instance) != 0 }
 }

@@ -34,12 +34,14 @@ open class RunningSource: OperatorNode {
 
   // MARK: Output
 
-  /// Sends an event. `token`: above 0, chosen by the source; ``settled(_:)`` reports its outcome.
-  public final func produce(_ value: Value, position: Int64 = -1, token: UInt64 = 0) {
+  /// Sends an event. `token`: above 0, chosen by the source; ``settled(_:)`` reports its outcome. `name`: of a source with
+  /// ``SourceComponent/namesEvents``, a text that the event has each time it is sent, and no other event.
+  public final func produce(_ value: Value, position: Int64 = -1, token: UInt64 = 0, name: String = "") {
     guard !isClosed, !isRefused else { return }
     if token > 0 { outstanding += 1 }
     added += 1
     if withUnsafePointer(to: value.raw, { host.add(raw, $0, token) }) != 0 { isRefused = true }
+    if !name.isEmpty { name.withText { host.name(raw, $0) } }
     // Each delivery frees the memory of the values, so it must follow the event.
     if isRefused || added >= Self.most { deliver() }
   }

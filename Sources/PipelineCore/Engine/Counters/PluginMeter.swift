@@ -3,9 +3,33 @@ import Synchronization
 /// The counts of the plugin behind one step, over all of its instances. Used on any thread.
 package final class PluginMeter: Sendable {
   private let counted = Mutex(PipelineStatistics.Plugin())
+  private let gauged = Mutex<[Holder: [Gauge: Double]]>([:])
   private let companions = Mutex<[ObjectIdentifier: any AnyObject & Sendable]>([:])
   /// The maximum number of names; a plugin that uses more is faulty, and further names are not counted.
   private static let mostNames = 100
+  /// The maximum number of gauges of an instance.
+  private static let mostGauges = 1_000
+
+  /// What has set a value: an instance, or the instance of a program that has this number there.
+  package struct Holder: Hashable, Sendable {
+    package var object: ObjectIdentifier
+    package var number: Int
+
+    package init(_ object: AnyObject, _ number: Int = 0) {
+      (self.object, self.number) = (ObjectIdentifier(object), number)
+    }
+  }
+
+  /// The name of a value that rises and falls; `of` tells values of one name apart.
+  package struct Gauge: Hashable, Sendable {
+    package var name: String
+    package var of: String
+
+    package init(name: String, of: String) {
+      self.name = Printable.cut(name, limit: 100)
+      self.of = Printable.cut(of, limit: 200)
+    }
+  }
 
   package init() {}
 
@@ -21,6 +45,43 @@ package final class PluginMeter: Sendable {
     }
   }
 
+  /// Sets a value that an instance keeps under its own name; nil removes it.
+  package func gauge(_ gauge: Gauge, _ value: Double?, from holder: Holder) {
+    gauged.withLock {
+      guard let value else {
+        $0[holder]?[gauge] = nil
+        return
+      }
+      let known = $0[holder]
+      guard known?[gauge] != nil || known?.count ?? 0 < Self.mostGauges else { return }
+      $0[holder, default: [:]][gauge] = value
+    }
+  }
+
+  /// Removes the values of an instance that has ended.
+  package func forget(_ holder: Holder) { gauged.withLock { _ = $0.removeValue(forKey: holder) } }
+
+  /// Removes the values of all instances of a program that has ended.
+  package func forget(allOf program: AnyObject) {
+    let object = ObjectIdentifier(program)
+    gauged.withLock { gauged in
+      for holder in gauged.keys where holder.object == object { gauged[holder] = nil }
+    }
+  }
+
+  /// The sums over all instances.
+  private var gauges: [String: [String: Double]] {
+    var sums: [String: [String: Double]] = [:]
+    gauged.withLock {
+      for values in $0.values {
+        for (gauge, value) in values where sums.count < Self.mostNames || sums[gauge.name] != nil {
+          sums[gauge.name, default: [:]][gauge.of, default: 0] += value
+        }
+      }
+    }
+    return sums
+  }
+
   /// An object of the plugin host that lives as long as the execution, one of each type; made at the first call.
   package func kept<Companion: AnyObject & Sendable>(_ make: () -> Companion) -> Companion {
     companions.withLock {
@@ -32,7 +93,11 @@ package final class PluginMeter: Sendable {
   }
 
   /// The counts so far.
-  package var now: PipelineStatistics.Plugin { counted.withLock { $0 } }
+  package var now: PipelineStatistics.Plugin {
+    var now = counted.withLock { $0 }
+    now.gauges = gauges
+    return now
+  }
 }
 
 extension PipelineStatistics {
@@ -55,6 +120,8 @@ extension PipelineStatistics {
     package var memory: Int?
     /// The plugin's own counts, by name.
     package var counts: [String: UInt64] = [:]
+    /// The plugin's own values that rise and fall, by name and what tells them apart.
+    package var gauges: [String: [String: Double]] = [:]
 
     package init() {}
 
@@ -75,5 +142,13 @@ extension PipelineStatistics {
       for (name, count) in earlier.counts { more.counts[name] = (counts[name] ?? count) &- count }
       return more
     }
+  }
+}
+
+extension JSONText {
+  /// A value that rises and falls; null if it is infinite, which JSON has no number for.
+  package static func gauge(_ value: Double) -> JSONText {
+    guard value.isFinite else { return .null }
+    return Int(exactly: value).map(JSONText.int) ?? .document("\(value)")
   }
 }
