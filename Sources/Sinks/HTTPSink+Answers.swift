@@ -51,6 +51,8 @@ extension HTTPSink.Connector {
     switch response.status {
     case 200..<300 where parameters.partial.isGiven: return settled(batch, response)
     case 200..<300: return taken(batch)
+    case 501, 505:
+      return broken(batch, failure("\(text): the server does not know such requests", status: response.status))
     case 408, 425, 429, 500...: return again(batch, text, after: pause(of: response, batch.items.count))
     case 400, 413, 422: return refused(batch, response)
     case 415 where attempt(batch).compressed != nil:
@@ -64,7 +66,8 @@ extension HTTPSink.Connector {
       return broken(
         batch,
         failure(
-          "\(text), which will not change for other events: check the URL and 'auth'", status: response.status))
+          "\(text)\(parameters.urls.isEmpty ? " at \(parameters.shownServer(0))" : ""), which will not change for other events: check the URL and 'auth'",
+          status: response.status))
     }
   }
 

@@ -8,6 +8,8 @@ extension HTTPSink {
     private let form: Batch.Form
     /// Each body starts with the header of its format.
     private let hasHeader: Bool
+    /// Whether a body is one JSON document rather than lines of them.
+    private let isDocument: Bool
     private let buffer = OutputBuffer()
     /// Creates bodies that are not encoded events; nil: bodies are encoded events.
     private let request: (any RequestForm)?
@@ -20,8 +22,9 @@ extension HTTPSink {
       hasHeader = encode.options.format == .csv && encode.options.csv.header
       encode.options.csv.header = false
       form = parameters.batch.form
+      isDocument = form == .array || encode.options.format == .json && parameters.batch.count == 1
       // A final line feed would become part of the last value, and an event in an array is not a line.
-      let isPart = form == .array && [.json, .ndjson].contains(encode.options.format)
+      let isPart = isDocument && [.json, .ndjson].contains(encode.options.format)
       if encode.options.format == .form || isPart { encode.options.terminated = false }
       encoder = encode.makeEncoder()
       envelope = MappedValues(parameters.envelope)
@@ -32,7 +35,7 @@ extension HTTPSink {
 
     var mediaType: String {
       if envelope != nil, encoder.mediaType == "application/x-ndjson" { return "application/json" }
-      return form == .array ? "application/json" : encoder.mediaType
+      return isDocument ? "application/json" : encoder.mediaType
     }
 
     /// The encoded form of an event until its request is sent, or why it cannot be sent.
@@ -44,6 +47,7 @@ extension HTTPSink {
       // An envelope gets the values again.
       let failure = envelope == nil ? encoder.append(value, to: buffer) : JSONWriter.append(value, to: buffer)
       if let failure { return .failure(DeliveryRefusal("the event cannot be written: \(failure)")) }
+      if isDocument, form == .lines { buffer.append(0x0A) }
       return .success(Array(buffer.bytes))
     }
 

@@ -137,8 +137,8 @@ package struct HTTPSink: SinkComponent {
     details: """
       One request is sent at a time, so the order is kept, unless `maxConcurrent` allows more: then requests may \
       overtake each other, but the events of one request stay in order, and each event is still repeated until the \
-      server has answered for it. The status decides: 2xx acknowledges the events; 429, 5xx and broken connections \
-      are repeated, after `Retry-After` (at most ten minutes) or after growing pauses; 400 and 422 mean that an \
+      server has answered for it. The status decides: 2xx acknowledges the events; 429, 5xx (but not 501 and 505) and broken \
+      connections are repeated, after `Retry-After` (at most ten minutes) or after growing pauses; 400 and 422 mean that an \
       event is bad: the batch is halved until the bad event is alone, which goes to the errors output; 413 halves \
       the batch permanently. Other statuses (301, 401, 404 ...) mean that the configuration is wrong: if the errors \
       output has a reader, the events of the request go there with the reason, and the sink continues; otherwise the \
@@ -396,9 +396,10 @@ package struct HTTPSink: SinkComponent {
   /// Whether more of a response is needed than its beginning, which messages show.
   var readsAnswers: Bool { partial.isGiven || answer.isGiven || retry.after.isGiven }
 
-  /// A server for messages: scheme, host and port.
+  /// A server for messages: scheme, host and port. The path may hold a secret.
   func shownServer(_ index: Int) -> String {
-    guard urls.indices.contains(index), let url = urls[index].template?.literalPrefix else { return "the server" }
+    let template = urls.isEmpty ? url : urls.indices.contains(index) ? urls[index] : TemplateParameter()
+    guard let url = template.template?.literalPrefix else { return "the server" }
     var slashes = 0
     let origin = url.utf8.prefix { byte in
       if byte == UInt8(ascii: "/") { slashes += 1 }

@@ -203,7 +203,7 @@ import Testing
     #expect(lost.count == 4)
     #expect(try lost.item(0).hasPrefix("[1,\"the server refused the event with 200"))
     // If the expression gives no result or fails, the status decides.
-    #expect(try lost.item(1).contains("answered 418, which will not change for other events"))
+    #expect(try lost.item(1).contains("answered 418 at http://h.example, which will not change for other events"))
     #expect(lost[2...].allSatisfy { $0.contains("answered 418") })
     #expect(sending.counters.sent == 1)
   }

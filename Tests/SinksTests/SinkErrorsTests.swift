@@ -147,7 +147,8 @@ import Testing
     pipeline.http.script = { number, _ in ScriptedHTTP.status(number < 2 ? status : 200) }
     pipeline.run()
     #expect(pipeline.outcome == .completed)
-    let reason = "POST answered \(status), which will not change for other events: check the URL and 'auth'"
+    let reason =
+      "POST answered \(status) at http://h.example, which will not change for other events: check the URL and 'auth'"
     #expect(pipeline.probe("lost").events == (1...4).map { "[\($0),\"\(reason)\"]" })
     #expect(pipeline.http.bodies == ["1\n2\n", "3\n4\n", "5\n6\n", "7\n"])
     #expect(
