@@ -1,13 +1,27 @@
 import PipelineCore
 
 extension FrontEnd.Result {
-  /// The tests of the file. Reports their errors. `recompile`: compiles the same file with other values of some
-  /// variables; nil if that fails.
+  /// The values that tests of the file give variables; the first one of each.
+  package var variablesOfTests: [String: String] {
+    var values: [String: String] = [:]
+    for entry in file?.tests.flatMap({ $0.options["env"]?.entries ?? [] }) ?? [] where values[entry.name] == nil {
+      values[entry.name] = entry.value.string
+    }
+    return values
+  }
+
+  /// The tests of the file. Reports their errors.
+  ///
+  /// - Parameters:
+  ///   - valuesAreAssumed: The file was compiled with ``variablesOfTests``, so tests without `env` must be compiled, too.
+  ///   - recompile: Compiles the same file with other values of some variables; nil if that fails.
   package func tests(
-    into diagnostics: inout Diagnostics, recompile: @escaping (_ variables: [String: String]) -> FrontEnd.Result?
+    into diagnostics: inout Diagnostics, valuesAreAssumed: Bool = false,
+    recompile: @escaping (_ variables: [String: String]) -> FrontEnd.Result?
   ) -> [PipelineTest] {
     guard let plan, let file else { return [] }
-    return PipelineTestReader.read(file.tests, of: plan, into: &diagnostics) { variables, found in
+    return PipelineTestReader.read(file.tests, of: plan, into: &diagnostics, compilesAll: valuesAreAssumed) {
+      variables, found in
       let own = recompile(variables)
       found.report(contentsOf: own?.diagnostics ?? [])
       return own?.plan

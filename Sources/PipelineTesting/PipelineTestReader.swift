@@ -5,6 +5,8 @@ package struct PipelineTestReader {
   /// The pipeline under test.
   private(set) var plan: Plan
   private let compile: Compile
+  /// Whether tests without `env` are compiled, too.
+  private let compilesAll: Bool
   var diagnostics = Diagnostics()
   /// The test's `tick`.
   var tick = TimeSpan.milliseconds(1)
@@ -12,16 +14,18 @@ package struct PipelineTestReader {
   /// Compiles the pipeline with these values instead of those of the environment.
   package typealias Compile = (_ environment: [String: String], _ diagnostics: inout Diagnostics) -> Plan?
 
-  init(_ plan: Plan, _ compile: @escaping Compile) {
+  init(_ plan: Plan, compilesAll: Bool, _ compile: @escaping Compile) {
     self.plan = plan
+    self.compilesAll = compilesAll
     self.compile = compile
   }
 
   /// Reports every error; after an error the tests must not be run.
   package static func read(
-    _ tests: [TestNode], of plan: Plan, into diagnostics: inout Diagnostics, compile: @escaping Compile
+    _ tests: [TestNode], of plan: Plan, into diagnostics: inout Diagnostics, compilesAll: Bool = false,
+    compile: @escaping Compile
   ) -> [PipelineTest] {
-    var reader = PipelineTestReader(plan, compile)
+    var reader = PipelineTestReader(plan, compilesAll: compilesAll, compile)
     let read = tests.map { reader.test($0) }
     diagnostics.report(contentsOf: reader.diagnostics.all)
     return read
@@ -37,12 +41,12 @@ package struct PipelineTestReader {
       case "tick": if let span = duration(option.value, "'tick'", atLeast: 1) { tick = span }
       case "until": test.until = duration(option.value, "'until'")
       case "now": test.wallTime = time(option.value)
-      case "env":
-        guard let own = environment(option.value) else { break }
-        test.plan = own
-        plan = own
       default: break
       }
+    }
+    if let own = environment(node.options["env"], of: node) {
+      test.plan = own
+      plan = own
     }
     test.tick = tick
     for input in node.inputs { if let input = self.input(input) { test.inputs.append(input) } }
@@ -95,23 +99,26 @@ package struct PipelineTestReader {
   }
 
   /// The plan with the test's values; nil after an error, or if there are no values.
-  private mutating func environment(_ node: YAMLNode) -> Plan? {
-    guard let entries = node.entries else {
-      report(
-        .testStep, "'env' takes a mapping from name to value, not \(node.kindName)", node.location,
-        help: "Write 'env: { NAME: value }'")
-      return nil
-    }
+  private mutating func environment(_ option: YAMLNode?, of test: TestNode) -> Plan? {
+    guard option != nil || compilesAll else { return nil }
     var variables: [String: String] = [:]
-    for entry in entries {
-      if let value = text(entry.value, "'\(entry.key.shown)'") { variables[entry.name] = value }
+    if let option {
+      guard let entries = option.entries else {
+        report(
+          .testStep, "'env' takes a mapping from name to value, not \(option.kindName)", option.location,
+          help: "Write 'env: { NAME: value }'")
+        return nil
+      }
+      for entry in entries {
+        if let value = text(entry.value, "'\(entry.key.shown)'") { variables[entry.name] = value }
+      }
     }
     var found = Diagnostics()
     let own = compile(variables, &found)
     // Errors of the pipeline itself have been reported already.
     for diagnostic in found.all where diagnostic.severity == .error {
       var diagnostic = diagnostic
-      diagnostic.notes.append(.init("with the values of this test", at: node.location))
+      diagnostic.notes.append(.init("with the values of this test", at: option?.location ?? test.name.location))
       diagnostics.report(diagnostic)
     }
     return found.hasErrors ? nil : own

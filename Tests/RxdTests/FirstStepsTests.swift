@@ -98,6 +98,16 @@ struct FirstStepsTests {
     #expect(outcome.errors.contains(part), "\(outcome.errors)")
   }
 
+  /// Where a source and a sink have one name, the kind in front of it chooses.
+  @Test func describeTakesAKind() throws {
+    let both = try Rxd.run("describe", "http")
+    #expect(both.output.contains("http (source)") && both.output.contains("http (sink)"))
+    let one = try Rxd.run("describe", "sink", "http")
+    #expect(one.output.hasPrefix("http (sink)") && !one.output.contains("http (source)"), "\(one.output)")
+    #expect(try Rxd.run("describe", "operator", "htp").errors.contains("there is no operator called 'htp'"))
+    #expect(try Rxd.run("describe", "thing", "http").errors.contains("'preset' or a kind (source, operator"))
+  }
+
   @Test func explainShowsAnExampleAndItsFix() throws {
     let outcome = try Rxd.run("explain", "RX203")
     #expect(outcome.output.contains("take: \"2\""), "\(outcome.output)")

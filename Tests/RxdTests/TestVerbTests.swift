@@ -40,6 +40,24 @@ struct TestVerbTests {
     #expect(try Rxd.run("test", path, "--filter", "doub*tri").output.contains("no tests (2 left out by --filter)"))
   }
 
+  /// A file that needs a variable can be tested without it, if each of its tests gives it.
+  @Test func testsGiveWhatTheFileRequires() throws {
+    let needing = pipeline.replacingOccurrences(of: "${FACTOR:-2}", with: "${FACTOR:?a number}")
+    let (folder, path) = try file(needing)
+    defer { withExtendedLifetime(folder) {} }
+    let one = try Rxd.run("test", path)
+    #expect(one.status == 78, "\(one.output)\(one.errors)")
+    #expect(one.output.contains("the variable FACTOR is required: a number"), "\(one.output)")
+    #expect(one.output.contains("1 error in"), "\(one.output)")
+    #expect(one.output.contains("with the values of this test") && one.output.contains("t.yaml:9:11"), "\(one.output)")
+    let given = needing.replacingOccurrences(
+      of: "name: it doubles\n", with: "name: it doubles\n    env: { FACTOR: 2 }\n")
+    try given.write(toFile: path, atomically: true, encoding: .utf8)
+    let both = try Rxd.run("test", path)
+    #expect(both.status == 0 && both.output.contains("2 tests passed"), "\(both.output)\(both.errors)")
+    #expect(try Rxd.run("check", path).status == 78)
+  }
+
   @Test func updateRewritesWhatFailed() throws {
     let wrong = pipeline.replacingOccurrences(of: "\"-3-6|\"", with: "\"-3-7|\"")
     let (folder, path) = try file(wrong)

@@ -304,14 +304,14 @@ enum ForeignNames {
     ("stdin", "", "console file_descriptor standardInput"),
     (
       "stdin", "Another program's output is read from 'stdin': journalctl -f -o json | rxd FILE",
-      "kafka nats redis amqp mqtt pulsar"
+      "pulsar"
     ),
     (
       "http", "", "http_client httpClient http_poller http_scrape prometheus_scrape scrape ajax fetch fromFetch request"
     ),
     (
       "httpServer", "",
-      "http_server webhook http_listener listen heroku_logs logplex splunk_hec logstash fluent opentelemetry otlp datadog_agent"
+      "http_server webhook http_listener listen heroku_logs logplex splunk_hec logstash fluent datadog_agent"
     ),
     ("tcp", "'tcp', 'udp' and 'unix' are sources and sinks of their own", "socket socket_server tcp_server tcp_input"),
     ("unix", "", "unix_socket unixSocket unixgram"),
@@ -327,7 +327,7 @@ enum ForeignNames {
       "http",
       "Presets know many services: 'use: elasticsearch' ('rxd list --presets'); others take events by 'http', with 'batch' and 'auth'",
       "elasticsearch opensearch loki splunk_hec_logs datadog_logs new_relic newrelic honeycomb clickhouse influxdb_logs "
-        + "prometheus_remote_write opentelemetry_exporter axiom humio_logs papertrail slack webhook http_client"
+        + "prometheus_remote_write axiom humio_logs papertrail slack webhook http_client"
     ),
     ("file", "", "files filesystem local_file"),
 

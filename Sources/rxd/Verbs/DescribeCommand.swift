@@ -17,12 +17,12 @@ struct Describe: ParsableCommand {
   enum Format: String, CaseIterable, ExpressibleByArgument { case text, markdown }
 
   @Argument(
-    help: "Its name.",
+    help: "Its name, or the kind of a component, or 'preset'.",
     completion: .shellCommand("rxd list --names"))
   var name: String
 
-  @Argument(help: "The name of a preset, after the word 'preset'.")
-  var preset: String?
+  @Argument(help: "The name, after 'preset' or a kind: 'sink http'.")
+  var second: String?
 
   @Option(help: ArgumentHelp("The format: text, or markdown for a component.", valueName: "form"))
   var format = Format.text
@@ -39,8 +39,9 @@ struct Describe: ParsableCommand {
   }
 
   func run() throws {
-    if let preset { return try describe(preset: preset) }
+    if name == "preset", let second { return try describe(preset: second) }
     let catalogue = Catalogue.installed(plugins.pluginDir)
+    if let second { return try describe(second, of: name, catalogue) }
     let entries = catalogue.components.filter { $0.name == name }
     if format == .markdown, !entries.isEmpty {
       return Console.print(entries.map { ComponentPage($0).text }.joined(separator: "\n"), terminator: "")
@@ -68,13 +69,29 @@ struct Describe: ParsableCommand {
     Console.print(pages.joined(separator: "\n"), terminator: "")
   }
 
+  /// Describes the component of one kind, where several have the name.
+  private func describe(_ name: String, of word: String, _ catalogue: Catalogue) throws {
+    let kinds = ComponentKind.allCases.filter { !$0.isCalled }
+    guard let kind = kinds.first(where: { $0.rawValue == word }) else {
+      Console.printError(
+        "before a name, 'rxd describe' takes 'preset' or a kind (\(kinds.map(\.rawValue).joined(separator: ", "))), not "
+          + Printable.quote(word))
+      throw ExitStatus.usage
+    }
+    guard let entry = catalogue.component(kind, name) else {
+      let help =
+        KnownPlugin.help(for: name, word, besides: catalogue.names(kind))
+        ?? Suggestion.correction(for: name, among: catalogue.names(kind))?.help ?? "'rxd list' lists them"
+      Console.printError("there is no \(word) called \(Printable.quote(name)). \(help)")
+      throw ExitStatus.usage
+    }
+    Console.print(format == .markdown ? ComponentPage(entry).text : Self.page(entry), terminator: "")
+  }
+
   /// Prints the text of a preset, which can be copied to a file and changed.
   private func describe(preset: String) throws {
-    guard name == "preset", let found = Preset.named(preset) else {
-      Console.printError(
-        name == "preset"
-          ? "there is no preset called \(Printable.quote(preset)). 'rxd list --presets' lists them"
-          : "'rxd describe' takes one name, or 'preset' and a name")
+    guard let found = Preset.named(preset) else {
+      Console.printError("there is no preset called \(Printable.quote(preset)). 'rxd list --presets' lists them")
       throw ExitStatus.usage
     }
     Console.print("# \(found.summary)\n\(found.text)")

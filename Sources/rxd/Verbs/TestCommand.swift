@@ -73,10 +73,10 @@ struct Test: ParsableCommand {
     var skipped = 0
     var covered: [(name: String, points: [TestCoverage.Point])] = []
     for path in selection.paths {
-      let loaded = front.load(path)
+      let (loaded, areAssumed) = front.loadToTest(path)
       var diagnostics = Diagnostics()
       diagnostics.report(contentsOf: loaded.diagnostics)
-      let tests = front.tests(of: loaded, into: &diagnostics)
+      let tests = front.tests(of: loaded, valuesAreAssumed: areAssumed, into: &diagnostics)
       if !diagnostics.all.isEmpty { Console.print(renderer.text(diagnostics.all), terminator: "") }
       if loaded.isUnreadable { isMissing = true }
       let hasWarnings = diagnostics.all.contains { $0.severity == .warning }
@@ -154,8 +154,24 @@ struct Test: ParsableCommand {
 }
 
 extension PipelineLoader {
+  /// Loads a file whose tests are to be run. Variables that it requires and the environment lacks get values that its tests
+  /// give, so that each test can be compiled with its own; `valuesAreAssumed`: there are such.
+  func loadToTest(_ path: String) -> (Loaded, valuesAreAssumed: Bool) {
+    let loaded = load(path)
+    let given = loaded.compiled.variablesOfTests
+    guard !given.isEmpty,
+      loaded.diagnostics.contains(where: { [.undefinedVariable, .requiredVariable].contains($0.code) }),
+      let again = compile(loaded, overriding: given)
+    else { return (loaded, false) }
+    return (again, true)
+  }
+
   /// The tests of a file; their errors go to `diagnostics`.
-  func tests(of loaded: Loaded, into diagnostics: inout Diagnostics) -> [PipelineTest] {
-    loaded.compiled.tests(into: &diagnostics) { compile(loaded, overriding: $0)?.compiled }
+  func tests(
+    of loaded: Loaded, valuesAreAssumed: Bool = false, into diagnostics: inout Diagnostics
+  ) -> [PipelineTest] {
+    loaded.compiled.tests(into: &diagnostics, valuesAreAssumed: valuesAreAssumed) {
+      compile(loaded, overriding: $0)?.compiled
+    }
   }
 }
