@@ -149,7 +149,7 @@ package struct SchemaWriter {
               ("examples", .object([("type", .array([.string("array"), .string("string")]))])),
             ])), "Functions of expressions: typed parameters and a value.")
       ),
-      ("plugins", .bool(true)), ("defaults", Self.type("object")),
+      ("plugins", .bool(true)),
       (
         "templates",
         Self.described(
@@ -276,12 +276,12 @@ package struct SchemaWriter {
       ("reduce", Self.reference("operator.reduce")),
     ]
     if catalogue.component(.operator, "reduce") == nil { signal.removeLast() }
-    signal += options(ReservedKeys.signal)
+    signal += options(ReservedKeys.signal.without(ReservedKeys.Later.signal))
     signal += combinations.map { ($0, Self.reference("combination.\($0)")) }
     signal += sources.map { ($0, Self.reference("source.\($0)")) }
     let sink: Members =
       [("from", Self.described(input, "Where the events come from.")), ("chain", chain)]
-      + options(ReservedKeys.sink)
+      + options(ReservedKeys.sink.without(ReservedKeys.Later.sink))
     var step = component(.operator, ReservedKeys.step)
     step.append(.object([("enum", .array(bareWords(.operator)))]))
     let use: Members = [
@@ -294,12 +294,13 @@ package struct SchemaWriter {
     signal += use
     let table =
       signal.filter {
-        !["cold", "share", "buffer", "onError"].contains($0.0) && !ReservedKeys.eventTime.contains($0.0)
+        !["cold", "share"].contains($0.0) && !ReservedKeys.eventTime.contains($0.0)
       }
-      + Self.tableParameters
-    var source = component(.source, ReservedKeys.source)
+      + options(["schema"]) + Self.tableParameters
+    let sourceKeys = ReservedKeys.source.without(ReservedKeys.Later.source)
+    var source = component(.source, sourceKeys)
     source.append(.object([("enum", .array(bareWords(.source)))]))
-    source.append(Self.closed(use + options(ReservedKeys.source), required: ["use"]))
+    source.append(Self.closed(use + options(sourceKeys), required: ["use"]))
     let sinkKeys = catalogue.names(.sink)
     return [
       ("input", input), ("chain", chain), ("source", Self.any(source)), ("step", Self.any(step)),

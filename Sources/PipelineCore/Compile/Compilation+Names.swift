@@ -24,8 +24,7 @@ extension Compilation {
     }
     for source in file.sources { take(source.name, "source", source.node.options, known: Self.sourceOptions) }
     for signal in file.signals {
-      take(
-        signal.name, "signal", signal.node.options, known: ["description", "cold", "share"] + EventTimeStep.options)
+      take(signal.name, "signal", signal.node.options, known: ReservedKeys.signal.without(ReservedKeys.Later.signal))
     }
     for table in file.tables {
       take(table.name, "table", table.node.signal.options, known: ["description"])
@@ -34,7 +33,7 @@ extension Compilation {
     for sink in file.sinks { take(sink.name, "sink", sink.node.component.options, known: Self.sinkOptions) }
   }
 
-  static let sinkOptions = ["description", "delivery", "buffer", "whenFull"]
+  static let sinkOptions = ReservedKeys.sink.without(ReservedKeys.Later.sink)
 
   private func check(_ pattern: NamedNode<Located<String>>) {
     let reference = Array("%{\(pattern.name.value)}".utf8)
@@ -68,8 +67,7 @@ extension Compilation {
     return sharing ?? Sharing()
   }
 
-  static let sourceOptions =
-    ["description", "onError", "cold", "share", "schema", "delivery", "whenLate"] + EventTimeStep.options
+  static let sourceOptions = ReservedKeys.source.without(ReservedKeys.Later.source + ["movedFrom"])
 
   private func isCold(_ options: [OptionNode]) -> Bool {
     guard let option = options["cold"] else { return false }
@@ -99,6 +97,17 @@ extension Compilation {
       Diagnostic(
         .sectionWithoutEngine, "'\(section)' is part of the pipeline file, but this version of rxd cannot run it yet",
         at: location, help: "Remove it, or use a version of rxd that has it"))
+  }
+
+  /// Warns of `onError` at a step that evaluates nothing for an event, but makes inner signals, whose errors are its own.
+  func warnOfPolicy(_ node: ComponentNode) {
+    guard let option = node.options.first(where: { $0.key.value == "onError" }) else { return }
+    diagnostics.report(
+      Diagnostic(
+        .conflictingParameters,
+        "'onError' has no effect on '\(node.keyword.value)' with 'signal': an error of an inner signal ends the signal",
+        at: option.key.location, severity: .warning,
+        help: "Handle it in the chain of the inner signal, e.g. with 'retry: 3' or 'catch: { value: EXPRESSION }'"))
   }
 
   func warnUnused() {

@@ -220,13 +220,17 @@ final class Compilation: SignalCompiler {
     let declared = node.options["schema"].map { EventSchema.read($0, schemas, into: &diagnostics) }
     guard isWhole else { return nil }
     // A faulty schema counts as unknown, so that it causes no further errors.
-    var type = declared.map { EventType($0 ?? .dyn) } ?? source.outputType
+    let given = source.outputType
+    if let schema = node.options["schema"], case .some(.some(let declared)) = declared {
+      compare(declared, at: schema, with: given, node)
+    }
+    var type = declared.map { EventType($0 ?? .dyn) } ?? given
     if type.text != nil { type.text = textOrigin(node) }
     return timed(SignalPlan(SourceWork(source, segment), step: step, type: type), node.options, context)
   }
 
   /// The location of a source that reads texts, and the change that makes it read JSON.
-  private func textOrigin(_ node: ComponentNode) -> TextOrigin {
+  func textOrigin(_ node: ComponentNode) -> TextOrigin {
     guard let arguments = node.arguments else { return TextOrigin(location: node.keyword.location) }
     if let decode = arguments["decode"] {
       return TextOrigin(
@@ -380,6 +384,7 @@ final class Compilation: SignalCompiler {
         }
         let paces = ([result] + component.innerPlans).map { pace(of: $0) }
         for remark in component.remarks(paces, node.keyword.location) { diagnostics.report(remark) }
+        if !component.innerPlans.isEmpty, !segment.hasPrograms { warnOfPolicy(node) }
         let timed = [type] + (Timing.of(component) == .all ? component.innerPlans.map(\.type) : [])
         let time = time(behind: component, timed, node, inGroup: input.origin == .input)
         let changes = changes(behind: component, [type], node)
@@ -564,7 +569,7 @@ final class Compilation: SignalCompiler {
     context.beside = node.options.filter { ReservedKeys.stepParameters.contains($0.key.value) }
     let component = entry.decode(node.arguments, &context)
     usedCodecs += context.usedCodecs.compactMap { $0 as? PluginFunction }
-    diagnostics.report(contentsOf: context.diagnostics.all)
+    diagnostics.report(contentsOf: context.diagnostics.all.map { node.arguments.keepingEnvironment(outOf: $0) })
     return (component, !context.diagnostics.hasErrors)
   }
 

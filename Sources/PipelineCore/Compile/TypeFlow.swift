@@ -71,8 +71,11 @@ extension DecoderOptions {
     if let plugin { return EventType(plugin.output) }
     switch format {
     case .csv:
-      guard case .names(let names) = csv.header, Set(names).count == names.count else { return .dyn }
-      return EventType(.object(fields: names.map { .init($0, .dyn) }, open: false))
+      let field: ExpressionType = csv.types == .string ? csv.emptyIsNull == true ? .string.orNull : .string : .dyn
+      guard case .names(let names) = csv.header, Set(names).count == names.count else {
+        return EventType(field == .dyn ? .dyn : .map(.string, field))
+      }
+      return EventType(.object(fields: names.map { .init($0, field) }, open: false))
     case .regex:
       guard let fields = regexFields else { return .dyn }
       return EventType(.object(fields: fields, open: false))

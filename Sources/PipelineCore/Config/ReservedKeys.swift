@@ -3,6 +3,13 @@
 /// No component may have one of these names; a reserved key in the wrong part of the file is reported as misplaced
 /// instead of counting as a component.
 package enum ReservedKeys {
+  /// Keys among those below that this version reports as not usable yet (RX320), as it does `defaults` at the top level.
+  package enum Later {
+    package static let source = ["buffer"]
+    package static let signal = ["onError", "buffer", "schema"]
+    package static let sink = ["onError", "require"]
+  }
+
   package static let topLevel = [
     "name", "description", "threads", "delivery", "require", "whenLate", "state", "sources", "tables", "signals",
     "commands", "sinks", "tests", "patterns", "functions", "plugins", "defaults", "templates", "include", "foreach",
@@ -53,4 +60,9 @@ package enum ReservedKeys {
 
   /// The outputs that a reference may name, besides the events.
   package static let outputs = ["errors", "executing", "enabled", "values", "key"]
+}
+
+extension [String] {
+  /// The names that are not among `others`.
+  func without(_ others: [String]) -> [String] { filter { !others.contains($0) } }
 }

@@ -22,7 +22,14 @@ extension YAMLNode {
     return .failure(
       Diagnostic(
         .yamlBoolean, "\(what) takes true or false, but '\(scalar.shown)' is a text", at: location,
-        help: "Write \(meant) without quotes", fixIts: [.init(location, "\(meant)")]))
+        help: withoutQuotes("\(meant)"), fixIts: [.init(location, "\(meant)")]))
+  }
+
+  /// The advice to write a value without its quotes.
+  func withoutQuotes(_ value: String) -> String {
+    scalar?.isInterpolated == true
+      ? "Write it without quotes: only then is a value of the environment a number or a boolean"
+      : "Write \(value) without quotes"
   }
 
   /// A whole number in `range`.

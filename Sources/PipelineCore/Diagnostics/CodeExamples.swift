@@ -249,6 +249,9 @@ package struct CodeExample: Sendable {
     "RX325": when(
       "A JSON Schema refers to another file or uses a keyword that does not describe types.",
       do: "Bring the definition into the file, below '$defs', or leave it: the part is taken for any value."),
+    "RX343": source(
+      "file: { path: a.csv, decode: csv }\nschema: { id: int }",
+      "file: { path: a.csv, decode: { csv: { types: infer } } }\nschema: { id: int }"),
     "RX326": file(
       "sources: { a: { httpServer: 8080 }, b: { httpServer: 8080 } }\nsinks: { out: { from: { merge: [a, b] }, discard: {} } }",
       "sources: { a: { httpServer: 8080 }, b: { httpServer: 8081 } }\nsinks: { out: { from: { merge: [a, b] }, discard: {} } }"

@@ -30,6 +30,8 @@ extension Diagnostic.Code {
     "RX341", "Only a sink whose pipeline keeps events on disk can have a policy for too many waiting events.")
   package static let stateWithoutEffect = Diagnostic.Code(
     "RX342", "'state' concerns keys that a pipeline with a store keeps on the disk.")
+  package static let schemaMismatch = Diagnostic.Code(
+    "RX343", "A schema gives a field a type that the source's values never have.")
   package static let unknownTemplate = Diagnostic.Code(
     "RX352", "'use' names a template of the file, of an included file, or a preset.")
   package static let templateForm = Diagnostic.Code(
@@ -65,7 +67,7 @@ extension Diagnostic.Code {
   static let compile: [Diagnostic.Code] = [
     .sectionWithoutEngine, .signalsTooDeep, .schemaType, .schemaFile, .schemaPart,
     .addressInUseTwice, .unansweredRequests, .limitTooSmall, .aggregateMisplaced, .raisedDelivery,
-    .lateWithoutMeaning, .noOutbox, .stateWithoutEffect,
+    .lateWithoutMeaning, .noOutbox, .stateWithoutEffect, .schemaMismatch,
     .unknownTemplate, .templateForm, .templateArgument, .templateKind, .insertion,
     .templateTooLarge, .foreachForm, .include, .includedKey,
     .functionCircle, .functionExample, .eventTimeEnded, .asOfWithoutTime, .joinByClock, .changesMistaken,

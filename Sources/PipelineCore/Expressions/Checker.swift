@@ -113,7 +113,9 @@ struct Checker {
 
   private mutating func infer(_ id: SyntaxTree.ID) -> ExpressionType {
     switch tree[id].kind {
-    case .literal(let literal): return literal.type
+    case .literal(let literal):
+      if case .string(let bytes) = literal { warn(ofTemplate: bytes, at: id) }
+      return literal.type
     case .identifier(let name, let absolute):
       return resolveName(id, [name], absolute: absolute) ?? unknownName(id, name)
     case .select(let operand, let field, let at, let optional):
@@ -319,7 +321,11 @@ struct Checker {
     } else if fix == nil, known.contains("event") {
       help = "Write event.\(name) for a field of the event, or '\(name)' in quotes for a text."
       fix = "event.\(name)"
-      others = ["'\(name)'"]
+      if isOperandBesideNumber(id) {
+        help = "Write event.\(name) for a field of the event."
+      } else {
+        others = ["'\(name)'"]
+      }
     } else if fix == nil, !known.isEmpty {
       help = "Known here: \(known.joined(separator: ", "))."
     }
@@ -358,6 +364,31 @@ struct Checker {
       return true
     default: return false
     }
+  }
+
+  /// Warns of a text with `{{ }}`: in an expression nothing replaces them.
+  private mutating func warn(ofTemplate text: [UInt8], at id: SyntaxTree.ID) {
+    guard text.hasOpeningBraces, let open = text.firstRange(of: [0x7B, 0x7B]),
+      let close = text[open.upperBound...].firstRange(of: [0x7D, 0x7D])
+    else { return }
+    let inner = text[open.upperBound..<close.lowerBound].split(separator: 0x20).map {
+      String(decoding: $0, as: UTF8.self)
+    }
+    .joined(separator: " ")
+    let isWhole = open.lowerBound == 0 && close.upperBound == text.count
+    report(
+      .templateInLiteral, "'{{ }}' in a text of an expression is not a template", at: id,
+      help: isWhole && !inner.isEmpty
+        ? "Write \(inner), without braces and quotes" : "Join texts with +, e.g. 'id-' + string(event.id)",
+      fix: isWhole && !inner.isEmpty ? Fix(start: tree[id].start, end: tree[id].end, text: inner) : nil)
+  }
+
+  /// Whether the other operand is a literal that is not a text.
+  private func isOperandBesideNumber(_ id: SyntaxTree.ID) -> Bool {
+    guard let parent = tree.parent(of: id), case .binary(_, let left, let right) = tree[parent].kind,
+      case .literal(let literal) = tree[left == id ? right : left].kind
+    else { return false }
+    return literal.type != .string
   }
 
   // MARK: Lists and maps

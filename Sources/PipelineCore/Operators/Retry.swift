@@ -99,6 +99,16 @@ struct Retry: OperatorComponent, TimedOperator {
       .conflictingParameters, help: "Give 'maxDelay' a value of at least \(delay)")
   }
 
+  func remarks(_ inputs: [EventPace?], _ location: SourceLocation) -> [Diagnostic] {
+    guard backoff > 1, delay == maxDelay else { return [] }
+    return [
+      Diagnostic(
+        .conflictingParameters,
+        "'backoff' of 'retry' has no effect, because 'delay' is already 'maxDelay' (\(maxDelay))", at: location,
+        severity: .warning, help: "Add a longer 'maxDelay', such as 'maxDelay: \(maxDelay.scaled(by: 10))'")
+    ]
+  }
+
   var timing: Timing { .passes }
 
   func makeNode(_ nodeContext: NodeContext, downstream: Downstream) -> OperatorNode {

@@ -45,8 +45,19 @@ public struct ExpressionParameter: ParameterValue {
       context.diagnostics.report(problem)
       return nil
     }
-    parameter.syntax = ExpressionSyntax.parse(scalar.text, into: &context.diagnostics)
+    if scalar.isPlaceholder {
+      parameter.syntax = Self.withoutEnvironment(scalar.text)
+    } else {
+      parameter.syntax = ExpressionSyntax.parse(scalar.text, into: &context.diagnostics)
+    }
     return parameter.syntax == nil ? nil : parameter
+  }
+
+  /// An expression with a variable whose value is not known: one of any type, if the variable is not within a text.
+  private static func withoutEnvironment(_ text: LocatedText) -> ExpressionSyntax? {
+    var ignored = Diagnostics()
+    return ExpressionSyntax.parse(text, into: &ignored)
+      ?? ExpressionSyntax.parse(LocatedText("dyn(null)"), into: &ignored)
   }
 
   /// Reports a template in place of an expression: `{{ event.a }}`, `{{ event.a }} items`. No expression starts in that

@@ -245,7 +245,7 @@ extension Int: ParameterValue {
         Diagnostic(
           .wrongType, "'\(context.parameter)' of '\(context.component)' must be a whole number, not \(node.kindName)",
           at: node.location,
-          help: meant.map { "Write \($0) without quotes" }
+          help: meant.map { node.withoutQuotes("\($0)") }
             ?? "Write digits, such as '\(context.parameter): \(Swift.max(context.range?.lowerBound ?? 1, 1))'",
           fixIts: meant.map { [.init(node.location, "\($0)")] } ?? []))
       return nil

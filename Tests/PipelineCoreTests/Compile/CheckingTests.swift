@@ -54,6 +54,40 @@ import Testing
     try compare(PlanExplanation.text(try #require(plan)), "explained.txt")
   }
 
+  /// A fix never writes a value of the environment into the file.
+  @Test(arguments: [
+    ("take: { count: \"${LIMIT:-100}\" }", "RX203"), ("repeat: { count: 2, delay: \"${PAUSE:-5 minutes}\" }", "RX230"),
+  ]) func fixesLeaveVariables(_ step: String, _ code: String) throws {
+    let file = "sources: { s: { stdin: {} } }\nsinks: { out: { from: s, chain: [ { \(step) } ], stdout: {} } }"
+    let found = Self.check(Array(file.utf8)).diagnostics
+    #expect(found.map(\.code.name) == [code], "\(found)")
+    #expect(found.flatMap(\.fixIts) == [])
+    let plain = file.replacing(#/\${\w+:-(.*?)}/#) { $0.output.1 }
+    #expect(Self.check(Array(plain.utf8)).diagnostics.contains { !$0.fixIts.isEmpty })
+  }
+
+  /// Without the environment, an expression with a variable is taken for one of any type.
+  @Test(arguments: ["event.n * ${FACTOR:?a number}", "event.n > ${LEAST} && true", "'${UNIT:?}' + string(event.n)"])
+  func variablesThatAreNotReadAreNoErrors(_ expression: String) {
+    let file = """
+      sources: { s: { stdin: { decode: json } } }
+      sinks: { out: { from: s, chain: [ { map: "\(expression)" } ], stdout: {} } }
+
+      """
+    #expect(Self.check(Array(file.utf8)).diagnostics.map(\.message) == [])
+  }
+
+  /// Beside a number, an unknown name is no text.
+  @Test func unknownNamesBesideNumbersAreFields() throws {
+    let file = """
+      sources: { s: { stdin: { decode: json } } }
+      sinks: { out: { from: s, chain: [ { filter: x == 1 } ], stdout: {} } }
+
+      """
+    let found = Self.check(Array(file.utf8)).diagnostics
+    #expect(found.flatMap(\.fixIts).map(\.replacement) == ["event.x"])
+  }
+
   /// Applying a fix removes the mistake.
   @Test(arguments: ["mistakes", "warnings", "schemas"])
   func fixesMend(_ name: String) throws {
@@ -296,7 +330,7 @@ import Testing
     ("{ stdin: { decode: json } }", "{ filter: event.status > 400 }"), ("{ stdin: {} }", "{ filter: has(event.a) }"),
     ("{ stdin: {} }", "{ filter: event.?a.orValue(1) == 1 }"), ("{ stdin: {} }", "{ filter: event.trim() == '' }"),
     ("{ stdin: {} }", "{ map: parseJson(event) }, { filter: event.a == 1 }"),
-    ("{ stdin: {}, schema: { a: int } }", "{ filter: event.a == 1 }"),
+    ("{ stdin: { decode: json }, schema: { a: int } }", "{ filter: event.a == 1 }"),
     ("{ stdin: {} }", "{ map: { a: event } }, { filter: event.a == '' }"),
     ("{ stdin: {} }", "materialize, { filter: event.kind == 'next' }"),
     ("{ stdin: {} }", "{ map: 'event.split(\",\").map(event, parseJson(event)).map(event, event.a)' }"),
@@ -431,7 +465,8 @@ import Testing
 
   @Test func formats() {
     func type(_ schema: String) -> String {
-      let yaml = "name: t\nsources: { a: { stdin: {}, schema: \(schema) } }\nsinks: { out: { from: a, stdout: {} } }\n"
+      let source = "{ stdin: { decode: json }, schema: \(schema) }"
+      let yaml = "name: t\nsources: { a: \(source) }\nsinks: { out: { from: a, stdout: {} } }\n"
       let (plan, diagnostics) = Self.check(Array(yaml.utf8))
       return plan.map { PlanExplanation.name($0.named[0].body.type.type) }
         ?? diagnostics.map(\.message).joined(separator: "; ")
