@@ -29,6 +29,7 @@ package final class DiskStore: PipelineStore {
     var lastOwner: Int64 = 0
     var owners: Set<Int64> = []
     var spill: SpillFile?
+    var copier: StoreCopier?
     var statistics = StoreStatistics()
     var reportDeadLetters: @Sendable (Int) -> Void = { _ in }
     var room = RoomOfStore.enough
@@ -153,6 +154,15 @@ package final class DiskStore: PipelineStore {
     }
   }
 
+  /// Copies to another machine what the store writes. Called before the pipeline starts.
+  ///
+  /// - Parameter copier: Was made before the store was opened.
+  package func copy(through copier: StoreCopier) throws(PosixError) {
+    state.withLock { $0.copier = copier }
+    let turns = turns
+    try copier.begin { turns.wake() }
+  }
+
   package var backlogs: [String: OutboxBacklog] { state.withLock(\.backlogs) }
   package var lastRow: Int64 { state.withLock(\.lastRow) }
   package var lastOwner: Int64 { state.withLock(\.lastOwner) }
@@ -266,6 +276,8 @@ package final class DiskStore: PipelineStore {
     private var roomNow = RoomOfStore.enough
     /// The interval between checks for free space, in nanoseconds.
     private static let roomPause: Int64 = 1_000_000_000
+    /// How long the end waits for the copy, in nanoseconds.
+    private static let copyPatience: Int64 = 5_000_000_000
     /// The number of new dead letters that have not been reported.
     private var unreported = 0
     /// The number of commits since the last call of `tidy`.
@@ -273,6 +285,10 @@ package final class DiskStore: PipelineStore {
     private let letterLimit: Int64
     /// The bytes of dead letters added since the limit was last checked.
     private var newLetterBytes: Int64 = 0
+    /// Commits that are on this disk but not in the copy, each with the frames that the log then had.
+    private var uncopied: [(frames: Int, requests: [Request])] = []
+    /// Until when the end waits for the copy, on the monotonic clock.
+    private var copyUntil: Int64?
     private var nextReport: Int64 = 0
 
     init(
@@ -307,6 +323,9 @@ package final class DiskStore: PipelineStore {
           return (state.requests, state.jobs, state.isClosing)
         }
         held += work.requests
+        let copier = state.withLock(\.copier)
+        copier?.storeIsAwake()
+        if let copier { reportCopied(copier) }
         lookForRoom()
         var jobs = work.jobs
         // Reads after a sink's renaming use its new name.
@@ -331,7 +350,15 @@ package final class DiskStore: PipelineStore {
           continue
         }
         if !jobs.isEmpty { continue }
-        if work.isClosing { break }
+        if work.isClosing {
+          if let copier { noteLog(copier) }
+          if let copier, !copier.hasAll, !copier.isPromoted {
+            let until = copyUntil ?? monotonicNow() + Self.copyPatience
+            copyUntil = until
+            if monotonicNow() < until { return .at(min(until, monotonicNow() + 50_000_000)) }
+          }
+          break
+        }
         return roomNow == .enough ? .whenWoken : .at(monotonicNow() + Self.roomPause)
       }
       end()
@@ -340,18 +367,23 @@ package final class DiskStore: PipelineStore {
 
     private func end() {
       reportLetters()
+      let copier = state.withLock(\.copier)
+      let end = copier?.end()
       do throws(DatabaseError) {
         do throws(DatabaseError) { try file?.end() } catch  where error.isFull && room?.giveUp() == true {
           try file?.end()
         }
+        if let end, file?.isInPlace == true { StoreCopier.note(end, beside: path) }
       } catch {
         // Everything that was committed is in the log.
         log(error.isFull ? .debug : .warning, "the store \(path) cannot be closed in order: \(error.message)")
       }
       file = nil
       held = []
+      uncopied = []
       let reportOver = state.withLock { state in
         state.spill = nil
+        state.copier = nil
         defer { state.reportOver = nil }
         state.isOver = true
         state.reportRoom = nil
@@ -438,7 +470,7 @@ package final class DiskStore: PipelineStore {
           }
           untidied += 1
           count(requests.flatMap(\.transaction.deadLetters))
-          for request in requests { request.done() }
+          report(requests)
           moveLog()
           return true
         } catch {
@@ -455,6 +487,30 @@ package final class DiskStore: PipelineStore {
           if error.isFull { set(.none) }
           return false
         }
+      }
+    }
+
+    /// Reports that the requests are on the disk or, if that is awaited, waits until the copy has them too.
+    private func report(_ requests: [Request]) {
+      let copier = state.withLock(\.copier)
+      guard let copier else {
+        for request in requests { request.done() }
+        return
+      }
+      let frames = noteLog(copier)
+      guard copier.isAwaited else {
+        for request in requests { request.done() }
+        return
+      }
+      uncopied.append((frames, requests))
+      reportCopied(copier)
+    }
+
+    /// Reports the commits that the copy has.
+    private func reportCopied(_ copier: StoreCopier) {
+      while let first = uncopied.first, copier.has(first.frames) {
+        uncopied.removeFirst()
+        for request in first.requests { request.done() }
       }
     }
 
@@ -475,6 +531,27 @@ package final class DiskStore: PipelineStore {
     /// Moves the contents of the log into the file if the log is large for this store; with `isSmall`, also if it is
     /// small.
     private func moveLog(isSmall: Bool = false) {
+      let copier = state.withLock(\.copier)
+      if let copier, noteLog(copier) > 0 {
+        if copier.holdsLog() { return }
+        // What the copy has is known by the frames of this log.
+        reportCopied(copier)
+        defer { if file?.logFrames == 0 { copier.logWasMoved() } }
+        return moveWholeLog(isSmall)
+      }
+      moveWholeLog(isSmall)
+    }
+
+    /// Tells the copier how long the log is, which grows by maintenance too. Returns the number of frames.
+    @discardableResult
+    private func noteLog(_ copier: StoreCopier) -> Int {
+      let frames = file?.logFrames ?? 0
+      // After the file was reopened the number is known with the next commit.
+      if frames > 0 { copier.wrote(frames) }
+      return frames
+    }
+
+    private func moveWholeLog(_ isSmall: Bool) {
       do throws(DatabaseError) {
         do throws(DatabaseError) {
           note(isLogHeld: try file?.boundLog(isSmall: isSmall) ?? false)

@@ -121,7 +121,7 @@ struct LogCheck {
   }
 
   /// Fills the buffer; false if the file ends earlier.
-  private static func read(_ file: Int32, _ buffer: UnsafeMutableRawBufferPointer, at offset: Int) -> Bool {
+  static func read(_ file: Int32, _ buffer: UnsafeMutableRawBufferPointer, at offset: Int) -> Bool {
     var done = 0
     while done < buffer.count {
       let count = pread(file, buffer.baseAddress! + done, buffer.count - done, off_t(offset + done))
@@ -133,10 +133,15 @@ struct LogCheck {
   }
 
   private static func number(_ bytes: UnsafeMutableRawBufferPointer, _ offset: Int) -> UInt32 {
+    number(UnsafeRawBufferPointer(bytes), offset)
+  }
+
+  static func number(_ bytes: UnsafeRawBufferPointer, _ offset: Int) -> UInt32 {
     UInt32(bigEndian: bytes.loadUnaligned(fromByteOffset: offset, as: UInt32.self))
   }
 
-  private struct Sums {
+  /// The checksum of a log, which goes on from frame to frame.
+  struct Sums {
     let isBigEndian: Bool
     var first: UInt32 = 0
     var second: UInt32 = 0
@@ -146,8 +151,12 @@ struct LogCheck {
     /// Adds pairs of words; the number of bytes must be a multiple of 8.
     mutating func add(_ bytes: Slice<UnsafeMutableRawBufferPointer>) {
       let bytes = UnsafeRawBufferPointer(rebasing: bytes)
+      add(bytes, 0..<bytes.count)
+    }
+
+    mutating func add(_ bytes: UnsafeRawBufferPointer, _ range: Range<Int>) {
       var (first, second) = (first, second)
-      for offset in stride(from: 0, to: bytes.count, by: 8) {
+      for offset in stride(from: range.lowerBound, to: range.upperBound, by: 8) {
         let left = bytes.loadUnaligned(fromByteOffset: offset, as: UInt32.self)
         let right = bytes.loadUnaligned(fromByteOffset: offset + 4, as: UInt32.self)
         first &+= (isBigEndian ? UInt32(bigEndian: left) : UInt32(littleEndian: left)) &+ second
@@ -157,7 +166,11 @@ struct LogCheck {
     }
 
     func are(at bytes: UnsafeMutableRawBufferPointer, _ offset: Int) -> Bool {
-      number(bytes, offset) == first && number(bytes, offset + 4) == second
+      are(at: UnsafeRawBufferPointer(bytes), offset)
+    }
+
+    func are(at bytes: UnsafeRawBufferPointer, _ offset: Int) -> Bool {
+      LogCheck.number(bytes, offset) == first && LogCheck.number(bytes, offset + 4) == second
     }
   }
 }

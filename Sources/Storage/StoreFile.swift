@@ -39,6 +39,8 @@ final class StoreFile {
   /// - Throws: ``DatabaseError``, ``StoreDamage``, ``StoreRefusal``.
   init(_ path: String) throws {
     self.path = path
+    // From now on the copy on another machine, if there is one, may have less.
+    if unlink(StoreCopier.mark(beside: path)) == 0 { try Self.syncDirectory(of: path) }
     // SQLite creates files as the umask permits, but others must not read events.
     gate = try ReaderGate(path, creates: true)
     database = try Database(path, .writing)
@@ -359,6 +361,9 @@ final class StoreFile {
     let statement = try database.prepare("PRAGMA incremental_vacuum(2048)")
     while try statement.step() {}
   }
+
+  /// The frames of the log.
+  var logFrames: Int { database.logPages }
 
   /// The size of the log on the disk, in bytes.
   var logBytes: Int { database.logPages * StoreSchema.pageBytes }

@@ -27,6 +27,9 @@ extension Supervisor {
       slot.inHand = stores.inHand(slot.name)
       slot.saved = store.savedState.map { LeftState($0) }
     }
+    if stores.replication != nil, slot.plan.stateMemory != nil {
+      throw StoreRefusal("'state' keeps keys beside the store, which --replicate does not copy: remove one of them")
+    }
     try store.openSpill(memory: slot.plan.stateMemory.map { $0 / 2 })
     followRenamedSinks(slot.plan, store)
     reportLeftBehind(slot)

@@ -16,7 +16,9 @@ final class StateDirectory: Sendable {
   private let lock: FileDescriptor
 
   /// Creates the directory if there is none, accessible to its owner only.
-  init(_ path: String) throws(Refusal) {
+  ///
+  /// - Parameter isStandby: Whether it has the copies of another process's stores, which nothing may run.
+  init(_ path: String, isStandby: Bool = false) throws(Refusal) {
     self.path = path
     if mkdir(path, 0o700) != 0, errno != EEXIST { throw Self.refusal("make the state directory", path) }
     // Links are followed, because the directory that the service manager gives is one.
@@ -30,6 +32,23 @@ final class StateDirectory: Sendable {
     case let code:
       errno = code
       throw Self.refusal("lock", path)
+    }
+    let (marker, promoted) = (StandbyServer.marker(in: path), StandbyServer.promotedMarker(in: path))
+    if isStandby {
+      guard access(promoted, F_OK) != 0 else {
+        throw .unusable(
+          "\(path) was promoted, so it is no standby any more: for a new one take an empty directory, or remove it with all that it has"
+        )
+      }
+      guard access(marker, F_OK) == 0 || access("\(path)/\(Stores.folder)", F_OK) != 0 else {
+        throw .unusable(
+          "\(path) is the state directory of pipelines that run here: a standby needs a directory of its own")
+      }
+      try Self.make(marker)
+    } else if access(marker, F_OK) == 0 {
+      throw .unusable(
+        "\(path) is the directory of a standby, whose pipelines run elsewhere: 'rxd promote-standby \(path)' makes it a state directory"
+      )
     }
     ftruncate(lock.number, 0)
     do throws(PosixError) { try lock.write(Array("\(getpid())\n".utf8)) } catch { throw .unusable(error.message) }
@@ -59,6 +78,26 @@ final class StateDirectory: Sendable {
     let lock = FileDescriptor(number, name: path + "/lock")
     guard flock(lock.number, LOCK_SH | LOCK_NB) != 0, errno == EWOULDBLOCK else { return nil }
     return owner(lock)
+  }
+
+  /// The process that holds a directory's lock; nil: none does.
+  static func process(of path: String) -> pid_t? {
+    guard let user = user(of: path), user.hasPrefix("process ") else { return nil }
+    return pid_t(user.dropFirst("process ".count))
+  }
+
+  private static func make(_ path: String) throws(Refusal) {
+    let number = uninterrupted { Glibc.open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0o600) }
+    if number < 0 { throw refusal("make", path) }
+    close(number)
+  }
+
+  /// Makes the names in a directory survive a power failure.
+  static func sync(_ path: String) throws(Refusal) {
+    let number = uninterrupted { Glibc.open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC) }
+    if number < 0 { throw refusal("open", path) }
+    defer { close(number) }
+    if fsync(number) != 0 { throw refusal("sync", path) }
   }
 
   private static func open(_ parent: Int32, _ name: String, _ flags: Int32, _ path: String) throws(Refusal)

@@ -19,15 +19,19 @@ final class Stores: Sendable {
   /// Stores that were opened ahead, by the names of their pipelines.
   private let ahead = Mutex<[String: Result<DiskStore, StoreRefusal>]>([:])
   private let letters: DeadLetterCounts
+  /// Where the stores are copied; nil: nowhere.
+  let replication: Replication?
 
   /// - Parameter memory: The memory of all queues in bytes; the page caches of all stores get a sixteenth of it.
   init(
-    _ state: StateDirectory, log: LogWriter, counting letters: DeadLetterCounts, memory: Int
+    _ state: StateDirectory, log: LogWriter, counting letters: DeadLetterCounts, memory: Int,
+    _ replication: Replication?
   ) throws(StateDirectory.Refusal) {
     caches = StoreCaches(memory / 16)
     self.state = state
     self.log = log
     self.letters = letters
+    self.replication = replication
     directory = try state.folder(Self.folder)
     do throws(PosixError) { room = try StoreRoom("\(state.path)/room") } catch { throw .unusable(error.message) }
   }
@@ -146,8 +150,13 @@ final class Stores: Sendable {
   private func make(_ pipeline: String) throws(StoreRefusal) -> DiskStore {
     let log = log
     let state = state.path
-    let store = try DiskStore(Self.path(pipeline, in: state), room: room, caches: caches) { level, message in
+    let path = Self.path(pipeline, in: state)
+    let copier = replication?.copier(of: pipeline, at: path, log: log)
+    let store = try DiskStore(path, room: room, caches: caches) { level, message in
       log.write(level.logLevel, pipeline, message)
+    }
+    if let copier {
+      do throws(PosixError) { try store.copy(through: copier) } catch { throw StoreRefusal(error.message) }
     }
     let letters = letters
     store.reportDroppedLetters = { letters.add($0, .dropped, of: pipeline) }

@@ -147,6 +147,7 @@ struct Run: ParsableCommand {
       "The names under which the live page is served, as --metrics-hosts. (RXD_UI_HOSTS)", valueName: "names"))
   var uiHosts: String?
 
+  @OptionGroup(title: "A second machine") var copying: ReplicationOptions
   @OptionGroup var logging: LogOptions
   @OptionGroup var color: ColorOptions
 
@@ -158,7 +159,7 @@ struct Run: ParsableCommand {
       watchConfig: watchConfig, watchConfigMethod: watchConfigMethod, controlSocket: controlSocket,
       metricsListen: metricsListen, metricsTokenFile: metricsTokenFile, metricsHosts: metricsHosts, ui: ui,
       uiListen: uiListen, uiTokenFile: uiTokenFile, uiHosts: uiHosts,
-      logging: logging.settings, color: color.color
+      copying: copying.settings, logging: logging.settings, color: color.color
     ).run()
   }
 }
@@ -186,6 +187,7 @@ struct RunSettings {
   var uiListen: String?
   var uiTokenFile: String?
   var uiHosts: String?
+  var copying = ReplicationSettings()
   var logging = LogSettings()
   var color: ColorMode?
 
@@ -268,7 +270,7 @@ struct RunSettings {
       throw ExitStatus.failure
     }
     if options.isDaemon { rx_forbid_dumps() }
-    let (deadLetters, stores) = try storage(log, options.queueMemory)
+    let (deadLetters, stores) = try storage(log, options.queueMemory, try copying.replication(keepsState: keepsState))
     options.watch = watch
     options.metrics = try metrics()
     options.page = try page()
@@ -323,7 +325,7 @@ struct RunSettings {
       }
       return MetricsListener(address: address, token: nil, hosts: hosts)
     }
-    return MetricsListener(address: address, token: try token(path), hosts: hosts)
+    return MetricsListener(address: address, token: try TokenFile.read(path), hosts: hosts)
   }
 
   /// The TCP address of the live page; nil: none.
@@ -343,7 +345,7 @@ struct RunSettings {
       }
       return PageGate(address: address, hosts: hosts)
     }
-    return PageGate(address: address, token: Secret(try token(path)), hosts: hosts)
+    return PageGate(address: address, token: Secret(try TokenFile.read(path)), hosts: hosts)
   }
 
   /// Names of servers, separated by commas.
@@ -355,18 +357,6 @@ struct RunSettings {
         "\(option): \(fault). Write names without ports, such as rxd.example.org,metrics.example.org.")
     }
     return names
-  }
-
-  private func token(_ path: String) throws -> String {
-    do throws(PosixError) {
-      guard let token = try MetricsListener.token(from: path) else {
-        throw PosixError("use", path, code: EINVAL, detail: "its first line is empty")
-      }
-      return token
-    } catch {
-      Console.printError(error.message)
-      throw ExitStatus.noInput
-    }
   }
 
   /// Opens the control socket, before anything starts, because another process may have it.
@@ -395,12 +385,14 @@ struct RunSettings {
   }
 
   /// Opens the storage, before anything is read: nothing may start without storage for dead letters.
-  private func storage(_ log: LogWriter, _ memory: Int) throws -> (DeadLetters, Stores?) {
+  private func storage(
+    _ log: LogWriter, _ memory: Int, _ replication: Replication?
+  ) throws -> (DeadLetters, Stores?) {
     do throws(StateDirectory.Refusal) {
       guard let path = stateDirectoryName else { return (try DeadLetters(nil, log: log), nil) }
       let state = try StateDirectory(path)
       let letters = try DeadLetters(state, log: log)
-      return (letters, try Stores(state, log: log, counting: letters.counts, memory: memory))
+      return (letters, try Stores(state, log: log, counting: letters.counts, memory: memory, replication))
     } catch {
       switch error {
       case .unusable(let message):

@@ -1,0 +1,85 @@
+import Glibc
+
+/// How far a log of a store has come: the log that its header's salts identify, and the number of its frames.
+package struct LogPosition: Sendable, Equatable {
+  /// The two salts of the header; SQLite chooses others whenever the log begins anew. 0: there is no log.
+  package var salt: UInt64
+  package var frames: Int
+
+  package init(salt: UInt64, frames: Int) {
+    self.salt = salt
+    self.frames = frames
+  }
+
+  package static let start = LogPosition(salt: 0, frames: 0)
+}
+
+/// The parts of a log (`-wal`), see ``LogCheck``.
+enum LogFormat {
+  static let headerBytes = 32
+  static let frameBytes = 24 + StoreSchema.pageBytes
+
+  /// The offset of a frame; with 0, that of the log's beginning, because the header is sent with the first frame.
+  static func offset(of frame: Int) -> Int { frame == 0 ? 0 : headerBytes + frame * frameBytes }
+
+  /// Checks frames of a log one after another, as SQLite does when it reads a log.
+  struct Reader {
+    private var sums: LogCheck.Sums
+    private(set) var position: LogPosition
+
+    /// Nil: the bytes are not the header of a store's log.
+    init?(header: UnsafeRawBufferPointer) {
+      guard header.count >= headerBytes else { return nil }
+      let magic = LogCheck.number(header, 0)
+      var sums = LogCheck.Sums(isBigEndian: magic & 1 == 1)
+      sums.add(header, 0..<24)
+      guard magic & ~1 == 0x377F_0682, sums.are(at: header, 24),
+        Int(LogCheck.number(header, 8)) == StoreSchema.pageBytes
+      else { return nil }
+      self.sums = sums
+      let salt = UInt64(LogCheck.number(header, 16)) << 32 | UInt64(LogCheck.number(header, 20))
+      position = LogPosition(salt: salt, frames: 0)
+    }
+
+    /// Takes the next frame; false, and unchanged, if it is not that of this log.
+    mutating func take(_ frame: UnsafeRawBufferPointer) -> Bool {
+      let salt = UInt64(LogCheck.number(frame, 8)) << 32 | UInt64(LogCheck.number(frame, 12))
+      guard frame.count == frameBytes, salt == position.salt else { return false }
+      var next = sums
+      next.add(frame, 0..<8)
+      next.add(frame, 24..<frameBytes)
+      guard next.are(at: frame, 16) else { return false }
+      sums = next
+      position.frames += 1
+      return true
+    }
+  }
+
+  /// Reads a log from its beginning to the last whole frame; nil if it does not exist or has no frame.
+  static func read(_ path: String) -> Reader? {
+    let file = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW)
+    guard file >= 0 else { return nil }
+    defer { close(file) }
+    let room = UnsafeMutableRawBufferPointer.allocate(byteCount: frameBytes, alignment: 8)
+    defer { room.deallocate() }
+    let header = UnsafeMutableRawBufferPointer(rebasing: room[..<headerBytes])
+    guard LogCheck.read(file, header, at: 0), var reader = Reader(header: UnsafeRawBufferPointer(header)) else {
+      return nil
+    }
+    while LogCheck.read(file, room, at: headerBytes + reader.position.frames * frameBytes),
+      reader.take(UnsafeRawBufferPointer(room))
+    {}
+    return reader.position.frames == 0 ? nil : reader
+  }
+
+  /// The salts of a log's header; 0: there is none.
+  static func salt(_ path: String) -> UInt64 {
+    let file = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW)
+    guard file >= 0 else { return 0 }
+    defer { close(file) }
+    return withUnsafeTemporaryAllocation(byteCount: headerBytes, alignment: 8) { header in
+      guard LogCheck.read(file, header, at: 0) else { return 0 }
+      return Reader(header: UnsafeRawBufferPointer(header))?.position.salt ?? 0
+    }
+  }
+}

@@ -1,0 +1,353 @@
+import Glibc
+import PipelineCore
+import Synchronization
+import Transport
+
+/// The way to the process that keeps the copy of a store.
+package protocol StandbyLink: Sendable {
+  /// Sends a request; `done` is called once, on any thread.
+  func send(_ request: StandbyRequest, _ done: @escaping @Sendable (StandbyAnswer) -> Void)
+}
+
+package enum StandbyRequest: Sendable {
+  /// How far the copy has come.
+  case position
+  /// Frames of a log; see ``StandbyStore/append(_:salt:from:after:isWhole:)``.
+  case log(salt: UInt64, from: Int, after: LogPosition?, isWhole: Bool, bytes: [UInt8])
+  /// A piece of the file; see ``StandbyStore/take(_:at:of:isWhole:)``.
+  case file(offset: Int, total: Int, isWhole: Bool, bytes: [UInt8])
+}
+
+package enum StandbyAnswer: Sendable, Equatable {
+  /// It is taken, and on the disk there.
+  case taken
+  /// The position of the copy, of which the request is not the continuation; nil: there is no copy.
+  case position(LogPosition?)
+  /// The copy has become a store of its own: nothing may be written any more.
+  case promoted
+  /// One sentence without a full stop.
+  case failed(String)
+}
+
+/// Sends what a store writes to a copy on another machine: first the file, then the log from commit to commit.
+///
+/// The store's thread reports each commit (``wrote(_:)``), and asks before it moves the log into the file (``holdsLog()``): what is
+/// not in the copy yet must stay in the log. If the log has grown beyond ``Limits/frames`` because the copy cannot be reached, it is
+/// moved, and the copy gets the whole file later.
+package final class StoreCopier: Sendable {
+  /// What to do with what happens. Called on any thread.
+  package struct Notices: Sendable {
+    package var log: @Sendable (Services.Level, String) -> Void
+    package var promoted: @Sendable () -> Void
+
+    package init(log: @escaping @Sendable (Services.Level, String) -> Void, promoted: @escaping @Sendable () -> Void) {
+      (self.log, self.promoted) = (log, promoted)
+    }
+  }
+
+  package struct Limits: Sendable {
+    /// The frames that a log may have while the copy cannot be reached: 256 MiB.
+    package var frames = 65_536
+    /// The pause after a failure, in nanoseconds; it doubles up to 64 times of it.
+    package var pause: Int64 = 500_000_000
+
+    package init() {}
+  }
+
+  private enum Phase: Equatable {
+    /// The position of the copy must be asked for.
+    case unknown
+    /// The store's thread is to begin with the file.
+    case wantsFile
+    case file(offset: Int, total: Int)
+    /// The copy has the log up to this position.
+    case following(LogPosition)
+    case promoted
+  }
+
+  private struct State {
+    var phase = Phase.unknown
+    /// The frames of the log that are on this disk.
+    var written = 0
+    /// The position after which the log begins: the end of the log before, or the bare file. Nil: the log has been begun there,
+    /// or the copy has not come so far.
+    var predecessor: LogPosition?
+    var isSending = false
+    var isOver = false
+    /// Failures in a row; the time of the next attempt.
+    var failures = 0
+    var nextTry: Int64 = 0
+
+    /// The frames of the log with these salts that the copy has; nil: it has another log, or none.
+    func copied(_ salt: UInt64) -> Int? {
+      guard case .following(let position) = phase, position.salt == salt, predecessor == nil else { return nil }
+      return position.frames
+    }
+
+    /// Goes on where the copy is, if the log continues it.
+    mutating func follow(_ position: LogPosition?, _ salt: UInt64) {
+      phase = .wantsFile
+      guard let position else { return }
+      if salt != 0, position.salt == salt, position.frames <= written {
+        phase = .following(position)
+        predecessor = nil
+      } else if position == predecessor {
+        phase = .following(position)
+      }
+    }
+  }
+
+  private let path: String
+  private let link: any StandbyLink
+  private let name: String
+  private let notices: Notices
+  /// Whether commits are reported only when the copy has them.
+  package let isAwaited: Bool
+  private let state: Mutex<State>
+  private let work = Mutex<SerialWork?>(nil)
+  /// Wakes the thread of the store.
+  private let wakeStore = Mutex<@Sendable () -> Void>({})
+
+  private let limits: Limits
+  /// The bytes of one request.
+  private static let mostBytes = 4 << 20
+  private static let threads = SharedThreads("rxd standby", usual: 2, most: 8)
+
+  /// - Parameters:
+  ///   - path: The path of the store, which must not be open for writing yet.
+  ///   - name: What messages call the copy.
+  package init(
+    _ path: String, _ link: any StandbyLink, name: String, isAwaited: Bool, limits: Limits = Limits(),
+    _ notices: Notices
+  ) {
+    self.path = path
+    self.link = link
+    self.name = name
+    self.isAwaited = isAwaited
+    self.limits = limits
+    self.notices = notices
+    state = Mutex(State(predecessor: Self.marked(beside: path)))
+  }
+
+  /// Begins. `wakeStore`: wakes the thread of the store, which then calls ``storeIsAwake()``.
+  func begin(_ wakeStore: @escaping @Sendable () -> Void) throws(PosixError) {
+    self.wakeStore.withLock { $0 = wakeStore }
+    // After a crash the log goes on; a new store has its tables there.
+    let frames = LogFormat.read(path + "-wal")?.position.frames ?? 0
+    state.withLock { $0.written = max($0.written, frames) }
+    let made = try SerialWork(on: Self.threads) { [weak self] in self?.turn() ?? .over }
+    work.withLock { $0 = made }
+    made.wake()
+  }
+
+  private func wake() { work.withLock { $0 }?.wake() }
+
+  // MARK: On the thread of the store
+
+  /// The log has this many frames on the disk.
+  func wrote(_ frames: Int) {
+    state.withLock { $0.written = frames }
+    wake()
+  }
+
+  /// Whether the copy has everything that is in the log.
+  var hasAll: Bool {
+    state.withLock { state in
+      if state.written == 0, case .following = state.phase { return true }
+      return state.copied(LogFormat.salt(path + "-wal")) == state.written
+    }
+  }
+
+  /// Whether the copy has the log up to this number of frames.
+  func has(_ frames: Int) -> Bool {
+    state.withLock { $0.copied(LogFormat.salt(path + "-wal")) ?? -1 >= frames }
+  }
+
+  var isPromoted: Bool { state.withLock { $0.phase == .promoted } }
+
+  /// Whether the log must not be moved into the file now.
+  func holdsLog() -> Bool {
+    if hasAll { return false }
+    return state.withLock { state in
+      switch state.phase {
+      case .promoted: return true
+      case .file: return true
+      case .unknown, .wantsFile, .following:
+        guard state.written > limits.frames, !isAwaited else { return true }
+        state.phase = .wantsFile
+        return false
+      }
+    }
+  }
+
+  /// The log has been moved into the file, and begins anew with the next commit.
+  func logWasMoved() {
+    state.withLock { state in
+      state.written = 0
+      if case .following(let position) = state.phase { state.predecessor = position }
+    }
+  }
+
+  /// Begins to send the file, if that is wanted: from now on the log is held.
+  func storeIsAwake() {
+    let begins = state.withLock { state in
+      guard state.phase == .wantsFile, let total = FileDescriptor.Status(path: path)?.size, total > 0 else {
+        return false
+      }
+      state.phase = .file(offset: 0, total: Int(total))
+      state.predecessor = nil
+      return true
+    }
+    if begins { wake() }
+  }
+
+  /// Nothing more is sent. Returns the position of the copy if it has everything; nil: it has not.
+  func end() -> LogPosition? {
+    let hasAll = hasAll
+    defer { wake() }
+    return state.withLock { state in
+      state.isOver = true
+      guard hasAll, case .following(let position) = state.phase else { return nil }
+      return position
+    }
+  }
+
+  // MARK: Over a restart
+
+  /// The file in which a store that was closed in order says what its copy has, so that the next log continues it. Whoever opens the
+  /// store for writing removes it first.
+  static func mark(beside path: String) -> String { path + "-copied" }
+
+  static func note(_ position: LogPosition, beside path: String) {
+    let text = Array("\(String(position.salt, radix: 16)) \(position.frames)\n".utf8)
+    // Without it the copy gets the whole file again.
+    try? text.withUnsafeBytes { try replaceFile(mark(beside: path), with: $0, permissions: 0o600) }
+  }
+
+  private static func marked(beside path: String) -> LogPosition? {
+    let file = open(mark(beside: path), O_RDONLY | O_CLOEXEC | O_NOFOLLOW)
+    guard file >= 0 else { return nil }
+    defer { close(file) }
+    var bytes = [UInt8](repeating: 0, count: 64)
+    let count = Glibc.read(file, &bytes, bytes.count)
+    let words = String(decoding: bytes.prefix(max(0, count)), as: UTF8.self).split { $0 == " " || $0 == "\n" }
+    guard words.count == 2, let salt = UInt64(words[0], radix: 16), let frames = Int(words[1]) else { return nil }
+    return LogPosition(salt: salt, frames: frames)
+  }
+
+  // MARK: Sending
+
+  private func turn() -> SerialWork.Next {
+    let now = monotonicNow()
+    let (request, next, wants) = state.withLock { state -> (StandbyRequest?, SerialWork.Next, Bool) in
+      if state.isOver || state.phase == .promoted { return (nil, .over, false) }
+      if state.isSending { return (nil, .whenWoken, false) }
+      if now < state.nextTry { return (nil, .at(state.nextTry), false) }
+      switch nextRequest(state) {
+      case .success(let request?):
+        state.isSending = true
+        return (request, .whenWoken, false)
+      case .success(nil): return (nil, .whenWoken, state.phase == .wantsFile)
+      case .failure:
+        state.phase = .wantsFile
+        return (nil, .whenWoken, true)
+      }
+    }
+    if wants { wakeStore.withLock { $0 }() }
+    if let request { link.send(request) { [self] answer in answered(answer, request) } }
+    return next
+  }
+
+  /// The log does not continue the copy.
+  private struct Elsewhere: Error {}
+
+  /// The next request; nil: there is nothing to send now.
+  private func nextRequest(_ state: State) -> Result<StandbyRequest?, Elsewhere> {
+    switch state.phase {
+    case .unknown: return .success(.position)
+    case .wantsFile, .promoted: return .success(nil)
+    case .file(let offset, let total):
+      guard let bytes = read(path, offset, min(Self.mostBytes, total - offset)) else { return .failure(Elsewhere()) }
+      return .success(.file(offset: offset, total: total, isWhole: state.written == 0, bytes: bytes))
+    case .following(let position):
+      guard state.written > 0 else { return .success(nil) }
+      let salt = LogFormat.salt(path + "-wal")
+      let isSame = salt == position.salt
+      if isSame, position.frames == state.written { return .success(nil) }
+      guard salt != 0, isSame ? position.frames < state.written : state.predecessor == position else {
+        return .failure(Elsewhere())
+      }
+      let from = isSame ? position.frames : 0
+      let count = min(state.written - from, Self.mostBytes / LogFormat.frameBytes)
+      let start = LogFormat.offset(of: from)
+      let end = LogFormat.headerBytes + (from + count) * LogFormat.frameBytes
+      guard let bytes = read(path + "-wal", start, end - start) else { return .failure(Elsewhere()) }
+      return .success(
+        .log(
+          salt: salt, from: from, after: from == 0 ? position : nil, isWhole: from + count == state.written,
+          bytes: bytes))
+    }
+  }
+
+  private func answered(_ answer: StandbyAnswer, _ request: StandbyRequest) {
+    var notice: (Services.Level, String)?
+    var isPromoted = false
+    state.withLock { state in
+      state.isSending = false
+      let hadFailed = state.failures > 0
+      if case .failed(let reason) = answer {
+        state.failures += 1
+        state.nextTry = monotonicNow() + limits.pause << min(state.failures - 1, 6)
+        if state.failures == 1 {
+          notice = (
+            .warning,
+            "the standby \(name) does not take what is written: \(reason); "
+              + (isAwaited ? "nothing is acknowledged until it does" : "trying again")
+          )
+        }
+        // It may have been taken all the same. A file begins anew.
+        state.phase = .unknown
+        return
+      }
+      state.failures = 0
+      if hadFailed { notice = (.info, "the standby \(name) answers again") }
+      switch (answer, request) {
+      case (.promoted, _):
+        state.phase = .promoted
+        isPromoted = true
+      case (.position(let position), _):
+        state.follow(position, LogFormat.salt(path + "-wal"))
+      case (.taken, .log(let salt, let from, _, _, let bytes)):
+        let count = (bytes.count - (from == 0 ? LogFormat.headerBytes : 0)) / LogFormat.frameBytes
+        state.phase = .following(LogPosition(salt: salt, frames: from + count))
+        state.predecessor = nil
+      case (.taken, .file(let offset, let total, _, let bytes)):
+        guard offset + bytes.count == total else {
+          state.phase = .file(offset: offset + bytes.count, total: total)
+          return
+        }
+        state.phase = .following(.start)
+        // The log that belongs to the file follows it.
+        state.predecessor = LogPosition.start
+        notice = (.info, "the standby \(name) has the whole store: \(ByteSize(total).defaultText ?? "\(total) bytes")")
+      case (.taken, .position), (.failed, _): break
+      }
+    }
+    if let notice { notices.log(notice.0, notice.1) }
+    if isPromoted { notices.promoted() }
+    wakeStore.withLock { $0 }()
+    wake()
+  }
+
+  private func read(_ path: String, _ offset: Int, _ count: Int) -> [UInt8]? {
+    let file = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW)
+    guard file >= 0 else { return nil }
+    defer { close(file) }
+    var isWhole = false
+    let bytes = [UInt8](unsafeUninitializedCapacity: count) { room, filled in
+      isWhole = LogCheck.read(file, UnsafeMutableRawBufferPointer(room), at: offset)
+      filled = count
+    }
+    return isWhole ? bytes : nil
+  }
+}

@@ -1,0 +1,65 @@
+import PipelineCore
+import Storage
+
+/// What `rxd run --replicate` and `rxd standby` say to each other, over HTTP:
+///
+/// | request | answer |
+/// |---|---|
+/// | `GET /` | 200 |
+/// | `GET /stores/NAME` | 200 and the position of the copy |
+/// | `PUT /stores/NAME/log?salt=&from=&after=&whole=`, frames as the body | 204; 409 and the position that they do not continue |
+/// | `PUT /stores/NAME/file?offset=&total=&whole=`, a piece of the file as the body | likewise |
+///
+/// 410: the standby has been promoted. A position is `SALT FRAMES`, the salt in hexadecimal digits, or `none`. Every request has the
+/// version of the protocol, and every other version is refused with 400.
+enum StandbyProtocol {
+  static let version = "1"
+  static let versionHeader = "rxd-standby"
+  /// Above the largest piece that a store sends, with its log's header.
+  static let bodyBytes = 5 << 20
+
+  static func text(_ position: LogPosition?) -> String {
+    position.map { "\(String($0.salt, radix: 16)) \($0.frames)" } ?? "none"
+  }
+
+  /// Nil: the text is not a position.
+  static func position(_ text: some StringProtocol) -> LogPosition?? {
+    if text == "none" { return .some(nil) }
+    let words = text.split(separator: " ")
+    guard words.count == 2, let salt = UInt64(words[0], radix: 16), let frames = Int(words[1]), frames >= 0 else {
+      return nil
+    }
+    return LogPosition(salt: salt, frames: frames)
+  }
+
+  /// A pipeline's name as a segment of a path.
+  static func segment(_ name: String) -> String {
+    name.utf8.map { byte in
+      switch byte {
+      case 0x30...0x39, 0x41...0x5A, 0x61...0x7A, UInt8(ascii: "-"), UInt8(ascii: "_"): String(UnicodeScalar(byte))
+      default: "%" + (byte < 16 ? "0" : "") + String(byte, radix: 16, uppercase: true)
+      }
+    }.joined()
+  }
+
+  /// The name in a segment; nil: it cannot be that of a file in the directory of the stores.
+  static func name(_ segment: some StringProtocol) -> String? {
+    var bytes: [UInt8] = []
+    var rest = Array(segment.utf8)[...]
+    while let byte = rest.popFirst() {
+      guard byte == UInt8(ascii: "%") else {
+        bytes.append(byte)
+        continue
+      }
+      guard rest.count >= 2, let value = UInt8(String(decoding: rest.prefix(2), as: UTF8.self), radix: 16) else {
+        return nil
+      }
+      bytes.append(value)
+      rest = rest.dropFirst(2)
+    }
+    guard !bytes.isEmpty, bytes.count <= 200, bytes.first != UInt8(ascii: "."), !bytes.contains(UInt8(ascii: "/")),
+      !bytes.contains(0)
+    else { return nil }
+    return String(validating: bytes, as: UTF8.self)
+  }
+}

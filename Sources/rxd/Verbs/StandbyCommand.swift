@@ -1,0 +1,150 @@
+import ArgumentParser
+import Glibc
+import PipelineCore
+import PipelineRuntime
+import Transport
+
+/// `rxd standby`: keeps copies of the stores of a process on another machine.
+struct StandbyVerb: ParsableCommand {
+  static let configuration = CommandConfiguration(
+    commandName: "standby",
+    abstract: "Keeps a copy of another machine's state directory, ready to go on there.",
+    discussion: """
+      'rxd run --replicate URL' on the other machine sends each commit. If that machine is lost, 'rxd promote-standby' turns the copy into \
+      a state directory: 'rxd run' goes on with it. The standby then tells the other process, should it come back, that it must end; so let \
+      it run on. See docs/standby.md.
+      """)
+
+  @Option(
+    name: .customLong("state-dir"),
+    help: ArgumentHelp(
+      "The directory of the copies, used by this process only. (RXD_STATE_DIR, STATE_DIRECTORY)", valueName: "dir"),
+    completion: .directory)
+  var stateDirectory: String?
+
+  @Option(
+    help: ArgumentHelp(
+      "Where to listen: HOST:PORT, or a port of 127.0.0.1. Beyond this machine only with --tls-certificate.",
+      valueName: "address"))
+  var listen = "7935"
+
+  @Option(
+    help: ArgumentHelp("A file whose first line is the token that the other process sends.", valueName: "file"),
+    completion: .file())
+  var tokenFile: String
+
+  @Option(help: ArgumentHelp("The certificate of this server, in PEM.", valueName: "file"), completion: .file())
+  var tlsCertificate: String?
+
+  @Option(
+    help: ArgumentHelp(
+      "Its key, in PEM; by default in the file of the certificate.", valueName: "file"), completion: .file())
+  var tlsKey: String?
+
+  @OptionGroup var logging: LogOptions
+
+  func run() throws {
+    guard let path = StateDirectory.named(stateDirectory) else {
+      throw ValidationError("A standby needs a directory: --state-dir DIR.")
+    }
+    guard let address = TCPAddress(listen) else {
+      throw ValidationError("--listen takes HOST:PORT or a port, such as 0.0.0.0:7935, not '\(listen)'.")
+    }
+    guard address.isLoopback || tlsCertificate != nil else {
+      throw ValidationError(
+        "--listen \(listen) can be reached from other machines, and what is sent are events: pass --tls-certificate, or listen on 127.0.0.1 behind a tunnel."
+      )
+    }
+    let token = Secret(try TokenFile.read(tokenFile))
+    let log = try logging.settings.writer()
+    defer { log.flush(patience: .seconds(1)) }
+    Signals.hold()
+    do throws(StateDirectory.Refusal) {
+      let directory = try StateDirectory(path, isStandby: true)
+      var tls: TLSServing?
+      if let tlsCertificate {
+        do throws(SocketFailure) {
+          tls = try TLSServing(.init(certificate: tlsCertificate, key: tlsKey)) { log.write(.info, "", $0) }
+        } catch {
+          Console.printError(error.message)
+          throw StateDirectory.Refusal.unusable("")
+        }
+      }
+      let server = try StandbyServer(directory, log)
+      do throws(HTTPServerFailure) {
+        let port = try server.start(address, token: token, tls: tls)
+        log.write(.info, "", "standby: \(path) takes copies on \(address.host) port \(port)")
+      } catch {
+        Console.printError(error.message)
+        throw StateDirectory.Refusal.unusable("")
+      }
+      Self.serve(server)
+    } catch {
+      switch error {
+      case .unusable(let message):
+        if !message.isEmpty { Console.printError(message) }
+        throw ExitStatus.inputOutput
+      case .inUse(let message):
+        Console.printError(message)
+        throw ExitStatus.temporary
+      }
+    }
+  }
+
+  /// Waits for signals: SIGHUP comes with a promotion, SIGINT and SIGTERM end the process. What was answered is on the disk.
+  private static func serve(_ server: StandbyServer) {
+    var signals = sigset_t()
+    sigemptyset(&signals)
+    for signal in [SIGHUP, SIGINT, SIGTERM, SIGQUIT] { sigaddset(&signals, signal) }
+    while true {
+      var signal: Int32 = 0
+      guard sigwait(&signals, &signal) == 0 else { continue }
+      guard signal == SIGHUP else { return }
+      server.promoteIfAsked()
+    }
+  }
+}
+
+/// `rxd promote-standby`: turns the copy of a standby into a state directory.
+struct PromoteStandby: ParsableCommand {
+  static let configuration = CommandConfiguration(
+    commandName: "promote-standby",
+    abstract: "Turns the copies of a standby into a state directory that 'rxd run' can use.",
+    discussion: """
+      The standby takes nothing any more from then on. Make sure first that the other process has ended or cannot act: only with \
+      --replicate-wait, or where it reaches the standby, does it end by itself.
+      """)
+
+  @Argument(help: ArgumentHelp("The state directory of the standby.", valueName: "dir"), completion: .directory)
+  var directory: String
+
+  func run() throws {
+    let (marker, promoted) = (
+      StandbyServer.marker(in: directory), StandbyServer.promotedMarker(in: directory)
+    )
+    if access(promoted, F_OK) != 0 {
+      guard access(marker, F_OK) == 0 else {
+        Console.printError("\(directory) is not the directory of a standby: there is no file \(marker)")
+        throw ExitStatus.noInput
+      }
+      guard rename(marker, promoted) == 0 else {
+        Console.printError(PosixError("rename", marker).message)
+        throw ExitStatus.inputOutput
+      }
+      do throws(StateDirectory.Refusal) { try StateDirectory.sync(directory) } catch {
+        Console.printError("\(error)")
+        throw ExitStatus.inputOutput
+      }
+    }
+    if let process = StateDirectory.process(of: directory) { kill(process, SIGHUP) }
+    let limit = monotonicNow() + 30_000_000_000
+    while let user = StateDirectory.user(of: directory) {
+      guard monotonicNow() < limit else {
+        Console.printError("\(user) still holds \(directory) after 30 s: end it, and try again")
+        throw ExitStatus.temporary
+      }
+      usleep(20_000)
+    }
+    Console.print("\(directory) is a state directory now: rxd run --state-dir \(directory) FILE ...")
+  }
+}
