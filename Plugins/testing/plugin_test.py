@@ -4,9 +4,11 @@ import os
 import shutil
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import unittest
 
@@ -39,6 +41,71 @@ def wait_for(condition, what, seconds=30):
         if time.monotonic() > end:
             raise AssertionError(f"waited {seconds} s for {what}")
         time.sleep(0.02)
+
+
+class Proxy:
+    """Forwards bytes to a port of this machine, until it cuts all connections; with `life`, each after so many seconds."""
+
+    def __init__(self, port, life=None):
+        self.target, self.pairs, self.sockets, self.lock = port, [], [], threading.Lock()
+        self.life, self.opened = life, 0
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self.listener.getsockname()[1]
+        self.is_closed = False
+        threading.Thread(target=self.serve, daemon=True).start()
+
+    def serve(self):
+        while not self.is_closed:
+            try:
+                client, _ = self.listener.accept()
+            except OSError:
+                continue
+            self.sockets.append(client)
+            self.opened += 1
+            try:
+                server = socket.create_connection(("127.0.0.1", self.target))
+            except OSError:
+                continue
+            self.sockets.append(server)
+            with self.lock:
+                self.pairs.append((client, server))
+            if self.life is not None:
+                timer = threading.Timer(self.life, self.cut)
+                timer.daemon = True
+                timer.start()
+            for source, sink in [(client, server), (server, client)]:
+                threading.Thread(target=self.copy, args=(source, sink), daemon=True).start()
+
+    def copy(self, source, sink):
+        try:
+            while data := source.recv(65536):
+                sink.sendall(data)
+        except OSError:
+            pass
+        for one in (source, sink):
+            try:
+                one.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                pass
+
+    def cut(self):
+        with self.lock:
+            pairs, self.pairs = self.pairs, []
+        for pair in pairs:
+            for one in pair:
+                try:
+                    # A reset, not a clean close.
+                    one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                    one.shutdown(socket.SHUT_RDWR)
+                except OSError:
+                    pass
+
+    def close(self):
+        self.is_closed = True
+        self.listener.close()
+        self.cut()
+        for one in self.sockets:
+            one.close()
 
 
 class Process:
@@ -120,6 +187,36 @@ class PluginTest(unittest.TestCase):
                              text=True, stdin=subprocess.DEVNULL, timeout=20, env={**os.environ, **SANITIZERS})
         self.assertEqual(run.returncode, 78, run.stderr)
         return [line for line in run.stderr.splitlines() if line.startswith("refused at ")][0][len("refused at "):]
+
+    def hostile(self, behaviour):
+        """A fake server; `behaviour` is called with each connection."""
+        listener = socket.create_server(("127.0.0.1", 0))
+        self.addCleanup(listener.close)
+        self.servers = [f"127.0.0.1:{listener.getsockname()[1]}"]
+
+        def behave(connection):
+            try:
+                behaviour(connection)
+            except OSError:
+                pass
+
+        def serve():
+            while True:
+                try:
+                    connection, _ = listener.accept()
+                except OSError:
+                    return
+                self.addCleanup(connection.close)
+                threading.Thread(target=behave, args=(connection,), daemon=True).start()
+
+        threading.Thread(target=serve, daemon=True).start()
+
+    def assert_growing_pauses(self, proxy, run, said):
+        """Connections that the proxy cuts after a moment are made less and less often."""
+        wait_for(lambda: said in run.errors(), f"{said!r}", 30)
+        before = proxy.opened
+        time.sleep(6)
+        self.assertLess(proxy.opened - before, 9, run.errors())
 
     # Pipelines in rxd.
 

@@ -14,7 +14,7 @@ import unittest
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "..", "testing"))
 from broker import Client, Raw, Refusal, long, properties, short, table  # noqa: E402
-from plugin_test import RUNNER, RXD, SANITIZERS, PluginTest, free_port, wait_for  # noqa: E402
+from plugin_test import RUNNER, RXD, SANITIZERS, PluginTest, Proxy, free_port, wait_for  # noqa: E402
 from server import BODY_MOST, PASSWORD, Known, Server  # noqa: E402
 
 ROOT = os.path.dirname(HERE)
@@ -39,65 +39,6 @@ def shared_server():
 def tearDownModule():
     if isinstance(shared, Server):
         shared.end()
-
-
-class Proxy:
-    """Forwards bytes to a port of this machine, until it cuts all connections."""
-
-    def __init__(self, port):
-        self.target, self.pairs, self.sockets, self.lock = port, [], [], threading.Lock()
-        self.listener = socket.create_server(("127.0.0.1", 0))
-        self.port = self.listener.getsockname()[1]
-        self.is_closed = False
-        threading.Thread(target=self.serve, daemon=True).start()
-
-    def serve(self):
-        while not self.is_closed:
-            try:
-                client, _ = self.listener.accept()
-            except OSError:
-                continue
-            self.sockets.append(client)
-            try:
-                server = socket.create_connection(("127.0.0.1", self.target))
-            except OSError:
-                continue
-            self.sockets.append(server)
-            with self.lock:
-                self.pairs.append((client, server))
-            for source, sink in [(client, server), (server, client)]:
-                threading.Thread(target=self.copy, args=(source, sink), daemon=True).start()
-
-    def copy(self, source, sink):
-        try:
-            while data := source.recv(65536):
-                sink.sendall(data)
-        except OSError:
-            pass
-        for one in (source, sink):
-            try:
-                one.shutdown(socket.SHUT_RDWR)
-            except OSError:
-                pass
-
-    def cut(self):
-        with self.lock:
-            pairs, self.pairs = self.pairs, []
-        for pair in pairs:
-            for one in pair:
-                try:
-                    # A reset, not a clean close.
-                    one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-                    one.shutdown(socket.SHUT_RDWR)
-                except OSError:
-                    pass
-
-    def close(self):
-        self.is_closed = True
-        self.listener.close()
-        self.cut()
-        for one in self.sockets:
-            one.close()
 
 
 class AmqpTest(PluginTest):
@@ -189,29 +130,6 @@ class AmqpTest(PluginTest):
 
     def said(self, run, text):
         wait_for(lambda: text in run.errors(), f"{text!r} in:\n{run.errors()}", PATIENCE)
-
-    def hostile(self, behaviour):
-        """A fake server; `behaviour` is called with each connection."""
-        listener = socket.create_server(("127.0.0.1", 0))
-        self.addCleanup(listener.close)
-        self.servers = [f"127.0.0.1:{listener.getsockname()[1]}"]
-
-        def behave(connection):
-            try:
-                behaviour(connection)
-            except OSError:
-                pass
-
-        def serve():
-            while True:
-                try:
-                    connection, _ = listener.accept()
-                except OSError:
-                    return
-                self.addCleanup(connection.close)
-                threading.Thread(target=behave, args=(connection,), daemon=True).start()
-
-        threading.Thread(target=serve, daemon=True).start()
 
     def deliver(self, *messages):
         """A server that delivers messages, each with properties and a body, and records the answers."""
@@ -497,6 +415,25 @@ class SourceTests(AmqpTest):
         numbers = self.numbers(run)
         self.assert_nothing_lost(range(COUNT), numbers, "three cuts")
         self.assertEqual(list(dict.fromkeys(numbers)), list(range(COUNT)))
+
+    def test_connections_that_are_lost_at_once(self):
+        proxy = self.proxy()
+        proxy.life = 0.3
+        run = self.read()
+        self.assert_growing_pauses(proxy, run, ": connected")
+        self.assertEqual(run.end(), 0, run.errors())
+
+    def test_a_stop_does_not_wait_until_a_connection_times_out(self):
+        """The server accepts the connection and never answers, not even to set up TLS."""
+        for name, more in [("tls", {"tls": True}), ("plain", {})]:
+            with self.subTest(name=name):
+                heard = threading.Event()
+                self.hostile(lambda connection, heard=heard: heard.set() or connection.recv(100000) and connection.recv(1))
+                run = self.read(name, connectTimeout="30s", **more)
+                wait_for(heard.is_set, "the connection", PATIENCE)
+                begin = time.monotonic()
+                self.assertEqual(run.end(), 0, run.errors())
+                self.assertLess(time.monotonic() - begin, 5)
 
     def test_a_stop_gives_back_what_is_under_way(self):
         client = self.publisher()

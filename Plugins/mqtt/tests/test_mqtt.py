@@ -12,7 +12,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "..", "testing"))
 from plugin_test import RXD, PluginTest, free_port, wait_for  # noqa: E402
 
-PLUGIN = os.path.join(os.path.dirname(HERE), "mqtt.so")
+PLUGIN = os.environ.get("PLUGIN", os.path.join(os.path.dirname(HERE), "mqtt.so"))
 PASSWORD = "correct horse battery"
 COUNT = int(os.environ.get("COUNT", "20000"))
 

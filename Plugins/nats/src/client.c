@@ -155,7 +155,8 @@ static natsStatus fixed_options(natsOptions *options, int64_t timeout) {
 
 int client_open(const rxd_opening *opening, client *client) {
   memset(client, 0, sizeof *client);
-  client->instance = opening->instance;
+  client->attempts = (attempts){.instance = opening->instance, .counter = "connectionErrors", .again = "trying again",
+                                .works = "connected"};
   client->is_secure = boolean_parameter(opening, "tls");
   if (natsOptions_Create(&client->options) != NATS_OK)
     return fail_at(opening->scope, "", "the NATS library cannot be started");
@@ -228,12 +229,10 @@ static const char *server_text(const client *client) {
 }
 
 void client_trouble(client *client, const char *format, ...) {
-  char text[220];
   va_list arguments;
   va_start(arguments, format);
-  vsnprintf(text, sizeof text, format, arguments);
+  attempt_trouble(&client->attempts, server_text(client), "", format, arguments);
   va_end(arguments);
-  snprintf(client->problem, sizeof client->problem, "%.70s: %s", server_text(client), text);
 }
 
 /* Adds the other members that a cluster advertises, so that one can be used when all servers of the parameters are
@@ -252,7 +251,6 @@ static void learn_servers(client *client) {
 
 static outcome judge_connect(client *client, natsStatus status) {
   static const char needs_tls[] = "the server requires TLS; set 'tls: true'";
-  bool has_worked = client->was_connected;
   switch (status) {
     case NATS_CONNECTION_AUTH_FAILED:
       client_trouble(client, "the server refuses the login; check 'user' and 'password', 'token' or 'credentials'");
@@ -278,8 +276,7 @@ static outcome judge_connect(client *client, natsStatus status) {
       client_trouble(client, "no connection: %s", natsStatus_GetText(status));
       return UNREACHABLE;
   }
-  /* If the parameters have worked before, they may work again: the server's configuration may be changing. */
-  return has_worked ? UNREACHABLE : REFUSED;
+  return attempt_refused(&client->attempts);
 }
 
 outcome client_connect(client *client) {
@@ -292,15 +289,15 @@ outcome client_connect(client *client) {
     client->connection = NULL;
     return judge_connect(client, status);
   }
-  client->was_connected = true;
+  client->attempts.was_connected = true;
   learn_servers(client);
-  return CONNECTED;
+  return DONE;
 }
 
 outcome client_connect_any(client *client) {
   outcome outcome = UNREACHABLE;
   for (size_t tried = 0; tried < client->server_count && outcome == UNREACHABLE; tried++) {
-    if (tried > 0 && host->is_closing(client->instance)) break;
+    if (tried > 0 && host->is_closing(client->attempts.instance)) break;
     outcome = client_connect(client);
   }
   return outcome;
@@ -315,18 +312,7 @@ bool client_is_connected(const client *client) {
   return client->connection != NULL && natsConnection_Status(client->connection) == NATS_CONN_STATUS_CONNECTED;
 }
 
-int64_t client_failed(client *client) {
-  host->count_up(client->instance, RXD_TEXT_OF("connectionErrors"), 1);
-  if (!client->is_failing) report(client->instance, "warning", "%s; trying again", client->problem);
-  client->is_failing = true;
-  return backoff_ms(client->failures++);
-}
-
-void client_works(client *client) {
-  if (client->is_failing) report(client->instance, "info", "%s: connected", server_text(client));
-  client->is_failing = false;
-  client->failures = 0;
-}
+void client_works(client *client) { attempt_works(&client->attempts, server_text(client)); }
 
 const char *client_violation(const client *client) {
   const char *text = NULL;

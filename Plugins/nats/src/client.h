@@ -4,12 +4,11 @@
 #ifndef CLIENT_H
 #define CLIENT_H
 #include <nats/nats.h>
-#include <plugin_util.h>
+#include <broker_source.h>
 
 extern const rxd_component nats_source, nats_stream_source, nats_kv_source, nats_sink, nats_stream_sink, nats_kv_sink;
 
 typedef struct client {
-  rxd_instance *instance;
   natsOptions *options;
   natsConnection *connection; /* NULL: none */
   char **servers;             /* those of the parameters, then those that a cluster advertises */
@@ -18,17 +17,8 @@ typedef struct client {
   char *inbox_prefix;         /* prefix of reply subjects */
   const char *bucket;         /* named in messages in place of its stream; NULL: none */
   bool is_secure;             /* TLS is requested */
-  bool was_connected;         /* the parameters have worked at least once */
-  bool is_failing;            /* the failure has been logged */
-  unsigned failures;          /* failed attempts in a row */
-  char problem[300];          /* why the last attempt failed, and at which server */
+  attempts attempts;
 } client;
-
-typedef enum outcome {
-  CONNECTED,
-  UNREACHABLE, /* a retry may help; `problem` has the reason */
-  REFUSED,     /* a retry does not help */
-} outcome;
 
 int client_open(const rxd_opening *opening, client *client);
 void client_close(client *client);
@@ -38,14 +28,12 @@ outcome client_connect(client *client);
 outcome client_connect_any(client *client);
 void client_disconnect(client *client);
 bool client_is_connected(const client *client);
-/* Counts a failure and logs the first one in a row. Returns the pause before the next attempt, in milliseconds. */
-int64_t client_failed(client *client);
 /* Marks the connection as working. */
 void client_works(client *client);
 /* The last permission violation that the server has reported on this connection, or NULL. Reliable only after a round
  * trip (natsConnection_FlushTimeout). The text lives as long as the connection. */
 const char *client_violation(const client *client);
-/* Sets `problem` to "server: text". */
+/* Sets the `problem` of the attempts to "server: text". */
 __attribute__((format(printf, 2, 3))) void client_trouble(client *client, const char *format, ...);
 /* A subject of the JetStream API: "$JS.API." or the domain's prefix, followed by the formatted text. The caller frees
  * it. */

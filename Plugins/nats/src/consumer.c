@@ -23,7 +23,7 @@ static bool is_refused(jsErrCode code) {
 }
 
 /* Determines why a JetStream request failed. */
-static found judge(client *client, const char *stream, const char *name, natsStatus status, jsErrCode code) {
+static outcome judge(client *client, const char *stream, const char *name, natsStatus status, jsErrCode code) {
   const char *violation = client_violation(client), *text = NULL;
   natsStatus last = status;
   switch (code) {
@@ -31,29 +31,29 @@ static found judge(client *client, const char *stream, const char *name, natsSta
       if (client->bucket != NULL)
         client_trouble(client, "there is no bucket '%.80s'; create it, or correct 'bucket'", client->bucket);
       else client_trouble(client, "there is no stream '%.80s'; create it, or correct 'stream'", stream);
-      return FOUND_NEVER;
+      return REFUSED;
     case JSConsumerNotFoundErr:
       client_trouble(client, "the stream '%.60s' has no consumer '%.60s'; create it, or set 'create: true'", stream,
                      name);
-      return FOUND_NEVER;
+      return REFUSED;
     case JSNotEnabledErr:
     case JSNotEnabledForAccountErr:
       client_trouble(client, "JetStream is not enabled; start the server with it, and allow it to the account");
-      return FOUND_NEVER;
+      return REFUSED;
     default: break;
   }
   if (violation != NULL) {
     client_trouble(client, "%.140s; allow it to the user", violation);
-    return FOUND_NEVER;
+    return REFUSED;
   }
   if (status == NATS_NO_RESPONDERS) {
     client_trouble(client, "JetStream does not answer; start the server with it, or correct 'domain'");
-    return FOUND_LATER;
+    return UNREACHABLE;
   }
   text = code != 0 ? nats_GetLastError(&last) : natsStatus_GetText(status);
   if (text == NULL) text = "no reason was given";
   client_trouble(client, "the stream '%.60s' cannot be used: %.120s", stream, text);
-  return is_refused(code) ? FOUND_NEVER : FOUND_LATER;
+  return is_refused(code) ? REFUSED : UNREACHABLE;
 }
 
 static void read_config(const jsConsumerInfo *info, consumer *consumer) {
@@ -73,17 +73,17 @@ static void read_config(const jsConsumerInfo *info, consumer *consumer) {
 static bool is_empty(const jsConsumerInfo *info) { return info->Name == NULL || info->Config == NULL; }
 
 /* Checks that a consumer that may have been created elsewhere suits this source. */
-static found check(client *client, const jsConsumerInfo *info, const char *name, const jsConsumerConfig *wanted) {
+static outcome check(client *client, const jsConsumerInfo *info, const char *name, const jsConsumerConfig *wanted) {
   if (is_empty(info)) {
     client_trouble(client, "the server says nothing of the consumer '%.60s'", name);
-    return FOUND_LATER;
+    return UNREACHABLE;
   }
   const jsConsumerConfig *given = info->Config;
   bool is_push = given->DeliverSubject != NULL && *given->DeliverSubject != 0;
   if (!is_push && given->AckPolicy == js_AckExplicit
       && (wanted->FilterSubject == NULL
           || (given->FilterSubject != NULL && strcmp(given->FilterSubject, wanted->FilterSubject) == 0)))
-    return FOUND;
+    return DONE;
   if (is_push)
     client_trouble(client, "'%.60s' is a push consumer; name a pull consumer, or another one to be created", name);
   else if (given->AckPolicy != js_AckExplicit)
@@ -91,15 +91,15 @@ static found check(client *client, const jsConsumerInfo *info, const char *name,
   else
     client_trouble(client, "the consumer '%.60s' has another filter than 'filter'; correct it, or name another one",
                    name);
-  return FOUND_NEVER;
+  return REFUSED;
 }
 
-static found no_context(client *client) {
+static outcome no_context(client *client) {
   client_trouble(client, "the connection is lost");
-  return FOUND_LATER;
+  return UNREACHABLE;
 }
 
-found consumer_find(client *client, const char *stream, const char *durable, jsConsumerConfig *config, bool creates,
+outcome consumer_find(client *client, const char *stream, const char *durable, jsConsumerConfig *config, bool creates,
                     consumer *consumer) {
   jsCtx *context = client_jetstream(client, WAIT_MS);
   if (context == NULL) return no_context(client);
@@ -110,32 +110,32 @@ found consumer_find(client *client, const char *stream, const char *durable, jsC
     code = 0;
     status = js_AddConsumer(&info, context, stream, config, NULL, &code);
   }
-  found found = status == NATS_OK ? check(client, info, durable, config) : judge(client, stream, durable, status, code);
-  if (found == FOUND && consumer->name != NULL && llabs(consumer->created - info->Created) > SAME_NS) {
+  outcome outcome = status == NATS_OK ? check(client, info, durable, config) : judge(client, stream, durable, status, code);
+  if (outcome == DONE && consumer->name != NULL && llabs(consumer->created - info->Created) > SAME_NS) {
     client_trouble(client, "the consumer '%.60s' was deleted and made anew; start again with it", durable);
-    found = FOUND_NEVER;
+    outcome = REFUSED;
   }
-  if (found == FOUND) read_config(info, consumer);
+  if (outcome == DONE) read_config(info, consumer);
   jsConsumerInfo_Destroy(info);
   jsCtx_Destroy(context);
-  return found;
+  return outcome;
 }
 
-found consumer_make(client *client, const char *stream, jsConsumerConfig *config, consumer *consumer) {
+outcome consumer_make(client *client, const char *stream, jsConsumerConfig *config, consumer *consumer) {
   jsCtx *context = client_jetstream(client, WAIT_MS);
   if (context == NULL) return no_context(client);
   jsConsumerInfo *info = NULL;
   jsErrCode code = 0;
   natsStatus status = js_AddConsumer(&info, context, stream, config, NULL, &code);
-  found found = status != NATS_OK ? judge(client, stream, "", status, code) : FOUND;
-  if (found == FOUND && is_empty(info)) {
+  outcome outcome = status != NATS_OK ? judge(client, stream, "", status, code) : DONE;
+  if (outcome == DONE && is_empty(info)) {
     client_trouble(client, "the server says nothing of the new consumer");
-    found = FOUND_LATER;
+    outcome = UNREACHABLE;
   }
-  if (found == FOUND) read_config(info, consumer);
+  if (outcome == DONE) read_config(info, consumer);
   jsConsumerInfo_Destroy(info);
   jsCtx_Destroy(context);
-  return found;
+  return outcome;
 }
 
 void consumer_remove(client *client, const char *stream, const consumer *consumer) {
@@ -145,20 +145,20 @@ void consumer_remove(client *client, const char *stream, const consumer *consume
   jsCtx_Destroy(context);
 }
 
-found stream_bounds(client *client, const char *stream, uint64_t *first, uint64_t *last) {
+outcome stream_bounds(client *client, const char *stream, uint64_t *first, uint64_t *last) {
   jsCtx *context = client_jetstream(client, WAIT_MS);
   if (context == NULL) return no_context(client);
   jsStreamInfo *info = NULL;
   jsErrCode code = 0;
   natsStatus status = js_GetStreamInfo(&info, context, stream, NULL, &code);
-  found found = status == NATS_OK ? FOUND : judge(client, stream, "", status, code);
-  if (found == FOUND) {
+  outcome outcome = status == NATS_OK ? DONE : judge(client, stream, "", status, code);
+  if (outcome == DONE) {
     *first = info->State.FirstSeq;
     *last = info->State.LastSeq;
   }
   jsStreamInfo_Destroy(info);
   jsCtx_Destroy(context);
-  return found;
+  return outcome;
 }
 
 void consumer_forget(consumer *consumer) {

@@ -3,12 +3,6 @@
 #define CONSUMER_H
 #include "client.h"
 
-typedef enum found {
-  FOUND,
-  FOUND_LATER,  /* a retry may help; the client's `problem` has the reason */
-  FOUND_NEVER,  /* the configuration is wrong; the client's `problem` has the reason */
-} found;
-
 /* The properties of a consumer that a source needs. */
 typedef struct consumer {
   char *name;           /* NULL: not looked up yet */
@@ -21,14 +15,14 @@ typedef struct consumer {
 
 /* Looks the consumer up; creates it from `config` if it does not exist and `creates`. If it was looked up before, it
  * must be the same consumer: sequences of another one may denote other messages. */
-found consumer_find(client *client, const char *stream, const char *durable, jsConsumerConfig *config, bool creates,
+outcome consumer_find(client *client, const char *stream, const char *durable, jsConsumerConfig *config, bool creates,
                     consumer *consumer);
 /* Creates a consumer without a name, which tracks no acknowledgements. */
-found consumer_make(client *client, const char *stream, jsConsumerConfig *config, consumer *consumer);
+outcome consumer_make(client *client, const char *stream, jsConsumerConfig *config, consumer *consumer);
 /* Removes a consumer without a name; otherwise the server does so later. */
 void consumer_remove(client *client, const char *stream, const consumer *consumer);
 void consumer_forget(consumer *consumer);
 /* Gets the first and the last sequence number of a stream. */
-found stream_bounds(client *client, const char *stream, uint64_t *first, uint64_t *last);
+outcome stream_bounds(client *client, const char *stream, uint64_t *first, uint64_t *last);
 
 #endif

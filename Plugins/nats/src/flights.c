@@ -1,14 +1,11 @@
 #include "flights.h"
 
-/* A token: the delivery number in the high bits, the low bits of the sequence number below. */
-enum { SEQUENCE_BITS = 40, NUMBER_MOST = (1 << 24) - 1, BUCKETS_LEAST = 256 };
-static const uint64_t sequence_mask = ((uint64_t)1 << SEQUENCE_BITS) - 1;
+enum { BUCKETS_LEAST = 256 };
 
 static flight **bucket(const flights *flights, uint64_t sequence) {
   return &flights->buckets[(sequence & sequence_mask) & (flights->bucket_count - 1)];
 }
 
-/* Equal low bits mean the same message: a trillion messages are never outstanding at once. */
 flight *flights_find(const flights *flights, uint64_t sequence) {
   if (flights->bucket_count == 0) return NULL;
   for (flight *flight = *bucket(flights, sequence); flight != NULL; flight = flight->next)
@@ -33,8 +30,7 @@ static void grow(flights *flights) {
 flight *flights_add(flights *flights, uint64_t sequence, const char *reply) {
   if (flights->count >= flights->bucket_count) grow(flights);
   flight **at = bucket(flights, sequence), *one = need(calloc(1, sizeof *one));
-  /* Numbers start at 1, so that no token is 0. */
-  flights->last_number = flights->last_number >= NUMBER_MOST ? 1 : flights->last_number + 1;
+  flights->last_number = next_epoch(flights->last_number);
   *one = (flight){.next = *at, .sequence = sequence, .number = flights->last_number, .extended_at = now_ms(),
                   .reply = need(strdup(reply))};
   *at = one;
@@ -42,13 +38,11 @@ flight *flights_add(flights *flights, uint64_t sequence, const char *reply) {
   return one;
 }
 
-uint64_t flight_token(const flight *flight) {
-  return (uint64_t)flight->number << SEQUENCE_BITS | (flight->sequence & sequence_mask);
-}
+uint64_t flight_token(const flight *flight) { return token_of(flight->number, flight->sequence); }
 
 flight *flights_of_token(const flights *flights, uint64_t token) {
   flight *flight = flights_find(flights, token & sequence_mask);
-  return flight != NULL && flight->number == token >> SEQUENCE_BITS ? flight : NULL;
+  return flight != NULL && flight->number == epoch_of(token) ? flight : NULL;
 }
 
 void flight_renew(flight *flight, const char *reply) {

@@ -45,10 +45,10 @@ static bool subscribe_to_acks(publisher *self) {
 }
 
 static outcome connect_publisher(publisher *self) {
-  if (client_is_connected(&self->client)) return CONNECTED;
+  if (client_is_connected(&self->client)) return DONE;
   disconnect(self);
   outcome outcome = client_connect_any(&self->client);
-  if (outcome == CONNECTED && self->stream != NULL && !subscribe_to_acks(self)) {
+  if (outcome == DONE && self->stream != NULL && !subscribe_to_acks(self)) {
     client_trouble(&self->client, "the connection is lost");
     disconnect(self);
     outcome = UNREACHABLE;
@@ -159,7 +159,7 @@ static bool wait_for_acks(publisher *self, size_t most, size_t most_bytes) {
          && (self->missing > most || self->missing_bytes > most_bytes)) {
     if (take_acks(self, SLICE_MS) || self->has_failed) continue;
     if (client_violation(&self->client) != NULL) return false;
-    if (now_ms() > self->end || host->is_closing(self->client.instance)) {
+    if (now_ms() > self->end || host->is_closing(self->client.attempts.instance)) {
       client_trouble(&self->client, "%zu messages were not acknowledged within %lld ms", self->missing,
                      (long long)self->timeout);
       self->has_failed = true;
@@ -212,7 +212,7 @@ static bool is_event(const publisher *self, size_t index) { return input_at(self
 static bool flush(publisher *self) {
   natsStatus status = NATS_TIMEOUT;
   for (int64_t slice = SLICE_MS; status == NATS_TIMEOUT; slice = slice < FLUSH_MS ? slice * 2 : slice) {
-    if (slice > SLICE_MS && (now_ms() > self->end || host->is_closing(self->client.instance))) break;
+    if (slice > SLICE_MS && (now_ms() > self->end || host->is_closing(self->client.attempts.instance))) break;
     status = natsConnection_FlushTimeout(self->client.connection, slice);
   }
   if (status == NATS_OK) return true;
@@ -268,7 +268,7 @@ static void refuse_denied(publisher *self, size_t index) {
 /* Sends one message alone: the server reports the subject of a violation, but only of the last one. */
 static void send_alone(publisher *self, size_t index) {
   self->end = now_ms() + self->timeout;
-  if (connect_publisher(self) != CONNECTED) {
+  if (connect_publisher(self) != DONE) {
     self->has_failed = true;
     return;
   }
@@ -297,7 +297,7 @@ static void look_for_stream(publisher *self) {
   while (first < self->batch->count && self->verdicts[first].kind != NO_STREAM) first++;
   if (first == self->batch->count || self->has_failed) return;
   uint64_t ignored;
-  if (connect_publisher(self) != CONNECTED || stream_bounds(&self->client, self->stream, &ignored, &ignored) != FOUND) {
+  if (connect_publisher(self) != DONE || stream_bounds(&self->client, self->stream, &ignored, &ignored) != DONE) {
     self->has_failed = true;
     return;
   }
@@ -347,9 +347,9 @@ static void end(publisher *self) {
 
 int publisher_write(publisher *self, rxd_scope *scope, const rxd_batch *batch, rxd_verdicts *verdicts) {
   outcome outcome = connect_publisher(self);
-  if (outcome != CONNECTED) {
-    host->count_up(self->client.instance, RXD_TEXT_OF("connectionErrors"), 1);
-    fail_at(scope, "", "%s", self->client.problem);
+  if (outcome != DONE) {
+    host->count_up(self->client.attempts.instance, RXD_TEXT_OF("connectionErrors"), 1);
+    fail_at(scope, "", "%s", self->client.attempts.problem);
     return outcome == REFUSED ? RXD_FAILED : RXD_RETRY;
   }
   begin(self, scope, batch);
@@ -361,7 +361,7 @@ int publisher_write(publisher *self, rxd_scope *scope, const rxd_batch *batch, r
   end(self);
   if (through == batch->count) return RXD_OK;
   host->delivered(verdicts, through);
-  fail_at(scope, "", "%s", self->client.problem);
+  fail_at(scope, "", "%s", self->client.attempts.problem);
   disconnect(self);
   return RXD_RETRY;
 }

@@ -5,8 +5,6 @@
 enum {
   SUBJECTS_MOST = 100,
   QUEUE_MOST = 100000, /* messages */
-  TAKEN_MOST = 500,    /* messages before they are given to rxd, */
-  TAKEN_BYTES_MOST = 1 << 20, /* and their bytes */
   WAIT_MS = 50,        /* wait for a message; */
   ROUND_MS = 5,        /* wait for each of several subscriptions */
   DROPS_MS = 10000,    /* time between two warnings about dropped messages */
@@ -14,7 +12,7 @@ enum {
 };
 
 typedef struct source {
-  rxd_instance *instance;
+  rxd_source *running;
   client client;
   decoding decode;
   char *group;   /* NULL: every source gets every message */
@@ -28,7 +26,9 @@ typedef struct source {
 
 /* ---- The connection ---- */
 
-static void disconnect(source *self) {
+static void disconnect(void *opaque, bool is_lost) {
+  source *self = opaque;
+  (void)is_lost;
   for (size_t i = 0; i < self->count; i++) {
     if (self->subscriptions[i] != NULL) natsSubscription_Destroy(self->subscriptions[i]);
     self->subscriptions[i] = NULL;
@@ -47,10 +47,11 @@ static natsStatus subscribe(source *self, size_t index) {
   return natsSubscription_SetPendingLimits(*subscription, QUEUE_MOST, (int)(self->buffer / self->count));
 }
 
-/* CONNECTED when the server has accepted all subscriptions. */
-static outcome connect_now(source *self) {
+/* DONE when the server has accepted all subscriptions. */
+static outcome connect_source(void *opaque) {
+  source *self = opaque;
   outcome outcome = client_connect(&self->client);
-  if (outcome != CONNECTED) return outcome;
+  if (outcome != DONE) return outcome;
   natsStatus status = NATS_OK;
   for (size_t i = 0; i < self->count && status == NATS_OK; i++) status = subscribe(self, i);
   if (status == NATS_OK) status = natsConnection_FlushTimeout(self->client.connection, SETUP_MS);
@@ -61,22 +62,10 @@ static outcome connect_now(source *self) {
   }
   if (status == NATS_OK) {
     client_works(&self->client);
-    return CONNECTED;
+    return DONE;
   }
   client_trouble(&self->client, "no subscription: %s", natsStatus_GetText(status));
   return UNREACHABLE;
-}
-
-/* Tries until connected or stopped. RXD_FAILED: a retry does not help. */
-static int connect_source(source *self, rxd_scope *scope, rxd_source *running) {
-  while (host->is_stopping(running) == 0) {
-    outcome outcome = connect_now(self);
-    if (outcome == CONNECTED) return RXD_OK;
-    disconnect(self);
-    if (outcome == REFUSED) return fail_at(scope, "", "%s", self->client.problem);
-    pause_source(running, client_failed(&self->client));
-  }
-  return RXD_STOP;
 }
 
 /* ---- Messages ---- */
@@ -91,10 +80,10 @@ static void look_for_drops(source *self) {
     self->dropped[i] = all;
   }
   if (dropped == 0) return;
-  host->count_up(self->instance, RXD_TEXT_OF("droppedMessages"), dropped);
+  host->count_up(self->client.attempts.instance, RXD_TEXT_OF("droppedMessages"), dropped);
   if (now_ms() < self->warn_at) return;
   self->warn_at = now_ms() + DROPS_MS;
-  report(self->instance, "warning",
+  report(self->client.attempts.instance, "warning",
          "the pipeline is too slow: messages were dropped (the counter droppedMessages says how many)");
 }
 
@@ -116,41 +105,37 @@ static bool next_message(source *self, int64_t wait_ms, natsMsg **message) {
   return client_is_connected(&self->client);
 }
 
-/* Passes available messages to rxd. False: the source must stop, or the connection is lost. */
-static bool turn(source *self, rxd_source *running) {
+/* Passes available messages to rxd. */
+static outcome turn(void *opaque) {
+  source *self = opaque;
   natsMsg *message;
   size_t bytes = 0;
-  bool goes_on = true;
+  bool is_connected = true, goes_on = true;
   for (int taken = 0; taken < TAKEN_MOST && bytes < TAKEN_BYTES_MOST && goes_on; taken++) {
-    goes_on = next_message(self, taken > 0 ? 0 : self->count == 1 ? WAIT_MS : ROUND_MS, &message);
+    is_connected = next_message(self, taken > 0 ? 0 : self->count == 1 ? WAIT_MS : ROUND_MS, &message);
     if (message == NULL) break;
     bytes += message_size(message);
-    goes_on = add_message(self->decode, running, message, NULL, 0);
+    goes_on = add_message(self->decode, self->running, message, NULL, 0);
     natsMsg_Destroy(message);
   }
   look_for_drops(self);
-  return host->flush(running) != RXD_STOP && goes_on;
+  host->flush(self->running);
+  if (is_connected) return DONE;
+  client_trouble(&self->client, "the connection is lost");
+  return UNREACHABLE;
 }
 
 static int source_run(void *opaque, rxd_scope *scope, rxd_source *running) {
+  static const reader reader = {connect_source, turn, disconnect};
   source *self = opaque;
-  int status;
-  while ((status = connect_source(self, scope, running)) == RXD_OK) {
-    while (turn(self, running) && host->is_stopping(running) == 0) {}
-    bool is_lost = host->is_stopping(running) == 0;
-    disconnect(self);
-    if (!is_lost) break;
-    client_trouble(&self->client, "the connection is lost");
-    pause_source(running, client_failed(&self->client));
-  }
-  return status == RXD_FAILED ? RXD_FAILED : RXD_OK;
+  self->running = running;
+  return reader_run(&reader, self, &self->client.attempts, scope, running);
 }
 
 /* ---- Opening ---- */
 
 static void source_close(void *opaque) {
   source *self = opaque;
-  disconnect(self);
   client_close(&self->client);
   for (size_t i = 0; i < self->count; i++) free(self->subjects[i]);
   free(self->group);
@@ -176,7 +161,6 @@ static int subjects_parameter(const rxd_opening *opening, source *self) {
 
 static int source_open(const rxd_opening *opening, void **instance) {
   source *self = need(calloc(1, sizeof *self));
-  self->instance = opening->instance;
   self->decode = decode_parameter(opening);
   int status = client_open(opening, &self->client);
   if (status == RXD_OK) status = buffer_parameter(opening, &self->buffer);

@@ -7,14 +7,12 @@
 
 enum {
   BATCH = 500,
-  TAKEN_BYTES_MOST = 1 << 20,
   POLL_MS = 50,
-  SLOW_MS = 20,         /* a pipeline slower than this gets smaller batches, each with a position */
   UNUSED_SECONDS = 300, /* time after which the server removes an idle consumer: a pipeline may be slow for long */
 };
 
 typedef struct source {
-  rxd_instance *instance;
+  rxd_source *running;
   client client;
   decoding decode;
   char *bucket, *stream, *filter;
@@ -34,7 +32,9 @@ typedef struct source {
 
 /* ---- The connection ---- */
 
-static void disconnect(source *self) {
+static void disconnect(void *opaque, bool is_lost) {
+  source *self = opaque;
+  if (!is_lost) consumer_remove(&self->client, self->stream, &self->consumer);
   pull_end(&self->pull);
   consumer_forget(&self->consumer);
   client_disconnect(&self->client);
@@ -42,23 +42,23 @@ static void disconnect(source *self) {
 
 /* Determines where to start. With only changes, that is after the last revision, which is recorded so that no change is
  * missed between two connections. Revisions beyond the end of the bucket belong to a deleted bucket of the same name. */
-static found look_at_revision(source *self) {
+static outcome look_at_revision(source *self) {
   uint64_t first = 0, last = 0;
-  found found = stream_bounds(&self->client, self->stream, &first, &last);
-  if (found != FOUND) return found;
+  outcome outcome = stream_bounds(&self->client, self->stream, &first, &last);
+  if (outcome != DONE) return outcome;
   self->newest = last;
   if (self->revision > last) {
-    report(self->instance, "warning", "the bucket '%.80s' was made anew: its keys are read from the beginning",
+    report(self->client.attempts.instance, "warning", "the bucket '%.80s' was made anew: its keys are read from the beginning",
            self->bucket);
     self->revision = 0;
   } else if (self->only_changes && self->revision == 0) self->revision = last;
   self->only_changes = false;
-  return FOUND;
+  return DONE;
 }
 
-static found begin(source *self) {
-  found found = look_at_revision(self);
-  if (found != FOUND) return found;
+static outcome begin(source *self) {
+  outcome outcome = look_at_revision(self);
+  if (outcome != DONE) return outcome;
   jsConsumerConfig config;
   jsConsumerConfig_Init(&config);
   config.DeliverPolicy = self->revision > 0 ? js_DeliverByStartSequence : js_DeliverLastPerSubject;
@@ -68,40 +68,30 @@ static found begin(source *self) {
   config.MemoryStorage = true;
   config.InactiveThreshold = UNUSED_SECONDS * 1000000000LL;
   config.Replicas = 1;
-  found = consumer_make(&self->client, self->stream, &config, &self->consumer);
-  if (found != FOUND) return found;
+  outcome = consumer_make(&self->client, self->stream, &config, &self->consumer);
+  if (outcome != DONE) return outcome;
   self->delivered = 0;
   if (self->consumer.pending == 0) self->is_complete = true;
   self->is_too_large = false;
-  if (pull_begin(&self->pull, &self->client, self->stream, self->consumer.name) == RXD_OK) return FOUND;
+  if (pull_begin(&self->pull, &self->client, self->stream, self->consumer.name) == RXD_OK) return DONE;
   client_trouble(&self->client, "the connection is lost");
-  return FOUND_LATER;
+  return UNREACHABLE;
 }
 
-static void keep_position(source *self, rxd_source *running) {
+static void keep_position(source *self) {
   char text[24];
   snprintf(text, sizeof text, "%llu", (unsigned long long)self->revision);
-  host->position(running, text_of(text));
+  host->position(self->running, text_of(text));
 }
 
-/* Tries until messages can be requested or the source is stopped. RXD_FAILED: a retry does not help. */
-static int connect_source(source *self, rxd_scope *scope, rxd_source *running) {
-  while (host->is_stopping(running) == 0) {
-    outcome outcome = client_connect(&self->client);
-    if (outcome == CONNECTED) {
-      found found = begin(self);
-      outcome = found == FOUND ? CONNECTED : found == FOUND_NEVER ? REFUSED : UNREACHABLE;
-    }
-    if (outcome == CONNECTED) {
-      client_works(&self->client);
-      if (self->revision > 0) keep_position(self, running);
-      return RXD_OK;
-    }
-    disconnect(self);
-    if (outcome == REFUSED) return fail_at(scope, "", "%s", self->client.problem);
-    pause_source(running, client_failed(&self->client));
-  }
-  return RXD_STOP;
+static outcome connect_source(void *opaque) {
+  source *self = opaque;
+  outcome outcome = client_connect(&self->client);
+  if (outcome == DONE) outcome = begin(self);
+  if (outcome != DONE) return outcome;
+  client_works(&self->client);
+  if (self->revision > 0) keep_position(self);
+  return DONE;
 }
 
 /* ---- Events ---- */
@@ -113,14 +103,14 @@ static const char *operation_of(natsMsg *message) {
   return strcmp(operation, "DEL") == 0 ? "delete" : strcmp(operation, "PURGE") == 0 ? "purge" : "put";
 }
 
-static bool add_change(source *self, rxd_source *running, natsMsg *message, const origin *origin) {
+static bool add_change(source *self, natsMsg *message, const origin *origin) {
   enum { MEMBERS = 6 };
-  rxd_scope *scope = host->source_scope(running);
+  rxd_scope *scope = host->source_scope(self->running);
   const char *key = natsMsg_GetSubject(message) + strlen("$KV..") + strlen(self->bucket);
   const char *operation = operation_of(message);
   rxd_value value = host->make_null();
   if (strcmp(operation, "put") == 0 && !content_value(scope, self->decode, message, &value)) {
-    host->reject_input(running, host->text(scope, &value), RXD_TEXT_OF("the value is not a JSON document"), 0);
+    host->reject_input(self->running, host->text(scope, &value), RXD_TEXT_OF("the value is not a JSON document"), 0);
     return true;
   }
   const rxd_text names[MEMBERS] = {RXD_TEXT_OF("bucket"), RXD_TEXT_OF("key"), RXD_TEXT_OF("operation"),
@@ -132,7 +122,7 @@ static bool add_change(source *self, rxd_source *running, natsMsg *message, cons
                                      host->make_int((int64_t)origin->sequence),
                                      host->make_timestamp(origin->time)};
   rxd_value event = host->make_object(scope, names, values, MEMBERS);
-  return host->add(running, &event, 0) != RXD_STOP;
+  return host->add(self->running, &event, 0) != RXD_STOP;
 }
 
 static bool ask(source *self) {
@@ -152,11 +142,11 @@ static bool may_have_skipped(const source *self, const origin *origin) {
 }
 
 /* Continues after the last change with a new consumer. */
-static bool begin_again(source *self) {
+static outcome begin_again(source *self) {
   pull_end(&self->pull);
   consumer_remove(&self->client, self->stream, &self->consumer);
   consumer_forget(&self->consumer);
-  return begin(self) == FOUND;
+  return begin(self);
 }
 
 /* Handles an answer without a message. False: a new consumer is needed. */
@@ -171,31 +161,30 @@ static bool judge(source *self, const pull_answer *answer) {
   }
 }
 
-/* False: the source must stop. */
-static bool hand_over(source *self, rxd_source *running) {
+static void hand_over(source *self) {
   int64_t begin = now_ms();
-  bool loads = self->is_complete && !self->is_loaded && host->size >= RXD_HOST_SIZE_1_2;
-  if (loads) self->is_loaded = true;
-  int status = loads ? host->loaded(running) : host->flush(running);
-  if (now_ms() - begin > SLOW_MS) self->most = (self->most + 1) / 2;
-  else if (self->most < BATCH) self->most *= 2;
-  return status != RXD_STOP;
+  if (self->is_complete && !self->is_loaded && host->size >= RXD_HOST_SIZE_1_2) {
+    self->is_loaded = true;
+    host->loaded(self->running);
+  } else host->flush(self->running);
+  self->most = next_batch(self->most, BATCH, begin);
 }
 
-/* Passes available messages to rxd. False: the source must stop, or a new consumer is needed. */
-static bool turn(source *self, rxd_source *running) {
+/* Passes available messages to rxd. UNREACHABLE: a new consumer is needed. */
+static outcome turn(void *opaque) {
+  source *self = opaque;
   pull_answer answer;
   size_t bytes = 0, taken = 0;
-  bool goes_on = self->pull.left > 0 || ask(self), is_skipping = false;
-  while (goes_on && !is_skipping && taken < self->most && bytes < TAKEN_BYTES_MOST) {
+  bool goes_on = true, is_usable = self->pull.left > 0 || ask(self), is_skipping = false;
+  while (goes_on && is_usable && !is_skipping && taken < self->most && bytes < TAKEN_BYTES_MOST) {
     pull_next(&self->pull, &self->client, taken == 0 ? POLL_MS : 0, &answer);
     if (answer.kind != PULL_MESSAGE) {
-      goes_on = judge(self, &answer);
+      is_usable = judge(self, &answer);
       break;
     }
     if (answer.origin.consumer_sequence != self->delivered + 1) {
       client_trouble(&self->client, "messages are missing");
-      goes_on = false;
+      is_usable = false;
     } else if (may_have_skipped(self, &answer.origin)) {
       is_skipping = true;
     } else {
@@ -204,33 +193,27 @@ static bool turn(source *self, rxd_source *running) {
       if (answer.origin.pending == 0) self->is_complete = true;
       bytes += message_size(answer.message);
       taken++;
-      goes_on = add_change(self, running, answer.message, &answer.origin);
+      goes_on = add_change(self, answer.message, &answer.origin);
     }
     natsMsg_Destroy(answer.message);
   }
-  if (taken > 0) keep_position(self, running);
-  return hand_over(self, running) && goes_on && (!is_skipping || begin_again(self));
+  if (taken > 0) keep_position(self);
+  hand_over(self);
+  if (!is_usable) return UNREACHABLE;
+  return is_skipping && host->is_stopping(self->running) == 0 ? begin_again(self) : DONE;
 }
 
 static int source_run(void *opaque, rxd_scope *scope, rxd_source *running) {
+  static const reader reader = {connect_source, turn, disconnect};
   source *self = opaque;
-  int status;
-  while ((status = connect_source(self, scope, running)) == RXD_OK) {
-    while (turn(self, running) && host->is_stopping(running) == 0) {}
-    bool is_lost = host->is_stopping(running) == 0;
-    if (!is_lost) consumer_remove(&self->client, self->stream, &self->consumer);
-    disconnect(self);
-    if (!is_lost) break;
-    pause_source(running, client_failed(&self->client));
-  }
-  return status == RXD_FAILED ? RXD_FAILED : RXD_OK;
+  self->running = running;
+  return reader_run(&reader, self, &self->client.attempts, scope, running);
 }
 
 /* ---- Opening ---- */
 
 static void source_close(void *opaque) {
   source *self = opaque;
-  disconnect(self);
   client_close(&self->client);
   free(self->bucket);
   free(self->stream);
@@ -262,7 +245,6 @@ static void position_parameter(const rxd_opening *opening, source *self) {
 
 static int source_open(const rxd_opening *opening, void **instance) {
   source *self = need(calloc(1, sizeof *self));
-  self->instance = opening->instance;
   self->most = 1;
   self->decode = decode_parameter(opening);
   self->only_changes = choice_is(opening, "start", "changes");

@@ -15,7 +15,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "..", "testing"))
 from broker import Client, Refusal, fill  # noqa: E402
 from logins import credentials  # noqa: E402
-from plugin_test import RUNNER, RXD, SANITIZERS, PluginTest, free_port, wait_for  # noqa: E402
+from plugin_test import RUNNER, RXD, SANITIZERS, PluginTest, Proxy, free_port, wait_for  # noqa: E402
 
 ROOT = os.path.dirname(HERE)
 PLUGIN = os.environ.get("PLUGIN", os.path.join(ROOT, "nats.so"))
@@ -122,29 +122,6 @@ class NatsTest(PluginTest):
     def wait_until_acknowledged(self, client, consumer="c"):
         wait_for(lambda: (info := client.consumer("S", consumer))["num_ack_pending"] == 0 and info["num_pending"] == 0,
                  "acknowledgements", PATIENCE)
-
-    def hostile(self, behaviour):
-        """A fake server; `behaviour` is called with each connection."""
-        listener = socket.create_server(("127.0.0.1", 0))
-        self.addCleanup(listener.close)
-        self.servers = [f"127.0.0.1:{listener.getsockname()[1]}"]
-
-        def behave(connection):
-            try:
-                behaviour(connection)
-            except OSError:
-                pass
-
-        def serve():
-            while True:
-                try:
-                    connection, _ = listener.accept()
-                except OSError:
-                    return
-                self.addCleanup(connection.close)
-                threading.Thread(target=behave, args=(connection,), daemon=True).start()
-
-        threading.Thread(target=serve, daemon=True).start()
 
 
 class ParameterTests(NatsTest):
@@ -343,6 +320,20 @@ class StreamTests(NatsTest):
         self.assertIn("count: returned", run.errors())
         self.assertEqual(run.end(), 0, run.errors())
         self.assertEqual(self.numbers(run), list(range(20)))
+
+    def test_the_next_message_follows_an_acknowledgement_at_once(self):
+        """The only outstanding message is acknowledged while the source waits for the next one."""
+        client = self.start_stream()
+        self.fill(0, 300)
+        run = self.read(maxPending=1)
+        wait_for(lambda: run.count() > 0, "the first", PATIENCE)
+        begin = time.monotonic()
+        self.wait_for_all(range(300), run)
+        took = time.monotonic() - begin
+        print(f"\n    300 messages, one at a time: {took:.1f} s")
+        self.assertLess(took, 10)
+        self.wait_until_acknowledged(client)
+        self.assertEqual(run.end(), 0, run.errors())
 
     def test_a_slow_pipeline_keeps_its_messages(self):
         """They are outstanding for several times as long as the server waits."""
@@ -555,6 +546,17 @@ class FaultTests(NatsTest):
         self.start_server("authorization { users: [ { user: me, password: x, permissions: { publish: [\"s.>\"] } } ] }")
         self.client(user="me", **{"pass": "x"}).close()
         self.fails(self.read(user="me", password="x"), "Permissions Violation for Publish to \"$JS.API.CONSUMER.INFO.S.c\"")
+
+    def test_connections_that_are_lost_at_once(self):
+        client = self.start_stream()
+        client.add_bucket("b")
+        for component, more in [("nats", {"subjects": ["a"]}), ("natsStream", {}), ("natsKV", {"bucket": "b"})]:
+            with self.subTest(component=component):
+                proxy = Proxy(self.port, 0.3)
+                self.addCleanup(proxy.close)
+                run = self.read(component, component, servers=[f"127.0.0.1:{proxy.port}"], **more)
+                self.assert_growing_pauses(proxy, run, ": connected")
+                self.stops_soon(run)
 
     def stops_soon(self, run):
         begin = time.monotonic()
