@@ -121,7 +121,8 @@ static int login_parameters(const rxd_opening *opening, client *client) {
 
 int client_open(const rxd_opening *opening, client *client) {
   memset(client, 0, sizeof *client);
-  client->instance = opening->instance;
+  client->attempts = (attempts){.instance = opening->instance, .counter = "connectionErrors", .again = "trying again",
+                                .works = "connected"};
   client->wire.fd = -1;
   client->connect_timeout = milliseconds_parameter(opening, "connectTimeout", 5000);
   client->heartbeat = milliseconds_parameter(opening, "heartbeat", 30000);
@@ -155,33 +156,20 @@ static const char *server_text(const client *client, char *text, size_t capacity
 }
 
 void client_trouble(client *client, const char *at, const char *format, ...) {
-  char text[320], server[280];
+  char server[280];
   va_list arguments;
   va_start(arguments, format);
-  vsnprintf(text, sizeof text, format, arguments);
+  attempt_trouble(&client->attempts, server_text(client, server, sizeof server), at, format, arguments);
   va_end(arguments);
-  snprintf(client->problem, sizeof client->problem, "%.70s: %s", server_text(client, server, sizeof server), text);
-  snprintf(client->at, sizeof client->at, "%s", at);
 }
 
 void client_lost(client *client) {
   client_trouble(client, "", "%s", client->wire.is_lost ? client->wire.problem : "the connection is lost");
 }
 
-int64_t client_failed(client *client) {
-  host->count_up(client->instance, RXD_TEXT_OF("connectionErrors"), 1);
-  if (!client->is_failing) report(client->instance, "warning", "%s; trying again", client->problem);
-  client->is_failing = true;
-  return backoff_ms(client->failures++);
-}
-
 void client_works(client *client) {
   char server[280];
-  if (client->is_failing)
-    report(client->instance, "info", "%.70s: connected", server_text(client, server, sizeof server));
-  client->was_connected = true;
-  client->is_failing = false;
-  client->failures = 0;
+  attempt_works(&client->attempts, server_text(client, server, sizeof server));
 }
 
 /* ---- Frames of the connection and the channel ---- */
@@ -216,8 +204,8 @@ static void handle_blocked(client *client, const frame *frame) {
   amqp_connection_blocked_t *blocked = wire_decode(&client->wire, frame);
   if (blocked == NULL || client->is_blocked) return;
   client->is_blocked = true;
-  host->count_up(client->instance, RXD_TEXT_OF("blocked"), 1);
-  report(client->instance, "warning", "the server takes no messages for now: %.*s",
+  host->count_up(client->attempts.instance, RXD_TEXT_OF("blocked"), 1);
+  report(client->attempts.instance, "warning", "the server takes no messages for now: %.*s",
          (int)(blocked->reason.len < 100 ? blocked->reason.len : 100), (const char *)blocked->reason.bytes);
 }
 
@@ -227,7 +215,7 @@ bool client_handle(client *client, const frame *frame) {
     case AMQP_CONNECTION_CLOSE_METHOD: handle_close(client, frame, false); return true;
     case AMQP_CONNECTION_BLOCKED_METHOD: handle_blocked(client, frame); return true;
     case AMQP_CONNECTION_UNBLOCKED_METHOD:
-      if (client->is_blocked) report(client->instance, "info", "the server takes messages again");
+      if (client->is_blocked) report(client->attempts.instance, "info", "the server takes messages again");
       client->is_blocked = false;
       return true;
     case AMQP_CHANNEL_FLOW_METHOD: {
@@ -259,7 +247,7 @@ static amqp_method_number_t wait_for_method(client *client, amqp_method_number_t
       wire_fail(&client->wire, "the server does not answer");
       break;
     }
-    if (client->is_ending || host->is_closing(client->instance)) {
+    if ((client->is_ending != NULL && *client->is_ending) || host->is_closing(client->attempts.instance)) {
       wire_fail(&client->wire, "the pipeline has stopped");
       break;
     }
@@ -351,9 +339,6 @@ static void send_login(client *client) {
   free(response);
 }
 
-/* If the parameters have worked before, they may work again: the server's configuration may be changing. */
-static outcome refused(const client *client) { return client->was_connected ? UNREACHABLE : REFUSED; }
-
 static outcome login_refused(client *client) {
   if (client->code == 0) {
     client_lost(client);
@@ -363,7 +348,7 @@ static outcome login_refused(client *client) {
     client_trouble(client, client->is_external ? "certificate" : "user", "the server refuses the login; check %s",
                    client->is_external ? "'certificate', and which user the server takes from it"
                                        : "'user' and 'password'");
-    return refused(client);
+    return attempt_refused(&client->attempts);
   }
   client_trouble(client, "", "the server refuses the connection: %s", client->reason);
   return UNREACHABLE;
@@ -381,7 +366,7 @@ static outcome log_in(client *client, int64_t until) {
   if (wait_for_method(client, AMQP_CONNECTION_START_METHOD, 0, &frame, until) == 0) return login_refused(client);
   if (!offers_mechanism(&frame, mechanism)) {
     client_trouble(client, "mechanism", "the server does not offer the login %s", mechanism);
-    return refused(client);
+    return attempt_refused(&client->attempts);
   }
   send_login(client);
   amqp_method_number_t method =
@@ -389,7 +374,7 @@ static outcome log_in(client *client, int64_t until) {
   wipe_out(&client->wire);
   if (method == AMQP_CONNECTION_SECURE_METHOD) {
     client_trouble(client, "mechanism", "the server asks for more than %s gives", mechanism);
-    return refused(client);
+    return attempt_refused(&client->attempts);
   }
   amqp_connection_tune_t *tune = method == 0 ? NULL : wire_decode(&client->wire, &frame);
   if (tune == NULL) return login_refused(client);
@@ -411,7 +396,7 @@ static outcome open_vhost(client *client, int64_t until) {
   if (client->code == AMQP_NOT_ALLOWED && strstr(client->reason, "limit") == NULL) {
     client_trouble(client, "vhost", "the server refuses the virtual host '%.80s': %s; correct 'vhost', or allow it to the user",
                    client->vhost, client->reason);
-    return refused(client);
+    return attempt_refused(&client->attempts);
   }
   return login_refused(client);
 }
@@ -434,7 +419,7 @@ outcome client_connect(client *client) {
   int64_t until = now_ms() + client->connect_timeout;
   if (!wire_open(&client->wire, server, client->tls, client->verifies, until, &is_tls_error)) {
     client_trouble(client, is_tls_error ? "tls" : "", "%s", client->wire.problem);
-    return is_tls_error ? refused(client) : UNREACHABLE;
+    return is_tls_error ? attempt_refused(&client->attempts) : UNREACHABLE;
   }
   until = now_ms() + client->connect_timeout;
   outcome outcome = log_in(client, until);

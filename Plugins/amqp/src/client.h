@@ -4,18 +4,12 @@
 #define CLIENT_H
 #include "wire.h"
 
-#include <stdatomic.h>
+#include <broker_source.h>
 
 extern const rxd_component amqp_source, amqp_sink;
 
-typedef enum outcome {
-  DONE,
-  UNREACHABLE, /* a retry may help; `problem` has the reason */
-  REFUSED,     /* a retry does not help; `problem` has the reason, `at` the parameter */
-} outcome;
-
 typedef struct client {
-  rxd_instance *instance;
+  attempts attempts;
   address *servers;
   size_t server_count, next_server;
   SSL_CTX *tls; /* NULL: not encrypted */
@@ -25,13 +19,8 @@ typedef struct client {
   int64_t connect_timeout, heartbeat; /* milliseconds */
   wire wire;
   bool is_open;        /* the connection and the channel are usable */
-  bool was_connected;  /* the parameters have worked at least once */
-  bool is_failing;     /* the failure has been logged */
   bool is_blocked;     /* the server accepts no messages for now */
-  atomic_bool is_ending; /* no answer is needed any more; may be set by another thread */
-  unsigned failures;   /* failed attempts in a row */
-  char problem[400];   /* why the last attempt failed, and at which server */
-  char at[24];         /* the parameter that caused the failure, or empty */
+  const atomic_bool *is_ending; /* no answer is needed any more, as another thread says; NULL: rxd does */
   /* The code and text with which the server last closed the channel or the connection. */
   int code;            /* 0: none */
   char reason[240];
@@ -55,11 +44,9 @@ outcome client_call(client *client, amqp_method_number_t request, void *argument
 /* Handles a frame of the connection or the channel; returns false for other frames. After a refusal by the server,
  * `code` is set and the channel is closed. */
 bool client_handle(client *client, const frame *frame);
-/* Counts a failure and logs the first one in a row. Returns the pause before the next attempt, in milliseconds. */
-int64_t client_failed(client *client);
 /* Marks the connection as working. */
 void client_works(client *client);
-/* Sets `problem` to "server: text". */
+/* Sets the `problem` of the attempts to "server: text". */
 __attribute__((format(printf, 3, 4))) void client_trouble(client *client, const char *at, const char *format, ...);
 /* The reason why the wire is lost. */
 void client_lost(client *client);

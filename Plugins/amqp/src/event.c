@@ -83,7 +83,7 @@ static void put_properties(rxd_scope *scope, members *members, const amqp_basic_
 
 static void reject(rxd_source *running, const message *message, const char *reason) {
   rxd_value value = value_of_bytes(host->source_scope(running), message->body.bytes, message->body.count);
-  host->reject_input(running, host->text(host->source_scope(running), &value), text_of(reason), message->token);
+  host->reject_input(running, host->text(host->source_scope(running), &value), text_of(reason), message->base.token);
 }
 
 static bool add_event(rxd_source *running, const message *message, rxd_value value,
@@ -97,7 +97,7 @@ static bool add_event(rxd_source *running, const message *message, rxd_value val
   if (message->offset >= 0) put(&members, RXD_TEXT_OF("offset"), host->make_int(message->offset));
   put_properties(scope, &members, properties);
   rxd_value event = host->make_object(scope, members.names, members.values, members.count);
-  return host->add(running, &event, message->token) != RXD_STOP;
+  return host->add(running, &event, message->base.token) != RXD_STOP;
 }
 
 bool add_message(decoding decode, rxd_source *running, const message *message, amqp_pool_t *pool) {

@@ -7,10 +7,9 @@ typedef enum decoding { DECODE_TEXT, DECODE_JSON, DECODE_BYTES } decoding;
 
 /* A message in one block of memory, its data behind the header. */
 typedef struct message {
-  struct message *next;
+  broker_message base; /* must be first */
   uint64_t tag;        /* delivery tag, from 1 in each channel */
-  uint64_t channel_number; /* of the channel that delivered it */
-  uint64_t token;      /* token for rxd; 0: none */
+  uint32_t epoch;      /* number of the channel that delivered it */
   bool is_redelivered;
   rxd_text exchange, routing_key, properties, body;
   int64_t offset;      /* offset in a stream; -1: none */

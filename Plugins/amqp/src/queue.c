@@ -182,7 +182,7 @@ void queue_close(queue *queue) {
 static outcome refuse(client *client, outcome outcome, const char *at, const char *advice) {
   if (outcome != REFUSED) return outcome;
   client_trouble(client, at, "%s; %s", client->reason, advice);
-  return client->was_connected ? UNREACHABLE : REFUSED;
+  return attempt_refused(&client->attempts);
 }
 
 static outcome declare(const queue *queue, client *client) {

@@ -274,7 +274,7 @@ static void take_confirmation(sink *self, uint64_t tag, bool is_multiple, int ki
     if (kind == NACKED) nacked++;
   }
   while (self->settled < self->sent_count && self->verdicts[self->sent[self->settled]].kind != SENT) self->settled++;
-  if (nacked > 0) host->count_up(self->client.instance, RXD_TEXT_OF("nacked"), nacked);
+  if (nacked > 0) host->count_up(self->client.attempts.instance, RXD_TEXT_OF("nacked"), nacked);
 }
 
 static void begin_return(sink *self, const frame *frame) {
@@ -306,7 +306,7 @@ static void end_return(sink *self) {
     }
   }
   returned->is_open = false;
-  host->count_up(self->client.instance, RXD_TEXT_OF("returned"), 1);
+  host->count_up(self->client.attempts.instance, RXD_TEXT_OF("returned"), 1);
   if (found == self->sent_count) {
     wire_fail(&self->client.wire, "the server has returned a message that was not sent");
     return;
@@ -376,7 +376,7 @@ static outcome look_for_exchange(sink *self) {
   client_trouble(&self->client, self->declared_type != NULL ? "declare" : "exchange", "%s; %s", self->client.reason,
                  self->client.code == AMQP_NOT_FOUND ? "create it, set 'declare', or correct 'exchange'"
                                                      : "correct 'declare', or allow it to the user");
-  return self->client.was_connected ? UNREACHABLE : REFUSED;
+  return attempt_refused(&self->client.attempts);
 }
 
 /* Opens a channel in confirm mode. */
@@ -393,7 +393,7 @@ static outcome connect_sink(sink *self) {
   outcome outcome = UNREACHABLE;
   if (self->client.is_open && !self->client.wire.is_lost) return DONE;
   for (size_t tried = 0; tried < self->client.server_count && outcome == UNREACHABLE; tried++) {
-    if (tried > 0 && host->is_closing(self->client.instance)) break;
+    if (tried > 0 && host->is_closing(self->client.attempts.instance)) break;
     outcome = client_connect(&self->client);
     if (outcome == DONE) outcome = look_for_exchange(self);
     if (outcome == DONE) outcome = begin_channel(self);
@@ -411,7 +411,7 @@ static void keep_alive(sink *self) {
   if (self->client.is_open && !self->client.wire.is_lost) return;
   if (self->client.wire.is_lost) client_lost(&self->client);
   else client_trouble(&self->client, "", "the server has closed the channel: %s", self->client.reason);
-  report(self->client.instance, "info", "%s; the next events connect again", self->client.problem);
+  report(self->client.attempts.instance, "info", "%s; the next events connect again", self->client.attempts.problem);
   client_disconnect(&self->client);
 }
 
@@ -448,7 +448,7 @@ static bool wait_for_answers(sink *self, size_t most, size_t most_bytes, size_t 
     if (self->missing == 0 && most == 0 && wire_waiting(&self->client.wire) == 0) break;
     if (!pump(self, SLICE_MS)) return false;
     if (self->client.is_blocked) self->end = now_ms() + self->timeout;
-    if (now_ms() < self->end && !host->is_closing(self->client.instance)) continue;
+    if (now_ms() < self->end && !host->is_closing(self->client.attempts.instance)) continue;
     client_trouble(&self->client, "", "%zu messages were not confirmed within %lld ms", self->missing,
                    (long long)self->timeout);
     fail(self);
@@ -509,7 +509,7 @@ static void send_singly(sink *self) {
     if (self->verdicts[i].kind == SENT) mark(self, i, TO_SEND);
   if (fail_without_exchange(self) || !reopen(self)) return;
   for (size_t i = 0; i < self->batch->count && !self->has_failed; i++) {
-    if (host->is_closing(self->client.instance)) {
+    if (host->is_closing(self->client.attempts.instance)) {
       client_trouble(&self->client, "", "the pipeline has stopped");
       fail(self);
     } else if (self->verdicts[i].kind == TO_SEND) send_alone(self, i);
@@ -594,17 +594,17 @@ static void end(sink *self) {
 static int write_batch(sink *self, rxd_scope *scope, const rxd_batch *batch, rxd_verdicts *verdicts) {
   outcome outcome = connect_sink(self);
   if (outcome != DONE) {
-    host->count_up(self->client.instance, RXD_TEXT_OF("connectionErrors"), 1);
-    fail_at(scope, self->client.at, "%s", self->client.problem);
+    host->count_up(self->client.attempts.instance, RXD_TEXT_OF("connectionErrors"), 1);
+    fail_at(scope, self->client.attempts.at, "%s", self->client.attempts.problem);
     return outcome == REFUSED ? RXD_FAILED : RXD_RETRY;
   }
   begin(self, scope, batch);
   if (!send_all(self) && !self->has_failed) send_singly(self);
   bool is_done = judge(self, verdicts);
-  if (self->has_failed) host->count_up(self->client.instance, RXD_TEXT_OF("connectionErrors"), 1);
+  if (self->has_failed) host->count_up(self->client.attempts.instance, RXD_TEXT_OF("connectionErrors"), 1);
   end(self);
   if (is_done) return RXD_OK;
-  fail_at(scope, self->client.at, "%s", self->client.problem);
+  fail_at(scope, self->client.attempts.at, "%s", self->client.attempts.problem);
   return RXD_RETRY;
 }
 

@@ -1,6 +1,5 @@
-/* The source `amqp`. A separate thread owns the connection, so that heartbeats and answers are handled whatever rxd
- * does. `run` takes messages from a queue that basic.qos bounds: the server sends at most `prefetch` unacknowledged
- * messages.
+/* The source `amqp`. The thread of the connection handles heartbeats and answers whatever rxd does. The queue is bounded by
+ * basic.qos: the server sends at most `prefetch` unacknowledged messages.
  *
  * A message is acknowledged when rxd has acknowledged its event. The server delivers unacknowledged messages again over
  * the next connection. Tokens contain the number of the channel, so late acknowledgements match nothing. A stream keeps
@@ -9,21 +8,9 @@
 #include "queue.h"
 #include "tags.h"
 
-#include <poll.h>
-#include <sys/eventfd.h>
-
 enum {
-  TAKEN_MOST = 500,    /* messages before they are given to rxd, */
-  TAKEN_BYTES_MOST = 1 << 20, /* and their bytes */
-  SLOW_MS = 20,        /* of a stream: a pipeline that needs longer for what it got gets less at once, so that more of it
-                          has a position of its own */
   BODY_MOST = 512 << 20, /* size of a message; servers accept no larger ones */
-  WAIT_MS = 1000,      /* wait for work, on the connection's thread */
-  POLL_MS = 100,       /* wait for work, on the thread of `run` */
-  ACKS_MS = 25000,     /* during a stop: wait for acknowledgements, */
-  CLOSE_MS = 5000,     /* and for their transmission */
-  TAG_BITS = 48,       /* low bits of a token; the high bits are the channel number */
-  NUMBER_MOST = 65535,
+  WAIT_MS = 1000,        /* wait for the server */
   POOL_PAGE = 16384,
 };
 
@@ -39,65 +26,31 @@ typedef struct assembly {
 } assembly;
 
 typedef struct source {
-  rxd_instance *instance;
+  broker_source broker;
   client client;
   queue queue;
   decoding decode;
   bool requeues; /* whether messages of failed events are requeued */
-  pthread_t thread;
-  pthread_mutex_t mutex;
-  int wake;  /* eventfd: the connection's thread has work */
-  int ready; /* eventfd: `run` has work */
+  int wake;      /* eventfd: the thread of the connection has work */
   /* Protected by the mutex. */
   tags tags;
-  uint64_t number; /* channel number */
-  message *head, **tail;
+  uint32_t epoch;    /* channel number */
   int64_t fail_at;   /* when failed messages are returned (now_ms) */
   unsigned failures; /* failed events in a row */
-  int64_t resume;    /* the first offset of the stream that `run` has not taken yet; -1: unknown */
-  bool is_ending;
-  int64_t close_by;  /* when the source stops waiting (now_ms) */
-  char fatal[400], fatal_at[24]; /* why the thread has given up, if not empty */
+  int64_t resume;    /* the first offset of the stream that has not left the queue yet; -1: unknown */
   /* Used only by the thread of `run`. */
-  size_t most; /* maximum number of messages before they are given to rxd */
   amqp_pool_t pool; /* memory for properties */
-  /* Used only by the connection's thread. */
+  /* Used only by the thread of the connection. */
   assembly assembly;
-  message *received, **received_tail; /* received messages that are not in the queue yet */
+  broker_message *received, **received_tail; /* received messages that are not in the queue yet */
   amqp_pool_t offsets_pool; /* memory for properties with stream offsets */
-  int64_t connect_at;
 } source;
 
-static void signal_event(int descriptor) {
-  uint64_t one = 1;
-  if (write(descriptor, &one, sizeof one) < 0) return; /* the descriptor is already readable */
-}
-
-static void clear_event(int descriptor) {
-  uint64_t ignored;
-  if (read(descriptor, &ignored, sizeof ignored) < 0) return;
-}
-
 static void count_up(const source *self, const char *name, int64_t by) {
-  host->count_up(self->instance, text_of(name), by);
+  host->count_up(self->client.attempts.instance, text_of(name), by);
 }
 
 /* ---- Messages ---- */
-
-static void append(message ***tail, message *one) {
-  one->next = NULL;
-  **tail = one;
-  *tail = &one->next;
-}
-
-static void free_all(message **head, message ***tail) {
-  while (*head != NULL) {
-    message *one = *head;
-    *head = one->next;
-    free(one);
-  }
-  *tail = head;
-}
 
 static char *place(char **at, const void *bytes, size_t count) {
   char *placed = *at;
@@ -122,31 +75,19 @@ static message *make_message(const assembly *assembly, const uint8_t *properties
 
 /* ---- The connection, on the thread ---- */
 
-static void give_up(source *self, const char *at, const char *problem) {
-  pthread_mutex_lock(&self->mutex);
-  snprintf(self->fatal, sizeof self->fatal, "%s", problem);
-  snprintf(self->fatal_at, sizeof self->fatal_at, "%s", at);
-  pthread_mutex_unlock(&self->mutex);
-  signal_event(self->ready);
-}
+static void destroy_message(broker_message *message) { free(message); }
 
 /* Forgets the deliveries of a lost channel; the server delivers unacknowledged messages again. */
 static void forget(source *self) {
   free(self->assembly.message);
   memset(&self->assembly, 0, sizeof self->assembly);
-  free_all(&self->received, &self->received_tail);
-  pthread_mutex_lock(&self->mutex);
+  for (broker_message *one; (one = self->received) != NULL; free(one)) self->received = one->next;
+  self->received_tail = &self->received;
+  broker_lock(&self->broker);
   tags_clear(&self->tags);
-  self->number = self->number >= NUMBER_MOST ? 1 : self->number + 1;
-  free_all(&self->head, &self->tail);
-  pthread_mutex_unlock(&self->mutex);
-}
-
-/* Handles a lost connection; the client's `problem` has the reason. */
-static void lost(source *self) {
-  self->connect_at = now_ms() + client_failed(&self->client);
-  client_disconnect(&self->client);
-  forget(self);
+  self->epoch = next_epoch(self->epoch);
+  broker_drop(&self->broker, NULL, 0);
+  broker_unlock(&self->broker);
 }
 
 /* ---- Deliveries, on the thread ---- */
@@ -181,10 +122,12 @@ static void end_message(source *self) {
     if (made->offset < 0) {
       char problem[400];
       snprintf(problem, sizeof problem, "the queue '%.200s' is not a stream; correct 'type'", self->queue.name);
-      give_up(self, "type", problem);
+      broker_fail(&self->broker, "type", problem);
     }
   }
-  append(&self->received_tail, made);
+  made->base.bytes = made->body.count + made->properties.count;
+  *self->received_tail = &made->base;
+  self->received_tail = &made->base.next;
   memset(&self->assembly, 0, sizeof self->assembly);
 }
 
@@ -232,11 +175,10 @@ static void handle(source *self, const frame *frame) {
 static void hand_over(source *self) {
   if (self->received == NULL) return;
   int64_t repeated = 0;
-  pthread_mutex_lock(&self->mutex);
-  bool was_empty = self->head == NULL;
+  broker_lock(&self->broker);
   while (self->received != NULL) {
-    message *one = self->received;
-    self->received = one->next;
+    message *one = (message *)self->received;
+    self->received = one->base.next;
     if (!tags_add(&self->tags, one->tag)) {
       wire_fail(&self->client.wire, "the server has sent deliveries out of order");
       free(one);
@@ -249,14 +191,13 @@ static void hand_over(source *self) {
       free(one);
       continue;
     }
-    one->channel_number = self->number;
-    if (!self->queue.is_stream) one->token = self->number << TAG_BITS | one->tag;
-    append(&self->tail, one);
+    one->epoch = self->epoch;
+    if (!self->queue.is_stream) one->base.token = token_of(self->epoch, one->tag);
+    broker_put(&self->broker, &one->base);
   }
   self->received_tail = &self->received;
-  pthread_mutex_unlock(&self->mutex);
+  broker_unlock(&self->broker);
   if (repeated > 0) count_up(self, "redelivered", repeated);
-  if (was_empty) signal_event(self->ready);
 }
 
 static void receive(source *self) {
@@ -265,17 +206,17 @@ static void receive(source *self) {
   hand_over(self);
 }
 
-static void connect_now(source *self) {
+static outcome connect_source(void *opaque) {
+  source *self = opaque;
   outcome outcome = client_connect(&self->client);
-  pthread_mutex_lock(&self->mutex);
+  broker_lock(&self->broker);
   int64_t resume = self->resume;
-  pthread_mutex_unlock(&self->mutex);
+  broker_unlock(&self->broker);
   if (outcome == DONE) outcome = queue_consume(&self->queue, &self->client, resume);
-  if (outcome == DONE) {
-    client_works(&self->client);
-    receive(self); /* deliveries may have arrived with the last answer */
-  } else if (outcome == UNREACHABLE) lost(self);
-  else give_up(self, self->client.at, self->client.problem);
+  if (outcome != DONE) return outcome;
+  client_works(&self->client);
+  receive(self); /* deliveries may have arrived with the last answer */
+  return DONE;
 }
 
 /* ---- Acknowledgements ---- */
@@ -291,40 +232,33 @@ static void send_answer(void *closure, uint64_t tag, bool is_failed, bool is_mul
   wire_put_method(&self->client.wire, CHANNEL, AMQP_BASIC_ACK_METHOD, &ack);
 }
 
-/* Writes due acknowledgements, on the connection's thread. Returns the time until more may be due. */
+/* Writes due acknowledgements, on the thread of the connection. Returns the time until more may be due. */
 static int64_t answer(source *self) {
-  pthread_mutex_lock(&self->mutex);
+  broker_lock(&self->broker);
   int64_t left = self->tags.failed > 0 ? self->fail_at - now_ms() : WAIT_MS;
   tags_settle(&self->tags, self->tags.failed > 0 && left <= 0, send_answer, self);
-  pthread_mutex_unlock(&self->mutex);
+  broker_unlock(&self->broker);
   return left <= 0 || left > WAIT_MS ? WAIT_MS : left;
 }
 
-/* Applies rxd's verdict on an event, under the mutex. True: the event has failed. */
-static bool judge(source *self, const rxd_ack *ack) {
-  uint64_t tag = ack->token & (((uint64_t)1 << TAG_BITS) - 1);
+/* Applies rxd's verdict on an event, under the mutex. */
+static void judge(void *opaque, const rxd_ack *ack) {
+  source *self = opaque;
+  uint64_t tag = self->tags.first + index_of_token(ack->token, self->tags.first);
   bool has_failed_before = self->tags.failed > 0;
-  if (ack->token >> TAG_BITS != self->number) return false;
+  if (epoch_of(ack->token) != self->epoch) return;
   if (!ack->is_failed) {
     if (tags_mark(&self->tags, tag, ACKNOWLEDGED)) self->failures = 0;
-    return false;
+    return;
   }
-  if (!tags_mark(&self->tags, tag, FAILED)) return false;
+  if (!tags_mark(&self->tags, tag, FAILED)) return;
   /* Without a pause, the server would deliver the message again immediately. */
   if (!has_failed_before) self->fail_at = now_ms() + (self->requeues ? backoff_ms(2 + self->failures++) : 0);
-  return true;
+  count_up(self, self->requeues ? "requeued" : "deadLettered", 1);
 }
 
-/* ---- The thread ---- */
-
-static bool is_over(source *self) {
-  pthread_mutex_lock(&self->mutex);
-  bool is_over = self->is_ending || self->fatal[0] != 0;
-  pthread_mutex_unlock(&self->mutex);
-  return is_over;
-}
-
-static void turn_of_thread(source *self) {
+static outcome serve(void *opaque) {
+  source *self = opaque;
   int64_t wait = answer(self);
   wire_pump(&self->client.wire, self->wake, wait);
   clear_event(self->wake);
@@ -332,168 +266,90 @@ static void turn_of_thread(source *self) {
   if (self->client.wire.is_lost) client_lost(&self->client);
   else if (!self->client.is_open)
     client_trouble(&self->client, "", "the server has closed the channel: %s", self->client.reason);
-  if (self->client.wire.is_lost || !self->client.is_open) lost(self);
+  return self->client.wire.is_lost || !self->client.is_open ? UNREACHABLE : DONE;
 }
 
-static void rest_until(source *self, int64_t end) {
-  struct pollfd one = {.fd = self->wake, .events = POLLIN};
-  int64_t left = end - now_ms();
-  if (left > 0) poll(&one, 1, left < WAIT_MS ? (int)left : WAIT_MS);
-  clear_event(self->wake);
-}
-
-static void *serve(void *opaque) {
+static void close_connection(void *opaque, bool is_lost) {
   source *self = opaque;
-  while (!is_over(self)) {
-    if (self->client.is_open) turn_of_thread(self);
-    else if (now_ms() < self->connect_at) rest_until(self, self->connect_at);
-    else connect_now(self);
-  }
-  if (self->client.is_open) {
-    pthread_mutex_lock(&self->mutex);
+  if (!is_lost) {
+    broker_lock(&self->broker);
     tags_settle(&self->tags, true, send_answer, self);
-    int64_t close_by = self->fatal[0] == 0 ? self->close_by : now_ms();
-    pthread_mutex_unlock(&self->mutex);
-    client_leave(&self->client, close_by);
+    broker_unlock(&self->broker);
+    client_leave(&self->client, now_ms() + broker_left(&self->broker, CLOSE_MS));
   }
   client_disconnect(&self->client);
-  return NULL;
+  forget(self);
+}
+
+static void wake(void *opaque) {
+  source *self = opaque;
+  signal_event(self->wake);
 }
 
 /* ---- Events, on the thread of `run` ---- */
 
-/* Takes at most `most` messages from the queue. */
-static size_t take(source *self, message **messages) {
-  size_t count = 0, bytes = 0;
-  clear_event(self->ready);
-  pthread_mutex_lock(&self->mutex);
-  while (self->head != NULL && count < self->most && bytes < TAKEN_BYTES_MOST) {
-    message *one = messages[count++] = self->head;
-    self->head = one->next;
-    bytes += one->body.count + one->properties.count;
-    if (one->offset >= 0) self->resume = one->offset + 1;
-  }
-  if (self->head == NULL) self->tail = &self->head;
-  pthread_mutex_unlock(&self->mutex);
-  return count;
+static void take(void *opaque, broker_message *taken) {
+  source *self = opaque;
+  const message *message = (const struct message *)taken;
+  if (message->offset >= 0) self->resume = message->offset + 1;
 }
 
-/* Handles rxd's acknowledgements; returns their number. */
-static size_t take_acks(source *self, rxd_source *running, int64_t wait_ms) {
-  rxd_ack acks[256];
-  size_t count, all = 0;
-  int64_t failed = 0;
-  do {
-    count = host->acks(running, acks, sizeof acks / sizeof acks[0], wait_ms * 1000000);
-    pthread_mutex_lock(&self->mutex);
-    for (size_t i = 0; i < count; i++) failed += judge(self, &acks[i]);
-    pthread_mutex_unlock(&self->mutex);
-    all += count;
-    wait_ms = 0;
-  } while (count == sizeof acks / sizeof acks[0]);
-  if (failed > 0) count_up(self, self->requeues ? "requeued" : "deadLettered", failed);
-  if (all > 0) signal_event(self->wake);
-  return all;
+static bool add(void *opaque, rxd_source *running, const broker_message *taken) {
+  source *self = opaque;
+  return add_message(self->decode, running, (const message *)taken, &self->pool);
 }
 
-static void wait_for_work(source *self, rxd_source *running) {
-  struct pollfd both[2] = {{.fd = self->ready, .events = POLLIN},
-                           {.fd = host->wake_descriptor(running), .events = POLLIN}};
-  poll(both, 2, POLL_MS);
+static void keep_position(void *opaque, rxd_source *running, const broker_message *taken) {
+  (void)opaque;
+  const message *last = (const message *)taken;
+  char text[24];
+  if (last->offset < 0) return;
+  snprintf(text, sizeof text, "%lld", (long long)last->offset);
+  host->position(running, text_of(text));
 }
 
 /* Lets the server send as many further messages of the stream. */
-static void ask_for_more(source *self, message **messages, size_t count) {
-  pthread_mutex_lock(&self->mutex);
-  for (size_t i = 0; i < count; i++)
-    if (messages[i]->channel_number == self->number) tags_mark(&self->tags, messages[i]->tag, ACKNOWLEDGED);
-  pthread_mutex_unlock(&self->mutex);
+static void ask_for_more(void *opaque, broker_message **messages, size_t count) {
+  source *self = opaque;
+  if (!self->queue.is_stream) return;
+  broker_lock(&self->broker);
+  for (size_t i = 0; i < count; i++) {
+    const message *one = (const message *)messages[i];
+    if (one->epoch == self->epoch) tags_mark(&self->tags, one->tag, ACKNOWLEDGED);
+  }
+  broker_unlock(&self->broker);
   signal_event(self->wake);
 }
 
-/* Adds messages, and the position after them. False: rxd accepts no more. */
-static bool add_all(source *self, rxd_source *running, message **messages, size_t count, size_t *under_way) {
-  bool goes_on = true;
-  int64_t last = -1;
-  for (size_t i = 0; i < count && goes_on; i++) {
-    goes_on = add_message(self->decode, running, messages[i], &self->pool);
-    if (messages[i]->token != 0) ++*under_way;
-    if (messages[i]->offset >= 0) last = messages[i]->offset;
-  }
-  if (last >= 0) {
-    char text[24];
-    snprintf(text, sizeof text, "%lld", (long long)last);
-    host->position(running, text_of(text));
-  }
-  return goes_on;
-}
-
-/* Sends the added events. False: rxd accepts no more. */
-static bool flush(source *self, rxd_source *running) {
-  int64_t begin = now_ms();
-  bool goes_on = host->flush(running) != RXD_STOP;
-  if (!self->queue.is_stream) return goes_on;
-  bool is_slow = now_ms() - begin > SLOW_MS;
-  self->most = is_slow ? (self->most + 1) / 2 : self->most * 2 < TAKEN_MOST ? self->most * 2 : TAKEN_MOST;
-  return goes_on;
-}
-
-/* Passes messages to rxd and handles acknowledgements. False: the source must stop. */
-static bool turn(source *self, rxd_source *running, size_t *under_way) {
-  message *messages[TAKEN_MOST];
-  size_t count = take(self, messages);
-  bool goes_on = add_all(self, running, messages, count, under_way);
-  if (count > 0 && !flush(self, running)) goes_on = false;
-  if (self->queue.is_stream && count > 0) ask_for_more(self, messages, count);
-  for (size_t i = 0; i < count; i++) free(messages[i]);
-  size_t answered = take_acks(self, running, 0);
-  *under_way -= answered;
-  if (count == 0 && answered == 0) wait_for_work(self, running);
-  return goes_on && host->is_stopping(running) == 0;
-}
-
-/* Gives outstanding events time; unacknowledged ones are delivered again later. */
-static void settle(source *self, rxd_source *running, size_t under_way) {
-  int64_t end = now_ms() + ACKS_MS;
-  while (under_way > 0 && host->is_stopping(running) != 2 && now_ms() < end && !is_over(self))
-    under_way -= take_acks(self, running, 100);
-  take_acks(self, running, 0);
-}
-
-static void stop(source *self) {
-  pthread_mutex_lock(&self->mutex);
-  self->is_ending = true;
-  self->close_by = now_ms() + CLOSE_MS;
-  pthread_mutex_unlock(&self->mutex);
-  self->client.is_ending = true;
-  signal_event(self->wake);
-  pthread_join(self->thread, NULL);
-  forget(self);
-}
+static const broker_protocol protocol = {
+  .open = connect_source,
+  .serve = serve,
+  .close = close_connection,
+  .wake = wake,
+  .take = take,
+  .judge = judge,
+  .add = add,
+  .added = keep_position,
+  .sent = ask_for_more,
+  .destroy = destroy_message,
+};
 
 static int source_run(void *opaque, rxd_scope *scope, rxd_source *running) {
   source *self = opaque;
-  if (pthread_create(&self->thread, NULL, serve, self) != 0) return fail_at(scope, "", "no thread can be started");
-  size_t under_way = 0;
-  while (turn(self, running, &under_way) && !is_over(self)) {}
-  settle(self, running, under_way);
-  stop(self);
-  /* A missing object may exist later: rxd decides whether to retry. */
-  return self->fatal[0] == 0 ? RXD_OK : fail_at(scope, self->fatal_at, "%s", self->fatal);
+  return broker_run(&self->broker, scope, running);
 }
 
 /* ---- Opening ---- */
 
 static void source_close(void *opaque) {
   source *self = opaque;
+  broker_close(&self->broker);
   client_close(&self->client);
   queue_close(&self->queue);
   tags_free(&self->tags);
   empty_amqp_pool(&self->pool);
   empty_amqp_pool(&self->offsets_pool);
   if (self->wake >= 0) close(self->wake);
-  if (self->ready >= 0) close(self->ready);
-  pthread_mutex_destroy(&self->mutex);
   free(self);
 }
 
@@ -511,24 +367,22 @@ static int position_parameter(const rxd_opening *opening, source *self) {
 
 static int source_open(const rxd_opening *opening, void **instance) {
   source *self = need(calloc(1, sizeof *self));
-  pthread_mutex_init(&self->mutex, NULL);
-  self->instance = opening->instance;
   self->client.wire.fd = -1;
-  self->tail = &self->head;
   self->received_tail = &self->received;
-  self->number = 1;
+  self->epoch = 1;
   self->decode = decode_parameter(opening);
   self->requeues = choice_is(opening, "onFailure", "requeue");
   self->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-  self->ready = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   tags_clear(&self->tags);
   init_amqp_pool(&self->pool, POOL_PAGE);
   init_amqp_pool(&self->offsets_pool, POOL_PAGE);
-  int status = self->wake < 0 || self->ready < 0 ? fail_at(opening->scope, "", "no more descriptors") : RXD_OK;
+  int status = broker_open(&self->broker, opening, &protocol, &self->client.attempts, self);
+  if (status == RXD_OK && self->wake < 0) status = fail_at(opening->scope, "", "no more descriptors");
   if (status == RXD_OK) status = client_open(opening, &self->client);
   if (status == RXD_OK) status = queue_open(opening, &self->queue);
   if (status == RXD_OK) status = position_parameter(opening, self);
-  self->most = self->queue.is_stream ? 1 : TAKEN_MOST;
+  self->client.is_ending = &self->broker.is_ending;
+  self->broker.has_positions = self->queue.is_stream;
   if (status != RXD_OK) {
     source_close(self);
     return RXD_FAILED;
