@@ -1,10 +1,5 @@
 #include "parts.h"
 
-/* A token: the assignment number in the high bits, the sequence number of the event in the low bits. Sequence numbers
- * wrap. */
-enum { SEQUENCE_BITS = 40, NUMBER_MOST = (1 << 24) - 1 };
-static const uint64_t sequence_mask = ((uint64_t)1 << SEQUENCE_BITS) - 1;
-
 part *parts_find(const parts *parts, uint32_t number) {
   for (part *part = parts->first; part != NULL; part = part->next)
     if (part->number == number) return part;
@@ -17,9 +12,9 @@ part *parts_find_partition(const parts *parts, const char *topic, int32_t partit
   return NULL;
 }
 
-/* Numbers start at 1, so that no token is 0. They wrap after millions of assignments, but skip those in use. */
+/* Numbers wrap after millions of assignments, but skip those in use. */
 static uint32_t new_number(parts *parts) {
-  do parts->last_number = parts->last_number >= NUMBER_MOST ? 1 : parts->last_number + 1;
+  do parts->last_number = next_epoch(parts->last_number);
   while (parts_find(parts, parts->last_number) != NULL);
   return parts->last_number;
 }
@@ -57,13 +52,13 @@ static void grow(part *part) {
 uint64_t part_push(part *part, int64_t offset) {
   if (part->count == part->capacity) grow(part);
   part->slots[(part->first + part->count) % part->capacity] = (slot){offset, false};
-  return (uint64_t)part->number << SEQUENCE_BITS | ((part->base + part->count++) & sequence_mask);
+  return token_of(part->number, part->base + part->count++);
 }
 
 void parts_acknowledge(parts *parts, const rxd_ack *ack) {
-  part *part = parts_find(parts, (uint32_t)(ack->token >> SEQUENCE_BITS));
+  part *part = parts_find(parts, epoch_of(ack->token));
   if (part == NULL) return;
-  uint64_t index = (ack->token - part->base) & sequence_mask;
+  uint64_t index = index_of_token(ack->token, part->base);
   if (index >= part->count) return;
   if (ack->is_failed) {
     if (part->rewind_at == 0) part->rewind_at = now_ms() + backoff_ms(2 + part->failures++);

@@ -2,7 +2,7 @@
 #ifndef SETTINGS_H
 #define SETTINGS_H
 #include <librdkafka/rdkafka.h>
-#include <plugin_util.h>
+#include <broker_source.h>
 
 extern const rxd_component kafka_source, kafka_sink;
 

@@ -1,35 +1,31 @@
-/* The source `kafka`. A separate thread polls librdkafka, so that the group never waits for rxd: while rxd accepts
- * nothing, the partitions are paused and the thread continues to poll. `run` takes messages from a bounded queue.
+/* The source `kafka`. The thread of the connection polls librdkafka, so that the group never waits for rxd: while rxd
+ * accepts nothing, the partitions are paused and the thread continues to poll. librdkafka connects on its own, so the
+ * client counts as open until the source ends.
  *
  * An offset is committed when rxd has acknowledged all events before it. Only the polling thread adds, removes and
  * numbers partitions, so it may look them up without the mutex. */
 #include "event.h"
 #include "parts.h"
 
-#include <pthread.h>
-
 enum {
   QUEUE_MOST = 10000,      /* messages */
   MESSAGE_BYTES = 200,     /* memory of a message in addition to its key and value */
   POLLED_MOST = 256,       /* messages collected before the queue is locked */
-  TAKEN_MOST = 500,        /* messages before they are given to rxd, */
-  TAKEN_BYTES_MOST = 1 << 20, /* and their bytes */
   COMMIT_MS = 500,
   REQUEST_MS = 5000,       /* wait for the answer to a commit */
   LOCATE_MS = 2000,        /* wait for offsets, which blocks everything else */
   PATIENCE_MS = 1000,      /* wait for room in a full queue before partitions are paused */
-  ACKS_MS = 25000,         /* during a stop: wait for acknowledgements, */
-  CLOSE_MS = 5000,         /* and for the last commit and leaving the group together */
 };
 
-typedef struct waiting {
-  struct waiting *next;
+typedef struct delivery {
+  broker_message base; /* must be first */
   rd_kafka_message_t *message;
   uint32_t number; /* number of the assignment */
-} waiting;
+} delivery;
 
 typedef struct source {
-  rxd_instance *instance;
+  broker_source broker;
+  attempts attempts;
   rd_kafka_conf_t *conf;
   rd_kafka_t *client;
   rd_kafka_topic_partition_list_t *topics;
@@ -37,18 +33,10 @@ typedef struct source {
   decoding decode;
   bool starts_new;
   size_t buffer; /* queue limit in bytes */
-  pthread_t thread;
-  pthread_mutex_t mutex;
-  pthread_cond_t changed; /* the queue has a message, or the polling thread has given up */
-  pthread_cond_t room;    /* the queue has room, or the source is ending */
   /* Protected by the mutex. */
   parts parts;
-  waiting *head, **tail;
-  size_t queued, queued_bytes;
-  bool is_ending;
-  int64_t close_by; /* when the source stops waiting (now_ms); 0: not closing */
   bool is_full;
-  char fatal[300]; /* why the client has failed permanently, if not empty */
+  part *taken; /* partition of the last message that left the queue */
   /* Used only by the polling thread. */
   bool is_failing, is_seek_failing;
   part *recent; /* partition of the last message */
@@ -61,66 +49,46 @@ static const char *const fixed[] = {"group.id", "enable.auto.commit", "enable.au
                                     NULL};
 
 static void count_up(const source *self, const char *name, int64_t by) {
-  host->count_up(self->instance, text_of(name), by);
+  host->count_up(self->attempts.instance, text_of(name), by);
 }
 
 /* ---- The queue, under the mutex ---- */
 
 static size_t size_of(const rd_kafka_message_t *message) { return message->len + message->key_len + MESSAGE_BYTES; }
 
-static void drop(waiting *one) {
-  rd_kafka_message_destroy(one->message);
-  free(one);
+static void destroy_delivery(broker_message *message) {
+  rd_kafka_message_destroy(((delivery *)message)->message);
+  free(message);
 }
 
-static void enqueue(source *self, waiting *one) {
-  one->next = NULL;
-  *self->tail = one;
-  self->tail = &one->next;
-  self->queued++;
-  self->queued_bytes += size_of(one->message);
+static bool is_of_part(const broker_message *message, uint64_t number) {
+  return ((const delivery *)message)->number == number;
 }
 
-static waiting *dequeue(source *self, waiting **at) {
-  waiting *one = *at;
-  *at = one->next;
-  if (*at == NULL) self->tail = at;
-  self->queued--;
-  self->queued_bytes -= size_of(one->message);
-  return one;
-}
-
-/* Drops the queued messages of an assignment; 0: of all. */
-static void drop_queued(source *self, uint32_t number) {
-  for (waiting **at = &self->head; *at != NULL;) {
-    if (number == 0 || (*at)->number == number) drop(dequeue(self, at));
-    else at = &(*at)->next;
-  }
-}
+/* Drops the queued messages of an assignment. */
+static void drop_queued(source *self, const part *part) { broker_drop(&self->broker, is_of_part, part->number); }
 
 /* The queue is full from the limit on until half of it has been taken. */
 static bool is_full(const source *self) {
   size_t divisor = self->is_full ? 2 : 1;
-  return self->queued >= QUEUE_MOST / divisor || self->queued_bytes >= self->buffer / divisor;
+  return self->broker.queued >= QUEUE_MOST / divisor || self->broker.queued_bytes >= self->buffer / divisor;
 }
 
 /* ---- Trouble, on the thread ---- */
 
 static void give_up(source *self) {
-  char text[sizeof self->fatal];
+  char text[300], problem[520];
   rd_kafka_resp_err_t error = rd_kafka_fatal_error(self->client, text, sizeof text);
   if (error == RD_KAFKA_RESP_ERR_NO_ERROR) return;
-  pthread_mutex_lock(&self->mutex);
-  snprintf(self->fatal, sizeof self->fatal, "%s", *text != 0 ? text : rd_kafka_err2str(error));
-  pthread_cond_signal(&self->changed);
-  pthread_mutex_unlock(&self->mutex);
+  snprintf(problem, sizeof problem, "%.200s: %s", self->brokers, *text != 0 ? text : rd_kafka_err2str(error));
+  broker_fail(&self->broker, "", problem);
 }
 
 static void trouble(source *self, rd_kafka_resp_err_t error, const char *reason) {
   count_up(self, "connectionErrors", 1);
   if (self->is_failing && self->last_error == error) return;
   if (!self->is_failing || error != RD_KAFKA_RESP_ERR__TRANSPORT)
-    report(self->instance, "warning", "%.200s: %s%s%.200s", self->brokers, rd_kafka_err2str(error),
+    report(self->attempts.instance, "warning", "%.200s: %s%s%.200s", self->brokers, rd_kafka_err2str(error),
            reason != NULL ? ": " : "", reason != NULL ? reason : "");
   self->is_failing = true;
   self->last_error = error;
@@ -144,15 +112,15 @@ static void on_commit(rd_kafka_t *client, rd_kafka_resp_err_t error, rd_kafka_to
   source *self = opaque;
   if (error == RD_KAFKA_RESP_ERR__NO_OFFSET) return;
   if (error != RD_KAFKA_RESP_ERR_NO_ERROR) count_up(self, "failedCommits", 1);
-  pthread_mutex_lock(&self->mutex);
+  broker_lock(&self->broker);
   parts_committed(&self->parts, error, list);
-  pthread_mutex_unlock(&self->mutex);
+  broker_unlock(&self->broker);
 }
 
 static rd_kafka_topic_partition_list_t *to_commit(source *self, const rd_kafka_topic_partition_list_t *only, bool again) {
-  pthread_mutex_lock(&self->mutex);
+  broker_lock(&self->broker);
   rd_kafka_topic_partition_list_t *list = parts_to_commit(&self->parts, only, again);
-  pthread_mutex_unlock(&self->mutex);
+  broker_unlock(&self->broker);
   return list;
 }
 
@@ -166,14 +134,6 @@ static void commit_sometimes(source *self) {
   rd_kafka_topic_partition_list_destroy(list);
 }
 
-/* Time limit of a request, at most until the end of a stop. */
-static int request_ms(source *self) {
-  pthread_mutex_lock(&self->mutex);
-  int64_t left = self->close_by == 0 ? REQUEST_MS : self->close_by - now_ms();
-  pthread_mutex_unlock(&self->mutex);
-  return left < 0 ? 0 : left > REQUEST_MS ? REQUEST_MS : (int)left;
-}
-
 /* Commits and waits for the answer; without a coordinator there is none. */
 static void commit_now(source *self, const rd_kafka_topic_partition_list_t *only) {
   rd_kafka_topic_partition_list_t *list = to_commit(self, only, true);
@@ -183,7 +143,7 @@ static void commit_now(source *self, const rd_kafka_topic_partition_list_t *only
   rd_kafka_event_t *event = NULL;
   /* Waits in short steps, because a stop that begins meanwhile sets a deadline. */
   for (int64_t end = now_ms() + REQUEST_MS;
-       event == NULL && error == RD_KAFKA_RESP_ERR_NO_ERROR && now_ms() < end && request_ms(self) > 0;)
+       event == NULL && error == RD_KAFKA_RESP_ERR_NO_ERROR && now_ms() < end && broker_left(&self->broker, REQUEST_MS) > 0;)
     event = rd_kafka_queue_poll(queue, 100);
   if (event == NULL) on_commit(self->client, RD_KAFKA_RESP_ERR__TIMED_OUT, list, self);
   else on_commit(self->client, rd_kafka_event_error(event), rd_kafka_event_topic_partition_list(event), self);
@@ -205,26 +165,27 @@ static void resume_unassigned(rd_kafka_t *client, const rd_kafka_topic_partition
 static void assign(source *self, const rd_kafka_topic_partition_list_t *list) {
   self->recent = NULL;
   for (int i = 0; i < list->cnt; i++) {
-    pthread_mutex_lock(&self->mutex);
+    broker_lock(&self->broker);
+    self->taken = NULL;
     part *old = parts_find_partition(&self->parts, list->elems[i].topic, list->elems[i].partition);
-    if (old != NULL) drop_queued(self, old->number);
+    if (old != NULL) drop_queued(self, old);
     parts_add(&self->parts, list->elems[i].topic, list->elems[i].partition)->must_locate = self->starts_new;
-    pthread_mutex_unlock(&self->mutex);
+    broker_unlock(&self->broker);
   }
 }
 
 /* Forgets these assignments. */
 static void unassign(source *self, const rd_kafka_topic_partition_list_t *list) {
   self->recent = NULL;
-  pthread_mutex_lock(&self->mutex);
+  broker_lock(&self->broker);
+  self->taken = NULL;
   for (int i = 0; i < list->cnt; i++) {
     part *part = parts_find_partition(&self->parts, list->elems[i].topic, list->elems[i].partition);
     if (part == NULL) continue;
-    drop_queued(self, part->number);
+    drop_queued(self, part);
     parts_remove(&self->parts, part);
   }
-  pthread_cond_signal(&self->room);
-  pthread_mutex_unlock(&self->mutex);
+  broker_unlock(&self->broker);
 }
 
 /* Confirms the change to librdkafka and reports a refusal. */
@@ -241,7 +202,7 @@ static void confirm(source *self, bool is_assigned, const rd_kafka_topic_partiti
     if (error != RD_KAFKA_RESP_ERR_NO_ERROR) snprintf(problem, sizeof problem, "%s", rd_kafka_err2str(error));
   }
   if (*problem == 0) return;
-  report(self->instance, "warning", "%.200s: partitions cannot be %s: %s", self->brokers,
+  report(self->attempts.instance, "warning", "%.200s: partitions cannot be %s: %s", self->brokers,
          is_assigned ? "assigned" : "given back", problem);
   give_up(self);
 }
@@ -280,7 +241,7 @@ static rd_kafka_topic_partition_list_t *chosen(source *self, chooses *is_chosen)
 static void seek_later(source *self, const char *what, const char *problem) {
   self->seek_at = now_ms() + 200;
   count_up(self, "failedSeeks", 1);
-  if (!self->is_seek_failing) report(self->instance, "warning", "%.200s: %s: %s; trying again", self->brokers, what, problem);
+  if (!self->is_seek_failing) report(self->attempts.instance, "warning", "%.200s: %s: %s; trying again", self->brokers, what, problem);
   self->is_seek_failing = true;
 }
 
@@ -306,10 +267,10 @@ static rd_kafka_resp_err_t locate_ends(source *self, const rd_kafka_topic_partit
     error = ends->elems[i].err == RD_KAFKA_RESP_ERR_NO_ERROR && ends->elems[i].offset < 0
               ? RD_KAFKA_RESP_ERR__NO_OFFSET : ends->elems[i].err;
     if (part == NULL || error != RD_KAFKA_RESP_ERR_NO_ERROR) continue;
-    pthread_mutex_lock(&self->mutex);
+    broker_lock(&self->broker);
     part->next_offset = part->rewind_offset = ends->elems[i].offset;
     part->must_locate = false;
-    pthread_mutex_unlock(&self->mutex);
+    broker_unlock(&self->broker);
   }
   rd_kafka_topic_partition_list_destroy(ends);
   return error;
@@ -334,14 +295,14 @@ static void locate(source *self) {
 /* Reads partitions with failed events again from their oldest outstanding event. */
 static void rewind_failed(source *self) {
   int64_t rewinds = 0, now = now_ms();
-  pthread_mutex_lock(&self->mutex);
+  broker_lock(&self->broker);
   for (part *part = self->parts.first; part != NULL; part = part->next) {
     if (part->rewind_at == 0 || part->rewind_at > now) continue;
-    drop_queued(self, part->number);
+    drop_queued(self, part);
     part_rewind(&self->parts, part);
     rewinds++;
   }
-  pthread_mutex_unlock(&self->mutex);
+  broker_unlock(&self->broker);
   if (rewinds > 0) count_up(self, "rewinds", rewinds);
 }
 
@@ -410,13 +371,13 @@ static bool looks_full(source *self) {
 /* A pause makes librdkafka discard its read-ahead and read it again, so it is delayed a little. False: the queue is
  * still full. */
 static bool wait_for_room(source *self) {
-  pthread_mutex_lock(&self->mutex);
-  if (looks_full(self) && !self->is_ending && now_ms() < self->full_since + PATIENCE_MS) {
-    wait_at_most(&self->room, &self->mutex, 100);
+  broker_lock(&self->broker);
+  if (looks_full(self) && now_ms() < self->full_since + PATIENCE_MS) {
+    broker_wait(&self->broker, 100);
     looks_full(self);
   }
   bool has_room = !self->is_full;
-  pthread_mutex_unlock(&self->mutex);
+  broker_unlock(&self->broker);
   return has_room;
 }
 
@@ -430,7 +391,7 @@ static void notice_deleted(source *self, const part *part, const rd_kafka_messag
       || low <= part->position || low > message->offset)
     return;
   count_up(self, "deletedMessages", low - part->position);
-  report(self->instance, "warning", "%.200s %d: offsets %lld to %lld were deleted before they were read", part->topic,
+  report(self->attempts.instance, "warning", "%.200s %d: offsets %lld to %lld were deleted before they were read", part->topic,
          (int)part->partition, (long long)part->position, (long long)low - 1);
 }
 
@@ -451,7 +412,7 @@ static uint32_t assignment_of(source *self, const rd_kafka_message_t *message) {
     trouble(self, message->err, message->payload != NULL ? rd_kafka_message_errstr(message) : NULL);
     return 0;
   }
-  if (self->is_failing) report(self->instance, "info", "%.200s: messages come again", self->brokers);
+  if (self->is_failing) report(self->attempts.instance, "info", "%.200s: messages come again", self->brokers);
   self->is_failing = false;
   part *part = part_of_message(self, message);
   if (part == NULL || part->must_locate || part->rewind_offset >= 0 || message->offset < part->position) return 0;
@@ -461,23 +422,22 @@ static uint32_t assignment_of(source *self, const rd_kafka_message_t *message) {
 }
 
 /* Moves messages to the queue; drops those of assignments that have ended meanwhile. */
-static void hand_over(source *self, waiting *polled) {
+static void hand_over(source *self, delivery *polled) {
   part *part = NULL;
-  pthread_mutex_lock(&self->mutex);
+  broker_lock(&self->broker);
   while (polled != NULL) {
-    waiting *one = polled;
-    polled = one->next;
+    delivery *one = polled;
+    polled = (delivery *)one->base.next;
     if (part == NULL || part->number != one->number) part = parts_find(&self->parts, one->number);
-    if (part == NULL) drop(one);
-    else enqueue(self, one);
+    if (part == NULL) destroy_delivery(&one->base);
+    else broker_put(&self->broker, &one->base);
   }
-  if (self->head != NULL) pthread_cond_signal(&self->changed);
-  pthread_mutex_unlock(&self->mutex);
+  broker_unlock(&self->broker);
 }
 
 /* Polls for some messages; waits for the first one. Callbacks run in this call. */
 static void poll_messages(source *self, int wait_ms) {
-  waiting *first = NULL, **last = &first;
+  broker_message *first = NULL, **last = &first;
   size_t bytes = 0;
   for (int polled = 0; polled < POLLED_MOST && bytes < self->buffer; polled++) {
     rd_kafka_message_t *message = rd_kafka_consumer_poll(self->client, polled == 0 ? wait_ms : 0);
@@ -487,28 +447,55 @@ static void poll_messages(source *self, int wait_ms) {
       rd_kafka_message_destroy(message);
       continue;
     }
-    bytes += size_of(message);
-    *last = need(malloc(sizeof **last));
-    **last = (waiting){NULL, message, number};
-    last = &(*last)->next;
+    delivery *one = need(malloc(sizeof *one));
+    *one = (delivery){{.bytes = size_of(message)}, message, number};
+    bytes += one->base.bytes;
+    *last = &one->base;
+    last = &one->base.next;
   }
-  if (first != NULL) hand_over(self, first);
+  if (first != NULL) hand_over(self, (delivery *)first);
 }
 
-static bool is_over(source *self) {
-  pthread_mutex_lock(&self->mutex);
-  bool is_over = self->is_ending || self->fatal[0] != 0;
-  pthread_mutex_unlock(&self->mutex);
-  return is_over;
+/* ---- The client, on the thread ---- */
+
+static outcome open_client(void *opaque) {
+  source *self = opaque;
+  char problem[300];
+  rd_kafka_conf_t *copy = rd_kafka_conf_dup(self->conf);
+  self->client = rd_kafka_new(RD_KAFKA_CONSUMER, copy, problem, sizeof problem);
+  if (self->client == NULL) {
+    rd_kafka_conf_destroy(copy);
+    snprintf(self->attempts.problem, sizeof self->attempts.problem, "%s", problem);
+    return REFUSED;
+  }
+  rd_kafka_poll_set_consumer(self->client);
+  rd_kafka_resp_err_t error = rd_kafka_subscribe(self->client, self->topics);
+  if (error == RD_KAFKA_RESP_ERR_NO_ERROR) return DONE;
+  snprintf(self->attempts.problem, sizeof self->attempts.problem, "%s", rd_kafka_err2str(error));
+  snprintf(self->attempts.at, sizeof self->attempts.at, "topics");
+  return REFUSED;
 }
 
-/* Makes the last commit and leaves the group, by `close_by`. */
-static void leave(source *self) {
+static outcome serve(void *opaque) {
+  source *self = opaque;
+  bool has_room = wait_for_room(self);
+  read_again(self);
+  commit_sometimes(self);
+  if (!has_room && now_ms() < self->full_since + PATIENCE_MS) return DONE;
+  pause_or_resume(self);
+  poll_messages(self, has_room ? 100 : 20);
+  return DONE;
+}
+
+/* Makes the last commit and leaves the group, by `close_by`. The client lives until no message refers to it. */
+static void leave(void *opaque, bool is_lost) {
+  source *self = opaque;
+  if (is_lost) return;
   commit_now(self, NULL);
   rd_kafka_queue_t *queue = rd_kafka_queue_new(self->client);
   rd_kafka_error_t *problem = rd_kafka_consumer_close_queue(self->client, queue);
   /* Messages may arrive in this queue too; a poll for callbacks only would abort. */
-  while (problem == NULL && !rd_kafka_consumer_closed(self->client) && request_ms(self) > 0) {
+  while (problem == NULL && !rd_kafka_consumer_closed(self->client) && broker_left(&self->broker, REQUEST_MS) > 0) {
     rd_kafka_message_t *message = rd_kafka_consume_queue(queue, 50);
     if (message != NULL) rd_kafka_message_destroy(message);
   }
@@ -516,137 +503,53 @@ static void leave(source *self) {
   rd_kafka_queue_destroy(queue);
 }
 
-static void *serve(void *opaque) {
-  source *self = opaque;
-  while (!is_over(self)) {
-    bool has_room = wait_for_room(self);
-    read_again(self);
-    commit_sometimes(self);
-    if (!has_room && now_ms() < self->full_since + PATIENCE_MS) continue;
-    pause_or_resume(self);
-    poll_messages(self, has_room ? 100 : 20);
-  }
-  if (self->fatal[0] == 0) leave(self);
-  return NULL;
-}
-
 /* ---- Events, on the thread of `run` ---- */
 
-typedef struct taken {
-  rd_kafka_message_t *message;
-  uint64_t token;
-} taken;
-
-/* Takes at most TAKEN_MOST messages from the queue, waiting briefly for the first. They are outstanding from now on. */
-static size_t take(source *self, taken *messages) {
-  size_t count = 0, bytes = 0;
-  part *part = NULL;
-  pthread_mutex_lock(&self->mutex);
-  if (self->head == NULL && self->fatal[0] == 0)
-    wait_at_most(&self->changed, &self->mutex, 50);
-  while (self->head != NULL && count < TAKEN_MOST && bytes < TAKEN_BYTES_MOST) {
-    waiting *one = dequeue(self, &self->head);
-    bytes += size_of(one->message);
-    /* The assignment must still exist: messages are dropped with their assignment. */
-    if (part == NULL || part->number != one->number) part = parts_find(&self->parts, one->number);
-    messages[count++] = (taken){one->message, part_push(part, one->message->offset)};
-    free(one);
-  }
-  if (count > 0 && !is_full(self)) pthread_cond_signal(&self->room);
-  pthread_mutex_unlock(&self->mutex);
-  return count;
+/* Makes the message outstanding. Its assignment exists: queued messages are dropped with their assignment. */
+static void take(void *opaque, broker_message *message) {
+  source *self = opaque;
+  delivery *one = (delivery *)message;
+  if (self->taken == NULL || self->taken->number != one->number) self->taken = parts_find(&self->parts, one->number);
+  message->token = part_push(self->taken, one->message->offset);
 }
 
-/* Handles rxd's acknowledgements; returns their number. */
-static size_t take_acks(source *self, rxd_source *running, int64_t wait_ms) {
-  rxd_ack acks[256];
-  size_t count, all = 0;
-  do {
-    count = host->acks(running, acks, sizeof acks / sizeof acks[0], wait_ms * 1000000);
-    pthread_mutex_lock(&self->mutex);
-    for (size_t i = 0; i < count; i++) parts_acknowledge(&self->parts, &acks[i]);
-    pthread_mutex_unlock(&self->mutex);
-    all += count;
-    wait_ms = 0;
-  } while (count == sizeof acks / sizeof acks[0]);
-  return all;
+static void judge(void *opaque, const rxd_ack *ack) {
+  source *self = opaque;
+  parts_acknowledge(&self->parts, ack);
 }
 
-/* Passes messages to rxd and handles acknowledgements. False: the source must stop. */
-static bool turn(source *self, rxd_source *running, size_t *under_way) {
-  taken messages[TAKEN_MOST];
-  size_t count = take(self, messages);
-  bool goes_on = true;
-  for (size_t i = 0; i < count; i++) {
-    if (goes_on) {
-      goes_on = add_message(self->decode, running, messages[i].message, messages[i].token);
-      ++*under_way;
-    }
-    rd_kafka_message_destroy(messages[i].message);
-  }
-  if (host->flush(running) == RXD_STOP) goes_on = false;
-  *under_way -= take_acks(self, running, 0);
-  return goes_on && host->is_stopping(running) == 0;
+static bool add(void *opaque, rxd_source *running, const broker_message *message) {
+  source *self = opaque;
+  return add_message(self->decode, running, ((const delivery *)message)->message, message->token);
 }
 
-/* Gives outstanding events time; unacknowledged ones are read again later. */
-static void settle(source *self, rxd_source *running, size_t under_way) {
-  int64_t end = now_ms() + ACKS_MS;
-  while (under_way > 0 && host->is_stopping(running) != 2 && now_ms() < end && !is_over(self))
-    under_way -= take_acks(self, running, 100);
-  take_acks(self, running, 0);
-}
-
-static int start(source *self, rxd_scope *scope) {
-  char problem[300];
-  rd_kafka_conf_t *copy = rd_kafka_conf_dup(self->conf);
-  self->client = rd_kafka_new(RD_KAFKA_CONSUMER, copy, problem, sizeof problem);
-  if (self->client == NULL) {
-    rd_kafka_conf_destroy(copy);
-    return fail_at(scope, "", "%s", problem);
-  }
-  rd_kafka_poll_set_consumer(self->client);
-  rd_kafka_resp_err_t error = rd_kafka_subscribe(self->client, self->topics);
-  if (error == RD_KAFKA_RESP_ERR_NO_ERROR && pthread_create(&self->thread, NULL, serve, self) == 0) return RXD_OK;
-  rd_kafka_destroy_flags(self->client, RD_KAFKA_DESTROY_F_NO_CONSUMER_CLOSE);
-  return fail_at(scope, "topics", "%s",
-                 error != RD_KAFKA_RESP_ERR_NO_ERROR ? rd_kafka_err2str(error) : "no thread can be started");
-}
-
-static void stop(source *self) {
-  pthread_mutex_lock(&self->mutex);
-  self->is_ending = true;
-  self->close_by = now_ms() + CLOSE_MS;
-  pthread_cond_signal(&self->room);
-  pthread_mutex_unlock(&self->mutex);
-  pthread_join(self->thread, NULL);
-  drop_queued(self, 0);
-  while (self->parts.first != NULL) parts_remove(&self->parts, self->parts.first);
-  rd_kafka_destroy_flags(self->client, RD_KAFKA_DESTROY_F_NO_CONSUMER_CLOSE);
-}
+static const broker_protocol protocol = {
+  .open = open_client,
+  .serve = serve,
+  .close = leave,
+  .take = take,
+  .judge = judge,
+  .add = add,
+  .destroy = destroy_delivery,
+};
 
 static int source_run(void *opaque, rxd_scope *scope, rxd_source *running) {
   source *self = opaque;
-  int status = start(self, scope);
-  if (status != RXD_OK) return status;
-  size_t under_way = 0;
-  while (turn(self, running, &under_way) && !is_over(self)) {}
-  settle(self, running, under_way);
-  stop(self);
-  /* A new client may work again: rxd decides whether to retry. */
-  return self->fatal[0] == 0 ? RXD_OK : fail_at(scope, "", "%.200s: %s", self->brokers, self->fatal);
+  int status = broker_run(&self->broker, scope, running);
+  while (self->parts.first != NULL) parts_remove(&self->parts, self->parts.first);
+  if (self->client != NULL) rd_kafka_destroy_flags(self->client, RD_KAFKA_DESTROY_F_NO_CONSUMER_CLOSE);
+  self->client = NULL;
+  return status;
 }
 
 /* ---- Opening ---- */
 
 static void source_close(void *opaque) {
   source *self = opaque;
+  broker_close(&self->broker);
   if (self->conf != NULL) rd_kafka_conf_destroy(self->conf);
   if (self->topics != NULL) rd_kafka_topic_partition_list_destroy(self->topics);
   free(self->brokers);
-  pthread_mutex_destroy(&self->mutex);
-  pthread_cond_destroy(&self->changed);
-  pthread_cond_destroy(&self->room);
   free(self);
 }
 
@@ -713,17 +616,14 @@ static int fixed_settings(const rxd_opening *opening, source *self) {
 
 static int source_open(const rxd_opening *opening, void **instance) {
   source *self = need(calloc(1, sizeof *self));
-  init_condition(&self->changed);
-  init_condition(&self->room);
-  pthread_mutex_init(&self->mutex, NULL);
-  self->instance = opening->instance;
-  self->tail = &self->head;
+  self->attempts.instance = opening->instance;
   self->conf = need(rd_kafka_conf_new());
   self->topics = need(rd_kafka_topic_partition_list_new(4));
   self->decode = choice_is(opening, "decode", "json") ? DECODE_JSON
                  : choice_is(opening, "decode", "bytes") ? DECODE_BYTES : DECODE_TEXT;
   self->starts_new = choice_is(opening, "start", "new");
-  int status = buffer_parameter(opening, self);
+  int status = broker_open(&self->broker, opening, &protocol, &self->attempts, self);
+  if (status == RXD_OK) status = buffer_parameter(opening, self);
   if (status == RXD_OK) status = settings_open(opening, self->conf, fixed, &self->brokers);
   if (status == RXD_OK) status = topics_parameter(opening, self);
   if (status == RXD_OK) status = group_parameter(opening, self);
