@@ -199,18 +199,18 @@ static inline UNUSED void broker_step(broker_source *self) {
     return;
   }
   outcome outcome = self->is_open ? self->protocol->serve(self->self) : self->protocol->open(self->self);
-  if (outcome == DONE) self->is_open = true;
-  if (outcome == REFUSED) broker_fail(self, self->attempts->at, self->attempts->problem);
-  if (outcome != UNREACHABLE) return;
-  self->open_at = now_ms() + attempt_failed(self->attempts);
+  self->is_open = outcome == DONE;
+  if (outcome == DONE) return;
   self->protocol->close(self->self, true);
-  self->is_open = false;
+  if (self->is_ending) return;
+  if (outcome == REFUSED) broker_fail(self, self->attempts->at, self->attempts->problem);
+  else self->open_at = now_ms() + attempt_failed(self->attempts);
 }
 
 static inline UNUSED void *broker_thread(void *opaque) {
   broker_source *self = (broker_source *)opaque;
   while (!broker_is_over(self)) broker_step(self);
-  self->protocol->close(self->self, !self->is_open || self->fatal[0] != 0);
+  if (self->is_open) self->protocol->close(self->self, self->fatal[0] != 0);
   self->is_open = false;
   return NULL;
 }

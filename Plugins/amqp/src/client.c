@@ -232,6 +232,11 @@ bool client_handle(client *client, const frame *frame) {
 
 /* ---- Requests ---- */
 
+static bool is_over(const void *closure) {
+  const client *client = closure;
+  return (client->is_ending != NULL && *client->is_ending) || host->is_closing(client->attempts.instance);
+}
+
 /* Waits for one of two methods and handles other frames of the connection. Returns 0 if the connection is lost or the
  * request refused. */
 static amqp_method_number_t wait_for_method(client *client, amqp_method_number_t first, amqp_method_number_t second,
@@ -247,7 +252,7 @@ static amqp_method_number_t wait_for_method(client *client, amqp_method_number_t
       wire_fail(&client->wire, "the server does not answer");
       break;
     }
-    if ((client->is_ending != NULL && *client->is_ending) || host->is_closing(client->attempts.instance)) {
+    if (is_over(client)) {
       wire_fail(&client->wire, "the pipeline has stopped");
       break;
     }
@@ -416,12 +421,12 @@ outcome client_connect(client *client) {
   client->code = 0;
   client->is_blocked = false;
   bool is_tls_error;
-  int64_t until = now_ms() + client->connect_timeout;
-  if (!wire_open(&client->wire, server, client->tls, client->verifies, until, &is_tls_error)) {
+  patience patience = {now_ms() + client->connect_timeout, is_over, client};
+  if (!wire_open(&client->wire, server, client->tls, client->verifies, &patience, &is_tls_error)) {
     client_trouble(client, is_tls_error ? "tls" : "", "%s", client->wire.problem);
     return is_tls_error ? attempt_refused(&client->attempts) : UNREACHABLE;
   }
-  until = now_ms() + client->connect_timeout;
+  int64_t until = now_ms() + client->connect_timeout;
   outcome outcome = log_in(client, until);
   if (outcome == DONE) outcome = open_vhost(client, until);
   if (outcome == DONE) outcome = client_reopen(client);

@@ -76,13 +76,15 @@ static void fail_by_errno(wire *wire, int error) {
 }
 
 /* True: the socket is ready. */
-static bool wait_for_socket(wire *wire, short events, int64_t until) {
-  int64_t left = until - now_ms();
+static bool wait_for_socket(wire *wire, short events, const patience *patience) {
+  enum { SLICE_MS = 100 };
   struct pollfd one = {.fd = wire->fd, .events = events};
-  return left > 0 && poll(&one, 1, (int)left) > 0;
+  for (int64_t left; (left = patience->until - now_ms()) > 0 && !patience->is_over(patience->closure);)
+    if (poll(&one, 1, left < SLICE_MS ? (int)left : SLICE_MS) > 0) return true;
+  return false;
 }
 
-static bool connect_one(wire *wire, const struct addrinfo *info, int64_t until, int *error) {
+static bool connect_one(wire *wire, const struct addrinfo *info, const patience *patience, int *error) {
   wire->fd = socket(info->ai_family, info->ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK, info->ai_protocol);
   if (wire->fd < 0) {
     *error = errno;
@@ -96,7 +98,7 @@ static bool connect_one(wire *wire, const struct addrinfo *info, int64_t until, 
   *error = errno;
   if (errno == EINPROGRESS) {
     socklen_t size = sizeof *error;
-    if (!wait_for_socket(wire, POLLOUT, until)) *error = ETIMEDOUT;
+    if (!wait_for_socket(wire, POLLOUT, patience)) *error = ETIMEDOUT;
     else if (getsockopt(wire->fd, SOL_SOCKET, SO_ERROR, error, &size) != 0) *error = errno;
   }
   if (*error == 0) return true;
@@ -106,7 +108,7 @@ static bool connect_one(wire *wire, const struct addrinfo *info, int64_t until, 
 }
 
 /* All addresses of a host name share the time limit. */
-static bool connect_socket(wire *wire, const address *address, int64_t until) {
+static bool connect_socket(wire *wire, const address *address, const patience *patience) {
   char port[8];
   struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = AI_ADDRCONFIG}, *found = NULL;
   snprintf(port, sizeof port, "%d", address->port);
@@ -118,8 +120,11 @@ static bool connect_socket(wire *wire, const address *address, int64_t until) {
   int error = ETIMEDOUT, left = 0;
   for (struct addrinfo *one = found; one != NULL; one = one->ai_next) left++;
   bool is_connected = false;
-  for (struct addrinfo *one = found; one != NULL && !is_connected; one = one->ai_next, left--)
-    is_connected = connect_one(wire, one, now_ms() + (until - now_ms()) / left, &error);
+  for (struct addrinfo *one = found; one != NULL && !is_connected; one = one->ai_next, left--) {
+    struct patience share = *patience;
+    share.until = now_ms() + (patience->until - now_ms()) / left;
+    is_connected = connect_one(wire, one, &share, &error);
+  }
   freeaddrinfo(found);
   if (!is_connected) wire_fail(wire, "the server cannot be reached: %s", strerror(error));
   return is_connected;
@@ -138,7 +143,8 @@ static void fail_by_tls(wire *wire) {
   ERR_clear_error();
 }
 
-static bool begin_tls(wire *wire, const address *address, SSL_CTX *context, bool verifies, int64_t until) {
+static bool begin_tls(wire *wire, const address *address, SSL_CTX *context, bool verifies,
+                      const patience *patience) {
   wire->tls = SSL_new(context);
   if (wire->tls == NULL || SSL_set_fd(wire->tls, wire->fd) != 1) {
     wire_fail(wire, "TLS cannot be started");
@@ -162,14 +168,15 @@ static bool begin_tls(wire *wire, const address *address, SSL_CTX *context, bool
       fail_by_tls(wire);
       return false;
     }
-    if (!wait_for_socket(wire, reason == SSL_ERROR_WANT_READ ? POLLIN : POLLOUT, until)) {
+    if (!wait_for_socket(wire, reason == SSL_ERROR_WANT_READ ? POLLIN : POLLOUT, patience)) {
       wire_fail(wire, "the server does not answer to TLS; check the port");
       return false;
     }
   }
 }
 
-bool wire_open(wire *wire, const address *address, SSL_CTX *tls, bool verifies, int64_t until, bool *is_tls_error) {
+bool wire_open(wire *wire, const address *address, SSL_CTX *tls, bool verifies, const patience *patience,
+               bool *is_tls_error) {
   enum { POOL_PAGE = 4096 };
   memset(wire, 0, sizeof *wire);
   wire->fd = -1;
@@ -177,9 +184,9 @@ bool wire_open(wire *wire, const address *address, SSL_CTX *tls, bool verifies, 
   init_amqp_pool(&wire->pool, POOL_PAGE);
   wire->sent_at = wire->received_at = now_ms();
   *is_tls_error = false;
-  if (!connect_socket(wire, address, until)) return false;
-  if (tls == NULL || begin_tls(wire, address, tls, verifies, until)) return true;
-  *is_tls_error = true;
+  if (!connect_socket(wire, address, patience)) return false;
+  if (tls == NULL || begin_tls(wire, address, tls, verifies, patience)) return true;
+  *is_tls_error = !patience->is_over(patience->closure);
   return false;
 }
 

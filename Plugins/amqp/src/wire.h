@@ -38,9 +38,16 @@ typedef struct wire {
   amqp_pool_t pool; /* memory of the last decoded method */
 } wire;
 
-/* Connects, at the latest at `until` (now_ms). `tls`: NULL for none. False: `problem` has the reason; `is_tls_error`:
- * TLS is the cause. */
-bool wire_open(wire *wire, const address *address, SSL_CTX *tls, bool verifies, int64_t until, bool *is_tls_error);
+/* How long an attempt to connect may take. */
+typedef struct patience {
+  int64_t until; /* now_ms */
+  bool (*is_over)(const void *closure); /* the connection is no longer needed */
+  const void *closure;
+} patience;
+
+/* Connects. `tls`: NULL for none. False: `problem` has the reason; `is_tls_error`: TLS is the cause. */
+bool wire_open(wire *wire, const address *address, SSL_CTX *tls, bool verifies, const patience *patience,
+               bool *is_tls_error);
 void wire_close(wire *wire);
 __attribute__((format(printf, 2, 3))) void wire_fail(wire *wire, const char *format, ...);
 

@@ -417,10 +417,17 @@ class SourceTests(AmqpTest):
         self.assertEqual(list(dict.fromkeys(numbers)), list(range(COUNT)))
 
     def test_connections_that_are_lost_at_once(self):
-        proxy = self.proxy()
-        proxy.life = 0.3
+        opened = []
+
+        def behave(connection):
+            greet(connection)
+            opened.append(connection)
+            time.sleep(0.2)
+            connection.close()
+
+        self.hostile(behave)
         run = self.read()
-        self.assert_growing_pauses(proxy, run, ": connected")
+        self.assert_growing_pauses(lambda: len(opened), run, ": connected")
         self.assertEqual(run.end(), 0, run.errors())
 
     def test_a_stop_does_not_wait_until_a_connection_times_out(self):

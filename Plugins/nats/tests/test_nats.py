@@ -555,7 +555,7 @@ class FaultTests(NatsTest):
                 proxy = Proxy(self.port, 0.3)
                 self.addCleanup(proxy.close)
                 run = self.read(component, component, servers=[f"127.0.0.1:{proxy.port}"], **more)
-                self.assert_growing_pauses(proxy, run, ": connected")
+                self.assert_growing_pauses(lambda: proxy.opened, run, ": connected")
                 self.stops_soon(run)
 
     def stops_soon(self, run):
