@@ -26,6 +26,11 @@ bool source_rest(source *self, int64_t milliseconds) {
   return source_is_stopping(self);
 }
 
+void source_hurry(source *self) {
+  enum { IDLE_MOST_MS = 5000 };
+  if (self->client.idle_ms > IDLE_MOST_MS) self->client.idle_ms = IDLE_MOST_MS;
+}
+
 int source_page(source *self, rxd_scope *scope, const char *after, page *page) {
   while (!source_is_stopping(self)) {
     outcome outcome = page_get(&self->client, self->prefix, after, page);

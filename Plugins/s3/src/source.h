@@ -41,6 +41,8 @@ outcome source_has_tag(source *self, const object *object, bool *has_tag);
 int source_page(source *self, rxd_scope *scope, const char *after, page *page);
 /* Sleeps and handles acknowledgements; true: the source must stop. */
 bool source_rest(source *self, int64_t milliseconds);
+/* Lets requests without an answer end soon, because the source is stopping. */
+void source_hurry(source *self);
 int source_fail(source *self, rxd_scope *scope);
 bool source_is_stopping(const source *self);
 

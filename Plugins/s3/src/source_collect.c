@@ -19,7 +19,7 @@ static void pass(collector *self, const object *object) {
   seen_add(&self->passed, object, NULL);
 }
 
-/* Performs the action on an object whose events are acknowledged. */
+/* Performs the action on an object whose events are acknowledged. RXD_RETRY: later. */
 static int settle(collector *self, rxd_scope *scope, work *work) {
   source *source = self->source;
   if (work->is_incomplete) {
@@ -32,7 +32,7 @@ static int settle(collector *self, rxd_scope *scope, work *work) {
   outcome outcome = source_settle(source, &work->object);
   if (outcome == AGAIN || outcome == OVER) {
     work->again_at = now_ms() + client_failed(&source->client, "requestErrors");
-    return RXD_OK;
+    return RXD_RETRY;
   }
   if (outcome == NEVER) return source_fail(source, scope);
   client_works(&source->client);
@@ -56,7 +56,9 @@ static int settle_all(collector *self, rxd_scope *scope) {
       one->again_at = now_ms() + backoff_ms(one->failures++ + 2);
       continue;
     }
-    if (settle(self, scope, one) == RXD_FAILED) return RXD_FAILED;
+    int status = settle(self, scope, one);
+    /* The others may fail too, each after a timeout: they have their turn when the source has looked around. */
+    if (status != RXD_OK) return status == RXD_RETRY ? RXD_OK : status;
   }
   return RXD_OK;
 }
@@ -145,8 +147,10 @@ static bool is_open(const works *works) {
 
 static int finish(collector *self, rxd_scope *scope) {
   source *source = self->source;
-  int64_t until = now_ms() + STOP_MS;
+  enum { LAST_MS = 5000 }; /* for a request that is begun before the end */
+  int64_t until = now_ms() + STOP_MS - LAST_MS;
   int status = RXD_OK;
+  source_hurry(source);
   while (status == RXD_OK && is_open(&source->works) && host->is_stopping(source->running) != 2 && now_ms() < until)
     status = turn(self, scope, 50);
   if (status == RXD_OK && is_open(&source->works)) status = turn(self, scope, 0);

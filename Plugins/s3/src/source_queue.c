@@ -160,8 +160,9 @@ static int settle_all(queue *self, rxd_scope *scope) {
     outcome outcome = one->has_failed || one->is_incomplete ? DONE : source_settle(source, &one->object);
     if (outcome == NEVER) return source_fail(source, scope);
     if (outcome == AGAIN || outcome == OVER) {
+      /* The others may fail too, each after a timeout: they have their turn when the source has looked around. */
       one->again_at = now_ms() + client_failed(&source->client, "requestErrors");
-      continue;
+      return RXD_OK;
     }
     if (one->has_failed) one->message->has_failed = true;
     one->message->works--;
@@ -345,6 +346,11 @@ static bool receive_is_over(void *closure) {
   return source_is_stopping(self->source) && now_ms() >= self->receive_by;
 }
 
+static void forget_received(received *received) {
+  for (size_t i = 0; i < received->count; i++) free(received->messages[i].receipt), free(received->messages[i].body);
+  received->count = 0;
+}
+
 static outcome receive(queue *self, received *received) {
   source *source = self->source;
   client *client = &source->client;
@@ -366,6 +372,7 @@ static outcome receive(queue *self, received *received) {
   client->is_over_closure = closure;
   if (outcome == DONE && !xml_read(buffer_text(&answer.body), answer.body.count, element, received)) {
     client_trouble(&source->client, "%.100s answers with what is none", source->queue.host);
+    forget_received(received);
     outcome = AGAIN;
   }
   free(received->name);
@@ -458,7 +465,7 @@ int run_queue(source *source, rxd_scope *scope) {
   bool has_thread = pthread_create(&self.thread, NULL, keep, &self) == 0;
   int status = has_thread ? serve(&self, scope) : fail_at(scope, "", "the source cannot get a thread");
   source->client.is_over = never_over;
-  source->client.idle_ms = source->client.idle_ms < 5000 ? source->client.idle_ms : 5000;
+  source_hurry(source);
   leave(&self, scope);
   pthread_mutex_lock(&self.mutex);
   self.is_ending = true;

@@ -2,6 +2,8 @@
 
 #include "listing.h"
 
+#include <broker.h>
+
 static work **bucket(works *works, uint32_t number) { return &works->buckets[number % WORK_BUCKETS]; }
 
 work *works_add(works *works, object *object) {
@@ -48,9 +50,9 @@ uint64_t work_token(work *work) {
   return (uint64_t)work->number << 32 | ++work->sequence;
 }
 
-static void judge(works *works, const rxd_ack *ack) {
+static void judge(void *closure, const rxd_ack *ack) {
   uint32_t number = (uint32_t)(ack->token >> 32);
-  work *one = *bucket(works, number);
+  work *one = *bucket(closure, number);
   while (one != NULL && one->number != number) one = one->next;
   if (one == NULL || one->open == 0) return;
   one->open--;
@@ -58,13 +60,5 @@ static void judge(works *works, const rxd_ack *ack) {
 }
 
 size_t works_take_acks(works *works, rxd_source *running, int64_t wait_ms) {
-  rxd_ack acks[512];
-  size_t count, all = 0;
-  do {
-    count = host->acks(running, acks, sizeof acks / sizeof acks[0], wait_ms * 1000000);
-    for (size_t i = 0; i < count; i++) judge(works, &acks[i]);
-    all += count;
-    wait_ms = 0;
-  } while (count == sizeof acks / sizeof acks[0]);
-  return all;
+  return take_all_acks(running, wait_ms, judge, works, NULL);
 }

@@ -1,5 +1,6 @@
 """Tests of the plugin with moto's server, and with servers that misbehave: without rxd, and in rxd if RXD names it."""
 import gzip
+import html
 import json
 import os
 import random
@@ -659,6 +660,68 @@ class QueueTests(S3Test):
 
 class HostileTests(S3Test):
     """Servers that refuse, lie, stall or flood."""
+
+    def queue_answer(self, *bodies):
+        """The answer to ReceiveMessage."""
+        messages = "".join(f"<Message><ReceiptHandle>{n}</ReceiptHandle><Body>{html.escape(body)}</Body></Message>" for n, body in enumerate(bodies))
+        return 200, {}, f"<ReceiveMessageResponse><ReceiveMessageResult>{messages}</ReceiveMessageResult></ReceiveMessageResponse>".encode()
+
+    def test_a_stop_while_the_store_answers_no_deletion(self):
+        """Eight objects are acknowledged, and none can be deleted: each attempt waits for the idle timeout."""
+        keys = [f"k{n}" for n in range(8)]
+        records = [{"eventName": "ObjectCreated:Put", "s3": {"bucket": {"name": "hang"}, "object": {"key": key}}} for key in keys]
+        for name in ["list", "queue"]:
+            with self.subTest(name=name):
+                hanging, received, read = threading.Event(), [], set()
+
+                def answer(request, hanging=hanging, received=received, read=read):
+                    if request.command in ("HEAD", "DELETE"):
+                        if len(read) < len(keys):
+                            return error(503, "SlowDown")
+                        hanging.set()
+                        time.sleep(120)
+                    if request.command == "POST" and b"ReceiveMessage" in request.body and not received:
+                        received.append(request)
+                        return self.queue_answer(json.dumps({"Records": records}))
+                    if request.command == "POST":
+                        return self.queue_answer()
+                    if request.path.rstrip("/").endswith(tuple(keys)):
+                        read.add(request.path)
+                        return 200, {"ETag": '"tag-0"'}, b"line\n"
+                    return 200, {}, listing([(key, 5) for key in keys])
+
+                self.bucket = "hang"
+                self.script(answer)
+                mode = {"every": "1h"} if name == "list" else {"queue": f"http://127.0.0.1:{self.port}/1/q"}
+                run = self.read(name, after="delete", idleTimeout="5s", **mode)
+                wait_for(lambda: hanging.is_set() and run.count() == 8, "a deletion", PATIENCE)
+                begin = time.monotonic()
+                self.assertEqual(run.end(seconds=50), 0, run.errors())
+                print(f"\n    a stop while no deletion is answered, {name}: {time.monotonic() - begin:.1f} s")
+
+    def test_answers_of_a_queue_that_are_cut_leave_nothing_in_memory(self):
+        _, _, whole = self.queue_answer("x" * (12 << 20))
+        asked = []
+
+        def answer(request):
+            asked.append(request.command)
+            return 200, {}, whole[:-30]
+
+        self.bucket = "cut"
+        self.script(answer)
+        run = self.read(queue=f"http://127.0.0.1:{self.port}/1/q")
+
+        def resident():
+            with open(f"/proc/{run.process.pid}/status") as status:
+                return next(int(line.split()[1]) >> 10 for line in status if line.startswith("VmRSS"))
+
+        wait_for(lambda: len(asked) >= 2, "two answers", PATIENCE)
+        time.sleep(0.2)
+        before = resident()
+        wait_for(lambda: len(asked) >= 7, "seven answers", PATIENCE)
+        time.sleep(0.5)
+        self.assertLess(resident() - before, 30)
+        self.assertEqual(run.end(), 0, run.errors())
 
     def test_errors_say_what_to_do(self):
         for name, answer, expected in [
