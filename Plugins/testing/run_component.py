@@ -5,12 +5,13 @@
 
 A source's events go to standard output, one per line. They are delivered in rounds, each with all waiting events: a round takes
 MILLISECONDS, or each Nth fails. A sink receives the events of standard input, at most 1024 at once. The component's log goes to
-standard error. Status: 0, 1: it has failed, 78: the parameters are refused."""
+standard error. A sink that gets SIGTERM is told that nothing waits for its results. Status: 0, 1: it has failed, 78: the parameters are refused."""
 
 import json
 import os
 import signal
 import sys
+import threading
 import time
 from typing import Any
 
@@ -88,7 +89,21 @@ def evaluate(kind: str, template: Any, event: Any) -> Any:
     return text
 
 
+def close_at_signal(instance: host.Instance) -> threading.Event:
+    """SIGTERM, which all threads block, must be noticed while the main thread is in the plugin."""
+    closing = threading.Event()
+
+    def wait() -> None:
+        signal.sigwait({signal.SIGTERM})
+        closing.set()
+        instance.begin_closing()
+
+    threading.Thread(target=wait, daemon=True).start()
+    return closing
+
+
 def run_sink(instance: host.Instance, templates: list[tuple[str, Any]]) -> int:
+    closing = close_at_signal(instance)
     waiting: list[Any] = []
     delivered = refused = 0
     is_over = is_failing = False
@@ -100,7 +115,7 @@ def run_sink(instance: host.Instance, templates: list[tuple[str, Any]]) -> int:
             is_over = not line
             if line:
                 waiting.append(json.loads(line))
-        if not waiting:
+        if not waiting or closing.is_set():
             break
         end = instance.write(*waiting, arguments=[[evaluate(*template, event) for template in templates] for event in waiting])
         tell_log(instance)
@@ -120,7 +135,7 @@ def run_sink(instance: host.Instance, templates: list[tuple[str, Any]]) -> int:
         delivered += len(waiting) - len(left) - len(end["refused"])
         waiting = left
         if is_failing:
-            time.sleep(pause)
+            closing.wait(pause)
             pause = min(2 * pause, 30)
         else:
             pause = 0.5
@@ -133,6 +148,8 @@ def main() -> int:
         say(__doc__ or "")
         return 64
     path, kind, name, given = sys.argv[1:5]
+    if kind == "sink":
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})  # before a plugin starts threads
     plugin = host.Plugin(path)
     parameters = json.loads(given)
     templates = [(its["type"], parameters.pop(its["name"], its.get("default")))

@@ -8,9 +8,7 @@ enum {
   FLUSH_MS = 3000,             /* maximum time of a round trip */
 };
 
-static const rxd_input *input_at(const rxd_batch *batch, size_t index) {
-  return (const rxd_input *)((const char *)batch->inputs + index * batch->input_size);
-}
+enum { NO_STREAM = OWN_VERDICT }; /* a message that no stream has answered */
 
 /* ---- The connection ---- */
 
@@ -25,7 +23,7 @@ static void disconnect(publisher *self) {
 
 /* Fails the batch. Answers on this connection are no longer awaited. */
 static void fail(publisher *self) {
-  self->has_failed = true;
+  self->sending.has_failed = true;
   disconnect(self);
 }
 
@@ -58,23 +56,6 @@ static outcome connect_publisher(publisher *self) {
 
 /* ---- Verdicts ---- */
 
-static void settle(publisher *self, size_t index) {
-  if (self->verdicts[index].kind != SENT) return;
-  self->missing--;
-  self->missing_bytes -= self->bytes[index];
-}
-
-static void refuse(publisher *self, size_t index, const char *problem) {
-  settle(self, index);
-  free(self->verdicts[index].problem);
-  self->verdicts[index] = (verdict){REFUSED_ALONE, need(strdup(problem))};
-}
-
-static void mark(publisher *self, size_t index, int kind) {
-  settle(self, index);
-  self->verdicts[index].kind = kind;
-}
-
 /* Whether a message such as "Permissions Violation for Publish to "SUBJECT"" is about this subject. */
 static bool names_subject(const char *violation, const char *subject) {
   const char *quote = strchr(violation, '"');
@@ -91,43 +72,43 @@ static size_t index_of_ack(const publisher *self, natsMsg *ack) {
   const char *subject = natsMsg_GetSubject(ack);
   size_t count = strlen(self->inbox);
   bool is_own = strncmp(subject, self->inbox, count) == 0 && sscanf(subject + count, ".%u.%u", &batch, &index) == 2
-                && batch == self->batch_number && index < self->batch->count;
-  return is_own && self->verdicts[index].kind == SENT ? index : self->batch->count;
+                && batch == self->batch_number && index < self->sending.batch->count;
+  return is_own && self->sending.verdicts[index].kind == SENT ? index : self->sending.batch->count;
 }
 
 /* A stream's error either concerns the message (400 and similar) or is temporary (503): limits, resources, no
  * leader. */
 static void judge_error(publisher *self, size_t index, const rxd_value *error) {
-  rxd_value code = host->member(self->scope, error, RXD_TEXT_OF("code"));
-  rxd_value number = host->member(self->scope, error, RXD_TEXT_OF("err_code"));
-  rxd_value description = host->member(self->scope, error, RXD_TEXT_OF("description"));
-  rxd_text text = host->text(self->scope, &description);
+  rxd_value code = host->member(self->sending.scope, error, RXD_TEXT_OF("code"));
+  rxd_value number = host->member(self->sending.scope, error, RXD_TEXT_OF("err_code"));
+  rxd_value description = host->member(self->sending.scope, error, RXD_TEXT_OF("description"));
+  rxd_text text = host->text(self->sending.scope, &description);
   int64_t kind = host->integer(&code), detail = host->integer(&number);
   if ((kind >= 400 && kind < 500) || detail == JSStreamRollupFailedErr || detail == JSStreamMessageExceedsMaximumErr) {
     char problem[PROBLEM_MOST];
     snprintf(problem, sizeof problem, "the stream '%.80s' refuses the message: %.*s", self->stream,
              (int)(text.count < 120 ? text.count : 120), text.bytes);
-    refuse(self, index, problem);
+    sending_refuse(&self->sending, index, problem);
     return;
   }
   client_trouble(&self->client, "the stream '%.80s' takes no messages: %.*s", self->stream,
                  (int)(text.count < 120 ? text.count : 120), text.bytes);
-  self->has_failed = true;
+  self->sending.has_failed = true;
 }
 
 static void judge_ack(publisher *self, natsMsg *ack) {
   size_t index = index_of_ack(self, ack);
-  if (index == self->batch->count) return;
+  if (index == self->sending.batch->count) return;
   rxd_value answer;
   rxd_text text = {natsMsg_GetData(ack), (size_t)natsMsg_GetDataLength(ack)};
-  bool is_json = text.count > 0 && host->parse_json(self->scope, text, &answer) == RXD_OK;
-  rxd_value error = is_json ? host->member(self->scope, &answer, RXD_TEXT_OF("error")) : host->make_null();
-  rxd_value sequence = is_json ? host->member(self->scope, &answer, RXD_TEXT_OF("seq")) : host->make_null();
+  bool is_json = text.count > 0 && host->parse_json(self->sending.scope, text, &answer) == RXD_OK;
+  rxd_value error = is_json ? host->member(self->sending.scope, &answer, RXD_TEXT_OF("error")) : host->make_null();
+  rxd_value sequence = is_json ? host->member(self->sending.scope, &answer, RXD_TEXT_OF("seq")) : host->make_null();
   if (host->kind(&error) == RXD_OBJECT) judge_error(self, index, &error);
-  else if (host->integer(&sequence) > 0) mark(self, index, DELIVERED);
+  else if (host->integer(&sequence) > 0) sending_mark(&self->sending, index, DELIVERED);
   else {
     client_trouble(&self->client, "the receiver that accepted a message is not a stream");
-    self->has_failed = true;
+    self->sending.has_failed = true;
   }
 }
 
@@ -148,25 +129,25 @@ static bool take_acks(publisher *self, int64_t wait_ms) {
 
 /* Once all other messages have an answer, the remaining ones are those without a responder. */
 static void mark_unanswered(publisher *self) {
-  for (size_t i = 0; i < self->batch->count && self->unanswered > 0; i++)
-    if (self->verdicts[i].kind == SENT) mark(self, i, NO_STREAM);
+  for (size_t i = 0; i < self->sending.batch->count && self->unanswered > 0; i++)
+    if (self->sending.verdicts[i].kind == SENT) sending_mark(&self->sending, i, NO_STREAM);
   self->unanswered = 0;
 }
 
 /* Waits until at most so many are missing. False: something has failed, or a message is not permitted. */
 static bool wait_for_acks(publisher *self, size_t most, size_t most_bytes) {
-  while (!self->has_failed && self->missing > self->unanswered
-         && (self->missing > most || self->missing_bytes > most_bytes)) {
-    if (take_acks(self, SLICE_MS) || self->has_failed) continue;
+  while (!self->sending.has_failed && self->sending.missing > self->unanswered
+         && (self->sending.missing > most || self->sending.missing_bytes > most_bytes)) {
+    if (take_acks(self, SLICE_MS) || self->sending.has_failed) continue;
     if (client_violation(&self->client) != NULL) return false;
-    if (now_ms() > self->end || host->is_closing(self->client.attempts.instance)) {
-      client_trouble(&self->client, "%zu messages were not acknowledged within %lld ms", self->missing,
-                     (long long)self->timeout);
-      self->has_failed = true;
+    if (sending_is_over(&self->sending)) {
+      client_trouble(&self->client, "%zu messages were not acknowledged within %lld ms", self->sending.missing,
+                     (long long)self->sending.timeout);
+      self->sending.has_failed = true;
     }
   }
-  if (!self->has_failed && self->missing == self->unanswered) mark_unanswered(self);
-  return !self->has_failed;
+  if (!self->sending.has_failed && self->sending.missing == self->unanswered) mark_unanswered(self);
+  return !self->sending.has_failed;
 }
 
 /* ---- Sending ---- */
@@ -175,18 +156,15 @@ static void judge_publish(publisher *self, size_t index, natsStatus status, size
   char problem[PROBLEM_MOST];
   switch (status) {
     case NATS_OK:
-      self->verdicts[index].kind = SENT;
-      self->bytes[index] = bytes;
-      self->missing++;
-      self->missing_bytes += bytes;
+      sending_sent(&self->sending, index, bytes);
       break;
     case NATS_MAX_PAYLOAD:
       snprintf(problem, sizeof problem, "the message has more bytes, with its headers, than the server takes: %lld",
                (long long)natsConnection_GetMaxPayload(self->client.connection));
-      refuse(self, index, problem);
+      sending_refuse(&self->sending, index, problem);
       break;
-    case NATS_INVALID_SUBJECT: refuse(self, index, "the subject is not valid"); break;
-    case NATS_NO_SERVER_SUPPORT: refuse(self, index, "the server does not know headers"); break;
+    case NATS_INVALID_SUBJECT: sending_refuse(&self->sending, index, "the subject is not valid"); break;
+    case NATS_NO_SERVER_SUPPORT: sending_refuse(&self->sending, index, "the server does not know headers"); break;
     default: fail_lost(self);
   }
 }
@@ -194,9 +172,9 @@ static void judge_publish(publisher *self, size_t index, natsStatus status, size
 static void publish(publisher *self, size_t index) {
   char inbox[200], *reply = self->stream != NULL ? inbox : NULL, problem[PROBLEM_MOST];
   if (reply != NULL) snprintf(inbox, sizeof inbox, "%s.%u.%zu", self->inbox, self->batch_number, index);
-  natsMsg *message = self->make(self->sink, self->scope, input_at(self->batch, index), reply, problem);
+  natsMsg *message = self->make(self->sink, self->sending.scope, sending_input(&self->sending, index), reply, problem);
   if (message == NULL) {
-    refuse(self, index, problem);
+    sending_refuse(&self->sending, index, problem);
     return;
   }
   size_t bytes = (size_t)natsMsg_GetDataLength(message) + strlen(natsMsg_GetSubject(message));
@@ -205,19 +183,17 @@ static void publish(publisher *self, size_t index) {
   natsMsg_Destroy(message);
 }
 
-static bool is_event(const publisher *self, size_t index) { return input_at(self->batch, index)->kind == RXD_EVENT; }
-
 /* Makes a round trip, after which the server has received everything before it and reported every violation. Each try
  * waits longer than the last, so that a stop is noticed. */
 static bool flush(publisher *self) {
   natsStatus status = NATS_TIMEOUT;
   for (int64_t slice = SLICE_MS; status == NATS_TIMEOUT; slice = slice < FLUSH_MS ? slice * 2 : slice) {
-    if (slice > SLICE_MS && (now_ms() > self->end || host->is_closing(self->client.attempts.instance))) break;
+    if (slice > SLICE_MS && (sending_is_over(&self->sending))) break;
     status = natsConnection_FlushTimeout(self->client.connection, slice);
   }
   if (status == NATS_OK) return true;
   if (status == NATS_TIMEOUT)
-    client_trouble(&self->client, "the server did not answer within %lld ms", (long long)self->timeout);
+    client_trouble(&self->client, "the server did not answer within %lld ms", (long long)self->sending.timeout);
   else client_trouble(&self->client, "the connection is lost");
   fail(self);
   return false;
@@ -226,27 +202,27 @@ static bool flush(publisher *self) {
 /* Sends all messages, with a window of unacknowledged ones. */
 static void send_all(publisher *self) {
   bool goes_on = true;
-  for (size_t i = 0; i < self->batch->count && goes_on && !self->has_failed; i++) {
-    if (!is_event(self, i)) mark(self, i, DELIVERED);
+  for (size_t i = 0; i < self->sending.batch->count && goes_on && !self->sending.has_failed; i++) {
+    if (!sending_is_event(&self->sending, i)) sending_mark(&self->sending, i, DELIVERED);
     else publish(self, i);
-    if (self->stream != NULL && (self->missing >= WINDOW_MOST || self->missing_bytes >= WINDOW_BYTES_MOST))
+    if (self->stream != NULL && (self->sending.missing >= WINDOW_MOST || self->sending.missing_bytes >= WINDOW_BYTES_MOST))
       goes_on = wait_for_acks(self, WINDOW_MOST / 2, WINDOW_BYTES_MOST / 2);
   }
-  if (self->has_failed || !goes_on) return;
+  if (self->sending.has_failed || !goes_on) return;
   if (self->stream != NULL) wait_for_acks(self, 0, 0);
   else flush(self);
 }
 
 /* Without a stream, the round trip is the confirmation. */
 static void confirm_sent(publisher *self) {
-  for (size_t i = 0; i < self->batch->count; i++)
-    if (self->verdicts[i].kind == SENT) mark(self, i, DELIVERED);
+  for (size_t i = 0; i < self->sending.batch->count; i++)
+    if (self->sending.verdicts[i].kind == SENT) sending_mark(&self->sending, i, DELIVERED);
 }
 
 /* The subject of a message, for an error message. */
 static char *subject_of(publisher *self, size_t index) {
   char problem[PROBLEM_MOST];
-  natsMsg *message = self->make(self->sink, self->scope, input_at(self->batch, index), NULL, problem);
+  natsMsg *message = self->make(self->sink, self->sending.scope, sending_input(&self->sending, index), NULL, problem);
   char *subject = need(strdup(message != NULL ? natsMsg_GetSubject(message) : ""));
   natsMsg_Destroy(message);
   return subject;
@@ -257,93 +233,67 @@ static void refuse_denied(publisher *self, size_t index) {
   char *subject = subject_of(self, index), problem[PROBLEM_MOST];
   if (names_subject(violation, subject)) {
     snprintf(problem, sizeof problem, "the server does not permit this user to publish to '%.120s'", subject);
-    refuse(self, index, problem);
+    sending_refuse(&self->sending, index, problem);
   } else {
     client_trouble(&self->client, "%.180s; allow it to the user", violation);
-    self->has_failed = true;
+    self->sending.has_failed = true;
   }
   free(subject);
 }
 
 /* Sends one message alone: the server reports the subject of a violation, but only of the last one. */
 static void send_alone(publisher *self, size_t index) {
-  self->end = now_ms() + self->timeout;
+  if (host->is_closing(self->sending.instance)) {
+    client_trouble(&self->client, "the pipeline has stopped");
+    self->sending.has_failed = true;
+    return;
+  }
+  self->sending.end = now_ms() + self->sending.timeout;
   if (connect_publisher(self) != DONE) {
-    self->has_failed = true;
+    self->sending.has_failed = true;
     return;
   }
   publish(self, index);
-  if (self->has_failed || self->verdicts[index].kind != SENT || !flush(self)) return;
+  if (self->sending.has_failed || self->sending.verdicts[index].kind != SENT || !flush(self)) return;
   if (client_violation(&self->client) != NULL) {
     refuse_denied(self, index);
     /* A new connection has no violations. */
     disconnect(self);
-  } else if (self->stream == NULL) mark(self, index, DELIVERED);
+  } else if (self->stream == NULL) sending_mark(&self->sending, index, DELIVERED);
   else wait_for_acks(self, 0, 0);
 }
 
 /* Sends each uncertain message again after a violation, alone. */
 static void send_singly(publisher *self) {
   disconnect(self);
-  for (size_t i = 0; i < self->batch->count; i++)
-    if (self->verdicts[i].kind == SENT) mark(self, i, TO_SEND);
-  for (size_t i = 0; i < self->batch->count && !self->has_failed; i++)
-    if (self->verdicts[i].kind == TO_SEND) send_alone(self, i);
+  sending_again(&self->sending);
+  for (size_t i = 0; i < self->sending.batch->count && !self->sending.has_failed; i++)
+    if (self->sending.verdicts[i].kind == TO_SEND) send_alone(self, i);
 }
 
 /* Handles messages without an answer: no stream has their subject, or JetStream or the stream is unavailable. */
 static void look_for_stream(publisher *self) {
   size_t first = 0;
-  while (first < self->batch->count && self->verdicts[first].kind != NO_STREAM) first++;
-  if (first == self->batch->count || self->has_failed) return;
+  while (first < self->sending.batch->count && self->sending.verdicts[first].kind != NO_STREAM) first++;
+  if (first == self->sending.batch->count || self->sending.has_failed) return;
   uint64_t ignored;
   if (connect_publisher(self) != DONE || stream_bounds(&self->client, self->stream, &ignored, &ignored) != DONE) {
-    self->has_failed = true;
+    self->sending.has_failed = true;
     return;
   }
-  for (size_t i = first; i < self->batch->count && !self->has_failed; i++) {
-    if (self->verdicts[i].kind != NO_STREAM) continue;
-    mark(self, i, TO_SEND);
+  for (size_t i = first; i < self->sending.batch->count && !self->sending.has_failed; i++) {
+    if (self->sending.verdicts[i].kind != NO_STREAM) continue;
+    sending_mark(&self->sending, i, TO_SEND);
     send_alone(self, i);
-    if (self->verdicts[i].kind != NO_STREAM) continue;
+    if (self->sending.verdicts[i].kind != NO_STREAM) continue;
     char *subject = subject_of(self, i), problem[PROBLEM_MOST];
     snprintf(problem, sizeof problem, "the stream '%.80s' has no subject that matches '%.100s'", self->stream, subject);
-    refuse(self, i, problem);
+    sending_refuse(&self->sending, i, problem);
     free(subject);
   }
 }
 
 /* ---- A batch ---- */
-
-/* Returns the first message that is neither delivered nor refused; it is repeated with all later ones. */
-static size_t judge(const publisher *self, rxd_verdicts *verdicts) {
-  size_t index = 0;
-  for (; index < self->batch->count; index++) {
-    const verdict *one = &self->verdicts[index];
-    if (one->kind != DELIVERED && one->kind != REFUSED_ALONE) break;
-    if (one->kind == REFUSED_ALONE) host->refuse(verdicts, index, text_of(one->problem));
-  }
-  return index;
-}
-
-static void begin(publisher *self, rxd_scope *scope, const rxd_batch *batch) {
-  self->scope = scope;
-  self->batch = batch;
-  self->batch_number++;
-  self->verdicts = need(calloc(batch->count + 1, sizeof *self->verdicts));
-  self->bytes = need(calloc(batch->count + 1, sizeof *self->bytes));
-  self->missing = self->missing_bytes = 0;
-  self->end = now_ms() + self->timeout;
-  self->has_failed = false;
-}
-
-static void end(publisher *self) {
-  for (size_t i = 0; i < self->batch->count; i++) free(self->verdicts[i].problem);
-  free(self->verdicts);
-  free(self->bytes);
-  self->verdicts = NULL;
-  self->bytes = NULL;
-}
 
 int publisher_write(publisher *self, rxd_scope *scope, const rxd_batch *batch, rxd_verdicts *verdicts) {
   outcome outcome = connect_publisher(self);
@@ -352,15 +302,15 @@ int publisher_write(publisher *self, rxd_scope *scope, const rxd_batch *batch, r
     fail_at(scope, "", "%s", self->client.attempts.problem);
     return outcome == REFUSED ? RXD_FAILED : RXD_RETRY;
   }
-  begin(self, scope, batch);
+  self->batch_number++;
+  sending_begin(&self->sending, scope, batch);
   send_all(self);
-  if (!self->has_failed && client_violation(&self->client) != NULL) send_singly(self);
-  else if (!self->has_failed && self->stream == NULL) confirm_sent(self);
+  if (!self->sending.has_failed && client_violation(&self->client) != NULL) send_singly(self);
+  else if (!self->sending.has_failed && self->stream == NULL) confirm_sent(self);
   if (self->stream != NULL) look_for_stream(self);
-  size_t through = judge(self, verdicts);
-  end(self);
+  size_t through = sending_report(&self->sending, verdicts);
+  sending_end(&self->sending);
   if (through == batch->count) return RXD_OK;
-  host->delivered(verdicts, through);
   fail_at(scope, "", "%s", self->client.attempts.problem);
   disconnect(self);
   return RXD_RETRY;
@@ -371,7 +321,8 @@ int publisher_write(publisher *self, rxd_scope *scope, const rxd_batch *batch, r
 int publisher_open(const rxd_opening *opening, publisher *self, make_message *make, void *sink) {
   self->make = make;
   self->sink = sink;
-  self->timeout = milliseconds_parameter(opening, "timeout", 30000);
+  self->sending.instance = opening->instance;
+  self->sending.timeout = milliseconds_parameter(opening, "timeout", 30000);
   return client_open(opening, &self->client);
 }
 

@@ -740,6 +740,32 @@ class SinkTests(NatsTest):
         numbers = self.numbers(run)
         self.assertEqual(numbers, sorted(numbers))
 
+    def test_a_stop_does_not_wait_until_each_message_was_sent_alone(self):
+        """After a violation each message is sent over a connection of its own, here with a slow server."""
+        singly = threading.Event()
+        opened = []
+
+        def behave(connection):
+            opened.append(connection)
+            greet(connection)
+            if len(opened) > 2:
+                singly.set()
+            while data := connection.recv(1 << 20):
+                if b"PUB a" in data:
+                    connection.sendall(b"-ERR 'Permissions Violation for Publish to \"a\"'\r\n")
+                if b"PING" in data:
+                    time.sleep(0.05)
+                    connection.sendall(b"PONG\r\n")
+
+        self.hostile(behave)
+        sink = self.write(list(range(300)), "nats", subject="a")
+        wait_for(singly.is_set, "a message alone", PATIENCE)
+        begin = time.monotonic()
+        sink.end()
+        took = time.monotonic() - begin
+        print(f"\n    a stop while messages are sent alone: {took:.1f} s", sink.errors()[-1500:])
+        self.assertLess(took, 5)
+
     def test_a_sink_survives_hostile_servers(self):
         for data in [b"", b"garbage\r\n" * 100]:
             listener = socket.create_server(("127.0.0.1", 0))

@@ -1,0 +1,105 @@
+/* The batch of a sink that sends messages one by one and learns the outcome of each later. Header only; see README.md. */
+#ifndef BROKER_SINK_H
+#define BROKER_SINK_H
+#include "plugin_util.h"
+
+/* What is known of a message. */
+enum {
+  TO_SEND,
+  SENT,          /* without an answer */
+  DELIVERED,
+  REFUSED_ALONE,
+  OWN_VERDICT,   /* the first kind of a sink's own: an answer that does not settle the message */
+};
+
+typedef struct verdict {
+  int kind;
+  size_t bytes;   /* size, while it is SENT */
+  char *problem;  /* the reason, if REFUSED_ALONE */
+} verdict;
+
+typedef struct sending {
+  rxd_instance *instance;
+  int64_t timeout;   /* time limit of a batch, in milliseconds */
+  /* The current batch. */
+  const rxd_batch *batch;
+  rxd_scope *scope;
+  verdict *verdicts; /* one for each input */
+  size_t missing, missing_bytes; /* messages that are SENT, and their size */
+  int64_t end;       /* deadline (now_ms) */
+  bool has_failed;   /* a temporary failure: the batch is repeated from the first uncertain message on */
+} sending;
+
+static inline UNUSED void sending_begin(sending *self, rxd_scope *scope, const rxd_batch *batch) {
+  self->batch = batch;
+  self->scope = scope;
+  self->verdicts = (verdict *)need(calloc(batch->count + 1, sizeof *self->verdicts));
+  self->missing = self->missing_bytes = 0;
+  self->end = now_ms() + self->timeout;
+  self->has_failed = false;
+}
+
+static inline UNUSED void sending_end(sending *self) {
+  for (size_t i = 0; i < self->batch->count; i++) free(self->verdicts[i].problem);
+  free(self->verdicts);
+  self->verdicts = NULL;
+  self->batch = NULL;
+}
+
+static inline UNUSED const rxd_input *sending_input(const sending *self, size_t index) {
+  return (const rxd_input *)(const void *)((const char *)self->batch->inputs + index * self->batch->input_size);
+}
+
+/* Other inputs count as delivered. */
+static inline UNUSED bool sending_is_event(const sending *self, size_t index) {
+  return sending_input(self, index)->kind == RXD_EVENT;
+}
+
+/* Whether the time limit has passed, or rxd needs no result any more. */
+static inline UNUSED bool sending_is_over(const sending *self) {
+  return now_ms() > self->end || host->is_closing(self->instance) != 0;
+}
+
+static inline UNUSED void sending_mark(sending *self, size_t index, int kind) {
+  verdict *verdict = &self->verdicts[index];
+  if (verdict->kind == SENT) {
+    self->missing--;
+    self->missing_bytes -= verdict->bytes;
+  }
+  verdict->kind = kind;
+}
+
+static inline UNUSED void sending_sent(sending *self, size_t index, size_t bytes) {
+  sending_mark(self, index, SENT);
+  self->verdicts[index].bytes = bytes;
+  self->missing++;
+  self->missing_bytes += bytes;
+}
+
+/* The message can never be delivered; rxd receives the reason. */
+static inline UNUSED void sending_refuse(sending *self, size_t index, const char *problem) {
+  sending_mark(self, index, REFUSED_ALONE);
+  free(self->verdicts[index].problem);
+  self->verdicts[index].problem = (char *)need(strdup(problem));
+}
+
+/* Messages without an answer are sent again. */
+static inline UNUSED void sending_again(sending *self) {
+  for (size_t i = 0; i < self->batch->count; i++)
+    if (self->verdicts[i].kind == SENT) sending_mark(self, i, TO_SEND);
+}
+
+/* Reports every certain verdict. Returns the index of the first uncertain message, or the size of the batch: rxd repeats
+ * it and all later messages that were not refused. */
+static inline UNUSED size_t sending_report(const sending *self, rxd_verdicts *verdicts) {
+  size_t through = self->batch->count;
+  for (size_t i = self->batch->count; i-- > 0;) {
+    const verdict *one = &self->verdicts[i];
+    if (one->kind == REFUSED_ALONE) host->refuse(verdicts, i, text_of(one->problem));
+    else if (one->kind != DELIVERED) through = i;
+  }
+  if (through < self->batch->count) host->delivered(verdicts, through);
+  return through;
+}
+
+#endif
