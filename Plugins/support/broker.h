@@ -5,18 +5,19 @@
 
 /* ---- Failures in a row ---- */
 
-/* The connections that a component has made or tried to make. A plugin sets the first four members when it opens. */
+/* The connections that a component has made or tried to make. A plugin sets the first five members when it opens. */
 typedef struct attempts {
   rxd_instance *instance;
   const char *counter;  /* counts failures; NULL: none does */
   const char *again;    /* follows the problem in the log: "trying again" */
   const char *works;    /* follows the server in the log: "connected" */
+  const char *suspect;  /* follows `again` if connections are lost soon again and again; NULL: nothing */
   bool was_connected;   /* the parameters have worked at least once */
   bool is_failing;      /* the failure has been logged */
   unsigned failures;    /* failed attempts in a row */
   unsigned short_lives; /* connections in a row that were lost soon */
   int64_t connected_at; /* when the last one was made (now_ms); 0: it is lost */
-  char problem[400];    /* why the last attempt failed, and at which server */
+  char problem[520];    /* why the last attempt failed, and at which server */
   char at[24];          /* the parameter that caused the failure, or empty */
 } attempts;
 
@@ -26,7 +27,7 @@ static inline UNUSED void attempt_trouble(attempts *self, const char *server, co
                                           va_list arguments) {
   char text[sizeof self->problem];
   vsnprintf(text, sizeof text, format, arguments);
-  snprintf(self->problem, sizeof self->problem, "%.70s: %.320s", server, text);
+  snprintf(self->problem, sizeof self->problem, "%.200s: %.310s", server, text);
   snprintf(self->at, sizeof self->at, "%s", at);
 }
 
@@ -40,7 +41,9 @@ static inline UNUSED int64_t attempt_failed(attempts *self) {
   }
   self->connected_at = 0;
   if (self->counter != NULL) host->count_up(self->instance, text_of(self->counter), 1);
-  if (!self->is_failing) report(self->instance, "warning", "%s; %s", self->problem, self->again);
+  if (!self->is_failing)
+    report(self->instance, "warning", "%s; %s%s", self->problem, self->again,
+           self->short_lives > 2 && self->suspect != NULL ? self->suspect : "");
   self->is_failing = true;
   return backoff_ms(self->failures++);
 }

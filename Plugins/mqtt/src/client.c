@@ -139,6 +139,7 @@ static void on_connect(struct mosquitto *mosquitto, void *owner, int code, int f
   client *client = owner;
   client->refusal = code;
   client->is_connected = code == 0;
+  client->was_connected = client->was_connected || code == 0;
   uint16_t seconds;
   if (mosquitto_property_read_int16(properties, MQTT_PROP_SERVER_KEEP_ALIVE, &seconds, false) != NULL)
     client->keep_alive = seconds;
@@ -257,13 +258,16 @@ void client_leave(client *client) {
 
 /* ---- Connecting ---- */
 
+/* What a refusal means: parameters that have worked before may work again, as the broker's may be changing. */
+static outcome lasting(const client *client) { return client->was_connected ? UNREACHABLE : REFUSED; }
+
 /* The outcome that the broker's refusal means. */
-static enum outcome refused(client *client, const settings *settings) {
+static outcome refused(client *client, const settings *settings) {
   int code = client->refusal;
   if (code == 1 || code == MQTT_RC_UNSUPPORTED_PROTOCOL_VERSION) {
     snprintf(client->problem, sizeof client->problem, "the broker does not speak MQTT %s; set 'version: %s'",
              settings->is_v5 ? "5" : "3.1.1", settings->is_v5 ? "3.1.1" : "5");
-    return REFUSED;
+    return lasting(client);
   }
   bool passes = code == 3 || code == MQTT_RC_SERVER_UNAVAILABLE || code == MQTT_RC_SERVER_BUSY
                 || code == MQTT_RC_UNSPECIFIED || code == MQTT_RC_QUOTA_EXCEEDED
@@ -272,10 +276,10 @@ static enum outcome refused(client *client, const settings *settings) {
            code < 128 ? mosquitto_connack_string(code) : mosquitto_reason_string(code));
   size_t count = strlen(client->problem);
   if (count > 0 && client->problem[count - 1] == '.') client->problem[count - 1] = 0;
-  return passes ? LOST : REFUSED;
+  return passes ? UNREACHABLE : lasting(client);
 }
 
-enum outcome client_connect(client *client, const settings *settings, bool clean, uint32_t expiry,
+outcome client_connect(client *client, const settings *settings, bool clean, uint32_t expiry,
                             const stopping *stop) {
   int64_t deadline = now_ms() + settings->connect_timeout;
   if (settings->is_v5 && !clean) {
@@ -292,14 +296,14 @@ enum outcome client_connect(client *client, const settings *settings, bool clean
     mosquitto_connect_async(client->mosquitto, settings->server.name, settings->server.port, settings->keep_alive);
   if (status != MOSQ_ERR_SUCCESS) {
     say_status(client, status);
-    return LOST;
+    return UNREACHABLE;
   }
   while (!client->is_connected) {
-    if (stop != NULL && stop->is_stopping(stop->argument)) return STOPPED;
+    if (stop != NULL && stop->is_stopping(stop->argument)) return UNREACHABLE;
     int64_t left = deadline - now_ms();
     if (left <= 0) {
       say(client, "no answer in time");
-      return LOST;
+      return UNREACHABLE;
     }
     int events = client_wait(client, -1, left > 100 ? 100 : left);
     if (events == 0) continue;
@@ -311,10 +315,10 @@ enum outcome client_connect(client *client, const settings *settings, bool clean
     if (is_alive) continue;
     SSL *tls = mosquitto_ssl_get(client->mosquitto);
     long verdict = tls == NULL ? X509_V_OK : SSL_get_verify_result(tls);
-    if (verdict == X509_V_OK || settings->skips_verification) return LOST;
+    if (verdict == X509_V_OK || settings->skips_verification) return UNREACHABLE;
     snprintf(client->problem, sizeof client->problem, "the certificate of the broker is not accepted: %s",
              X509_verify_cert_error_string(verdict));
-    return REFUSED;
+    return lasting(client);
   }
   return DONE;
 }

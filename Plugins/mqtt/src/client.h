@@ -1,9 +1,9 @@
 /* A libmosquitto client that this plugin drives itself: non-blocking, on its own thread. */
 #ifndef CLIENT_H
 #define CLIENT_H
+#include <broker_source.h>
 #include <mosquitto.h>
 #include <mqtt_protocol.h>
-#include <plugin_util.h>
 
 extern const rxd_component mqtt_source, mqtt_sink;
 
@@ -26,16 +26,10 @@ typedef struct settings {
 int settings_open(const rxd_opening *opening, settings *settings);
 void settings_close(settings *settings);
 
-enum outcome {
-  DONE,
-  STOPPED, /* the caller must stop */
-  LOST,    /* a retry may help; `problem` has the reason */
-  REFUSED, /* these parameters cannot work; `problem` has the reason */
-};
-
 typedef struct client {
   struct mosquitto *mosquitto; /* NULL: none */
   bool is_connected;           /* the broker has accepted the connection */
+  bool was_connected;          /* some broker has accepted these parameters */
   int refusal;                 /* reason code of its CONNACK */
   int keep_alive;              /* seconds; the broker may have set another value than the settings */
   char problem[256];
@@ -49,9 +43,9 @@ typedef struct stopping {
 /* Creates a client. Callbacks receive `owner`, whose first member must be a `client`. A persistent session needs
  * `clean` false. `window`: the maximum number of unacknowledged QoS 1 messages in each direction. */
 void client_make(client *client, const settings *settings, bool clean, int window, void *owner);
-/* Connects. In version 5, a session that is not clean expires after `expiry` seconds. `stop` may be NULL. Messages that
+/* Connects, or returns a `problem`; a stop makes it UNREACHABLE. In version 5, a session that is not clean expires after `expiry` seconds. `stop` may be NULL. Messages that
  * the broker sends after its CONNACK may arrive during this call. */
-enum outcome client_connect(client *client, const settings *settings, bool clean, uint32_t expiry,
+outcome client_connect(client *client, const settings *settings, bool clean, uint32_t expiry,
                             const stopping *stop);
 void client_destroy(client *client);
 /* Waits until data can be read, buffered data can be written, or `wake` is readable (-1: none). Returns the poll(2)

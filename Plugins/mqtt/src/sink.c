@@ -141,17 +141,17 @@ static void sink_leave(sink *self) {
 
 static int is_closing(void *instance) { return host->is_closing(instance); }
 
-static enum outcome join(sink *self) {
+static outcome join(sink *self) {
   stopping stop = {is_closing, self->instance};
   sink_leave(self);
   self->is_broken = self->is_ending = false;
   client_make(&self->client, &self->settings, true, self->window, self);
   mosquitto_publish_v5_callback_set(self->client.mosquitto, on_publish);
-  enum outcome outcome = client_connect(&self->client, &self->settings, true, 0, &stop);
+  outcome outcome = client_connect(&self->client, &self->settings, true, 0, &stop);
   if (outcome != DONE) return outcome;
   if (pthread_create(&self->thread, NULL, serve, self) != 0) {
     snprintf(self->client.problem, sizeof self->client.problem, "no thread can be started");
-    return LOST;
+    return UNREACHABLE;
   }
   self->has_thread = true;
   return DONE;
@@ -195,7 +195,7 @@ static int sink_write(void *opaque, rxd_scope *scope, const rxd_batch *batch, rx
   bool is_usable = self->has_thread && !self->is_broken;
   pthread_mutex_unlock(&self->mutex);
   if (!is_usable) {
-    enum outcome outcome = join(self);
+    outcome outcome = join(self);
     if (outcome == REFUSED) return fail_at(scope, "server", "%s: %s", self->settings.server_text, self->client.problem);
     if (outcome != DONE) return again(self, scope, self->client.problem);
   }

@@ -8,10 +8,9 @@
  * they are allowed between any two packets, and during a window no packet is half written. */
 #include "client.h"
 
-
 typedef struct source {
   client client; /* must be first: callbacks receive it */
-  rxd_instance *instance;
+  attempts attempts;
   settings settings;
   char **topics;
   size_t topic_count;
@@ -26,12 +25,11 @@ typedef struct source {
   uint32_t added;      /* at least the events since the last flush */
   bool has_failed;     /* rxd could not deliver an event of the window */
   bool is_told_to_stop;
-  bool is_failing;                   /* the failure has been logged */
-  unsigned failures, windows_failed; /* in a row */
-  unsigned short_lives;              /* short-lived connections in a row */
-  int64_t connected_at;              /* when it connected (now_ms); 0: not connected */
+  unsigned windows_failed; /* in a row */
   size_t subscribed;
-  char refused[300]; /* a refused subscription */
+  bool was_subscribed; /* the broker has accepted all subscriptions once, and may do so again */
+  char refused[300];   /* a refused subscription */
+  char suspect[200];   /* see `attempts` */
 } source;
 
 static void source_close(void *opaque) {
@@ -68,8 +66,12 @@ static int topics_parameter(const rxd_opening *opening, source *self) {
 
 static int source_open(const rxd_opening *opening, void **instance) {
   source *self = need(calloc(1, sizeof *self));
-  self->instance = opening->instance;
+  self->attempts = (attempts){.instance = opening->instance, .again = "reconnecting", .works = "connected again"};
   int status = settings_open(opening, &self->settings);
+  if (self->settings.client_id != NULL) {
+    snprintf(self->suspect, sizeof self->suspect, " (is another client connected as '%.150s'?)", self->settings.client_id);
+    self->attempts.suspect = self->suspect;
+  }
   if (status == RXD_OK) status = topics_parameter(opening, self);
   self->qos = (int)integer_parameter(opening, "qos", 1);
   self->as_json = choice_is(opening, "decode", "json");
@@ -178,25 +180,20 @@ static void on_subscribe(struct mosquitto *mosquitto, void *owner, int id, int c
     snprintf(self->refused, sizeof self->refused, "the broker refuses the subscription to '%.200s'%s%s", topic,
              self->settings.is_v5 ? ": " : "", self->settings.is_v5 ? mosquitto_reason_string(code) : "");
   else if (code < self->qos)
-    report(self->instance, "warning", "%s grants QoS %d instead of %d for '%s': messages can be lost",
+    report(self->attempts.instance, "warning", "%s grants QoS %d instead of %d for '%s': messages can be lost",
            self->settings.server_text, code, self->qos, topic);
 }
 
 /* ---- The window ---- */
 
-static void take_acks(source *self, int64_t wait_ms) {
-  rxd_ack acks[256];
-  size_t count;
-  do {
-    count = host->acks(self->source, acks, sizeof acks / sizeof acks[0], wait_ms * 1000000);
-    for (size_t i = 0; i < count; i++) {
-      if (acks[i].token != self->generation || self->under_way == 0) continue; /* QoS 0, or from an earlier connection */
-      self->under_way--;
-      if (acks[i].is_failed) self->has_failed = true;
-    }
-    wait_ms = 0;
-  } while (count == sizeof acks / sizeof acks[0]);
+static void judge(void *opaque, const rxd_ack *ack) {
+  source *self = opaque;
+  if (ack->token != self->generation || self->under_way == 0) return; /* QoS 0, or from an earlier connection */
+  self->under_way--;
+  if (ack->is_failed) self->has_failed = true;
 }
+
+static void take_acks(source *self, int64_t wait_ms) { take_all_acks(self->source, wait_ms, judge, self, NULL); }
 
 /* Waits until rxd has answered for the whole window. False: the window must not be acknowledged. */
 static bool settle(source *self) {
@@ -227,36 +224,21 @@ static bool settle(source *self) {
 
 static int asks(void *argument) { return host->is_stopping(argument); }
 
-static void rest(source *self, int64_t milliseconds) {
-  int64_t end = now_ms() + milliseconds;
-  while (host->is_stopping(self->source) == 0) {
-    int64_t left = end - now_ms();
-    if (left <= 0) return;
-    take_acks(self, left > 1000 ? 1000 : left);
-  }
+__attribute__((format(printf, 3, 4))) static void trouble(source *self, const char *at, const char *format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  attempt_trouble(&self->attempts, self->settings.server_text, at, format, arguments);
+  va_end(arguments);
 }
 
-static void lose(source *self) {
-  /* Connections that repeatedly break soon after they were made count as failures. */
-  if (self->connected_at != 0) {
-    self->short_lives = now_ms() - self->connected_at < 5000 ? self->short_lives + 1 : 0;
-    if (self->failures < self->short_lives) self->failures = self->short_lives;
-  }
-  self->connected_at = 0;
-  if (!self->is_failing)
-    report(self->instance, "warning", "%s: %s; reconnecting%s%s%s", self->settings.server_text,
-           self->client.problem[0] != 0 ? self->client.problem : "the connection is lost",
-           self->short_lives > 2 && self->settings.client_id != NULL ? " (is another client connected as '" : "",
-           self->short_lives > 2 && self->settings.client_id != NULL ? self->settings.client_id : "",
-           self->short_lives > 2 && self->settings.client_id != NULL ? "'?)" : "");
-  self->is_failing = true;
-  client_destroy(&self->client);
+static outcome lose(source *self) {
+  trouble(self, "", "%s", self->client.problem[0] != 0 ? self->client.problem : "the connection is lost");
+  return UNREACHABLE;
 }
 
 /* Makes a new connection; the broker repeats messages that were not acknowledged on the last one. */
-static enum outcome join(source *self) {
-  if (self->failures > 0) rest(self, backoff_ms(self->failures - 1));
-  if (host->is_stopping(self->source) != 0) return STOPPED;
+static outcome join(void *opaque) {
+  source *self = opaque;
   stopping stop = {asks, self->source};
   bool clean = self->qos == 0;
   self->generation++;
@@ -266,12 +248,12 @@ static enum outcome join(source *self) {
   client_make(&self->client, &self->settings, clean, self->window, self);
   mosquitto_message_v5_callback_set(self->client.mosquitto, on_message);
   mosquitto_subscribe_callback_set(self->client.mosquitto, on_subscribe);
-  self->failures++;
-  enum outcome outcome = client_connect(&self->client, &self->settings, clean, self->expiry, &stop);
+  outcome outcome = client_connect(&self->client, &self->settings, clean, self->expiry, &stop);
+  if (outcome == REFUSED) trouble(self, "server", "%s", self->client.problem);
   for (size_t i = 0; i < self->topic_count && outcome == DONE; i++)
     if (mosquitto_subscribe(self->client.mosquitto, NULL, self->topics[i], self->qos) != MOSQ_ERR_SUCCESS)
-      outcome = LOST;
-  return outcome;
+      outcome = UNREACHABLE;
+  return outcome == UNREACHABLE ? lose(self) : outcome;
 }
 
 /* Reads at most a window of messages and passes it to rxd. A busy broker sends messages in many segments, and each
@@ -287,68 +269,63 @@ static bool read_window(source *self) {
   return is_alive;
 }
 
-static int source_run(void *opaque, rxd_scope *scope, rxd_source *running) {
+/* Writes what is due and reads a window, if there is something to read. False: the connection is lost. */
+static bool exchange(source *self) {
+  client *client = &self->client;
+  /* No message is outstanding, so everything may be written. */
+  if (!client_flush(client, self->settings.timeout)) return false;
+  if (client->keep_alive > 0 && mosquitto_loop_misc(client->mosquitto) != MOSQ_ERR_SUCCESS) return false;
+  int64_t wait = client->keep_alive > 0 ? client->keep_alive * 250 : 60000;
+  if (client_wait(client, host->wake_descriptor(self->source), wait) != 0) return read_window(self);
+  take_acks(self, 0);
+  return true;
+}
+
+static outcome serve(void *opaque) {
   source *self = opaque;
-  self->source = running;
-  self->is_told_to_stop = self->is_failing = false;
-  self->failures = self->windows_failed = self->short_lives = 0;
-  self->connected_at = 0;
-  self->refused[0] = 0;
-  int wake = host->wake_descriptor(running), status = RXD_OK;
-  while (status == RXD_OK && !self->is_told_to_stop && host->is_stopping(running) == 0) {
-    if (self->client.mosquitto == NULL) {
-      enum outcome outcome = join(self);
-      if (outcome == REFUSED)
-        status = fail_at(scope, "server", "%s: %s", self->settings.server_text, self->client.problem);
-      else if (outcome == STOPPED) break;
-      else if (outcome == LOST) lose(self);
-      if (outcome != DONE) continue;
-    }
-    bool is_alive = true;
-    if (self->under_way > 0) {
-      /* With TLS, messages of the session may arrive together with the CONNACK. */
-      if (host->flush(running) == RXD_STOP) self->is_told_to_stop = true;
-    } else {
-      /* No message is outstanding, so everything may be written. */
-      is_alive = client_flush(&self->client, self->settings.timeout);
-      if (is_alive && self->client.keep_alive > 0)
-        is_alive = mosquitto_loop_misc(self->client.mosquitto) == MOSQ_ERR_SUCCESS;
-      int64_t wait = self->client.keep_alive > 0 ? self->client.keep_alive * 250 : 60000;
-      if (is_alive && client_wait(&self->client, wake, wait) != 0) is_alive = read_window(self);
-      else if (is_alive) take_acks(self, 0);
-    }
-    if (self->refused[0] != 0) status = fail_at(scope, "topics", "%s", self->refused);
-    /* Queued messages of a session may arrive before the SUBACK. */
-    bool has_events = self->under_way > 0;
-    if (is_alive && self->connected_at == 0 && (has_events || self->subscribed == self->topic_count)) {
-      if (self->is_failing) report(self->instance, "info", "%s: connected again", self->settings.server_text);
-      self->is_failing = false;
-      self->failures = 0;
-      self->connected_at = now_ms();
-    }
-    /* Messages already passed on are settled first, even if the connection is lost: otherwise the next one would
-     * repeat them while they are still outstanding. */
-    bool is_settled = settle(self);
-    if (is_settled && is_alive) {
-      if (has_events) self->windows_failed = 0;
-      continue;
-    }
-    if (is_alive) {
-      /* rxd could not deliver an event, so the broker must send it again on a new connection. A DISCONNECT that
-       * overtakes the queue discards the acknowledgements in it and keeps the last will from being published. */
-      host->count_up(self->instance, RXD_TEXT_OF("failedWindows"), 1);
-      client_leave(&self->client);
-      self->connected_at = 0;
-      if (!self->is_told_to_stop) rest(self, backoff_ms(2 + self->windows_failed++));
-    } else {
-      lose(self);
-    }
+  bool is_alive = true;
+  /* With TLS, messages of the session may arrive together with the CONNACK. */
+  if (self->under_way == 0) is_alive = exchange(self);
+  else if (host->flush(self->source) == RXD_STOP) self->is_told_to_stop = true;
+  /* Queued messages of a session may arrive before the SUBACK. */
+  bool has_events = self->under_way > 0;
+  bool is_usable = is_alive && (has_events || self->subscribed == self->topic_count) && self->refused[0] == 0;
+  if (is_usable && self->attempts.connected_at == 0) attempt_works(&self->attempts, self->settings.server_text);
+  /* Messages already passed on are settled first, even if the connection is lost: otherwise the next one would
+   * repeat them while they are still outstanding. */
+  bool is_settled = settle(self);
+  if (self->refused[0] != 0) {
+    snprintf(self->attempts.problem, sizeof self->attempts.problem, "%s", self->refused);
+    snprintf(self->attempts.at, sizeof self->attempts.at, "topics");
+    self->refused[0] = 0;
+    return self->was_subscribed ? UNREACHABLE : REFUSED;
   }
-  if (self->client.mosquitto != NULL && status == RXD_OK && !self->has_failed && self->client.is_connected
+  self->was_subscribed = self->was_subscribed || self->subscribed == self->topic_count;
+  if (!is_alive) return lose(self);
+  if (is_settled && has_events) self->windows_failed = 0;
+  if (is_settled) return DONE;
+  /* rxd could not deliver an event, so the broker must send it again on a new connection. A DISCONNECT that
+   * overtakes the queue discards the acknowledgements in it and keeps the last will from being published. */
+  host->count_up(self->attempts.instance, RXD_TEXT_OF("failedWindows"), 1);
+  client_leave(&self->client);
+  self->attempts.connected_at = 0;
+  pause_source(self->source, backoff_ms(2 + self->windows_failed++));
+  return host->is_stopping(self->source) != 0 ? DONE : join(self);
+}
+
+static void leave(void *opaque, bool is_lost) {
+  source *self = opaque;
+  if (!is_lost && self->client.mosquitto != NULL && !self->has_failed && self->client.is_connected
       && client_flush(&self->client, 1000))
     client_leave(&self->client);
   client_destroy(&self->client);
-  return status;
+}
+
+static int source_run(void *opaque, rxd_scope *scope, rxd_source *running) {
+  static const reader reader = {join, serve, leave};
+  source *self = opaque;
+  self->source = running;
+  return reader_run(&reader, self, &self->attempts, scope, running);
 }
 
 const rxd_component mqtt_source = {

@@ -385,6 +385,27 @@ class DeliveryTests(MQTTTest):
             self.assertEqual(watcher.end(), 0)
             self.assert_nothing_lost(range(COUNT), self.numbers(watcher), f"sink mqtt {version}, broker killed")
 
+    def test_a_login_that_is_refused_after_it_has_worked(self):
+        """The configuration of the broker is changing: it is tried again."""
+        self.start_broker(QUIET)
+        watcher = self.quiet_source()
+        sink = self.sink("mqtt", {"topic": "t/a", "payload": "{{ event.n }}", "server": self.address}, [{"n": n} for n in range(COUNT)])
+        wait_for(lambda: watcher.count() > COUNT // 5, "a fifth")
+        self.hold(sink.process)
+        self.save()
+        self.kill_broker()
+        self.start_broker("log_type all\nallow_anonymous false")
+        sink.process.send_signal(signal.SIGCONT)
+        wait_for(lambda: self.broker.errors().count("Sending CONNACK") >= 5 or any(run.process.poll() is not None for run in (watcher, sink)),
+                 "refusals")
+        self.assertIsNone(watcher.process.poll(), watcher.errors())
+        self.assertIsNone(sink.process.poll(), sink.errors())
+        self.kill_broker()
+        self.start_broker(QUIET)
+        self.assertEqual(sink.process.wait(60), 0, sink.errors())
+        wait_for(lambda: len(set(self.numbers(watcher))) == COUNT, "all events", 60)
+        self.assertEqual(watcher.end(), 0)
+
     def test_stops_while_the_broker_is_down(self):
         self.start_broker(LOG)
         source = self.source(self.parameters())
