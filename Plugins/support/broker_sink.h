@@ -102,4 +102,12 @@ static inline UNUSED size_t sending_report(const sending *self, rxd_verdicts *ve
   return through;
 }
 
+/* Reads the expression parameter 'retracted' for an event. Returns why the event is refused, or NULL. */
+static inline UNUSED const char *retraction_problem(const rxd_input *input, uint32_t index, bool *is_retracted) {
+  int kind = input->argument_count > index ? host->kind(&input->arguments[index]) : RXD_ABSENT;
+  *is_retracted = kind == RXD_BOOL && host->boolean(&input->arguments[index]) != 0;
+  if (kind == RXD_ABSENT || kind == RXD_NULL || kind == RXD_BOOL) return NULL;
+  return "'retracted' must be true, false or null, and is something else for this event";
+}
+
 #endif

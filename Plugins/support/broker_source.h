@@ -22,6 +22,28 @@ typedef enum outcome {
  * changing. */
 static inline UNUSED outcome attempt_refused(const attempts *self) { return self->was_connected ? UNREACHABLE : REFUSED; }
 
+/* ---- Content ---- */
+
+typedef enum decoding { DECODE_TEXT, DECODE_JSON, DECODE_BYTES } decoding;
+
+static inline UNUSED decoding decode_parameter(const rxd_opening *opening) {
+  return choice_is(opening, "decode", "json")    ? DECODE_JSON
+         : choice_is(opening, "decode", "bytes") ? DECODE_BYTES
+                                                 : DECODE_TEXT;
+}
+
+/* The content of a message; no bytes are an empty text. False: it is not a JSON document, and `value` is a text or raw
+ * bytes. */
+static inline UNUSED bool content_value(rxd_scope *scope, decoding decode, const void *bytes, size_t count,
+                                        rxd_value *value) {
+  rxd_text content = {count > 0 ? (const char *)bytes : "", count};
+  if (decode == DECODE_JSON) return decode_json(scope, content.bytes, count, value);
+  *value = decode == DECODE_BYTES ? host->make_bytes(scope, content) : value_of_bytes(scope, content.bytes, count);
+  return true;
+}
+
+/* ---- Events of the system ---- */
+
 static inline UNUSED void signal_event(int descriptor) {
   uint64_t one = 1;
   if (write(descriptor, &one, sizeof one) < 0) return; /* the descriptor is already readable */

@@ -4,6 +4,7 @@
 #ifndef PLUGIN_UTIL_H
 #define PLUGIN_UTIL_H
 #include <ctype.h>
+#include <errno.h>
 #include <pthread.h>
 #include <rxd_plugin.h>
 #include <stdarg.h>
@@ -146,6 +147,14 @@ static inline UNUSED int text_parameter(const rxd_opening *opening, const char *
     return fail_at(opening->scope, name, "must not contain a zero byte");
   *copy = copy_text(text);
   return RXD_OK;
+}
+
+/* The same for the path of a file, which must be readable. */
+static inline UNUSED int file_parameter(const rxd_opening *opening, const char *name, char **path) {
+  int status = text_parameter(opening, name, path);
+  if (status == RXD_OK && *path != NULL && access(*path, R_OK) != 0)
+    return fail_at(opening->scope, name, "cannot read the file: %s", strerror(errno));
+  return status;
 }
 
 static inline UNUSED bool is_given(const rxd_opening *opening, const char *name) {

@@ -18,13 +18,6 @@ int short_parameter(const rxd_opening *opening, const char *name, char **copy) {
   return status;
 }
 
-static int file_parameter(const rxd_opening *opening, const char *name, char **path) {
-  int status = text_parameter(opening, name, path);
-  if (status == RXD_OK && *path != NULL && access(*path, R_OK) != 0)
-    return fail_at(opening->scope, name, "cannot read the file: %s", strerror(errno));
-  return status;
-}
-
 static int servers_parameter(const rxd_opening *opening, client *client, bool *is_secure) {
   address_form form = {"amqp", "amqps", *is_secure ? 5671 : 5672, 5671, false};
   rxd_value list = parameter(opening, "servers");

@@ -3,12 +3,6 @@
 
 enum { MEMBERS_MOST = 20 };
 
-decoding decode_parameter(const rxd_opening *opening) {
-  return choice_is(opening, "decode", "json")    ? DECODE_JSON
-         : choice_is(opening, "decode", "bytes") ? DECODE_BYTES
-                                                 : DECODE_TEXT;
-}
-
 /* NULL: the properties are damaged, or have tables that are nested too deeply. */
 static const amqp_basic_properties_t *read_properties(amqp_pool_t *pool, rxd_text encoded) {
   void *decoded = NULL;
@@ -31,13 +25,6 @@ int64_t stream_offset(amqp_pool_t *pool, rxd_text properties) {
     }
   }
   return offset;
-}
-
-/* False: the content is not a JSON document. */
-static bool content_value(rxd_scope *scope, decoding decode, rxd_text body, rxd_value *value) {
-  if (decode == DECODE_JSON) return decode_json(scope, body.bytes, body.count, value);
-  *value = decode == DECODE_BYTES ? host->make_bytes(scope, body) : value_of_bytes(scope, body.bytes, body.count);
-  return true;
 }
 
 typedef struct members {
@@ -105,7 +92,7 @@ bool add_message(decoding decode, rxd_source *running, const message *message, a
   const amqp_basic_properties_t *properties = read_properties(pool, message->properties);
   if (properties == NULL)
     reject(running, message, "the properties of the message are damaged, or its headers are nested too deeply");
-  else if (!content_value(host->source_scope(running), decode, message->body, &value))
+  else if (!content_value(host->source_scope(running), decode, message->body.bytes, message->body.count, &value))
     reject(running, message, "the message is not a JSON document");
   else return add_event(running, message, value, properties);
   return true;

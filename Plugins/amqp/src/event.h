@@ -3,8 +3,6 @@
 #define EVENT_H
 #include "client.h"
 
-typedef enum decoding { DECODE_TEXT, DECODE_JSON, DECODE_BYTES } decoding;
-
 /* A message in one block of memory, its data behind the header. */
 typedef struct message {
   broker_message base; /* must be first */
@@ -15,7 +13,6 @@ typedef struct message {
   int64_t offset;      /* offset in a stream; -1: none */
 } message;
 
-decoding decode_parameter(const rxd_opening *opening);
 /* Both functions decode the properties into memory of the pool, which they recycle first. */
 /* The member x-stream-offset of the headers; -1 if there is none. */
 int64_t stream_offset(amqp_pool_t *pool, rxd_text properties);

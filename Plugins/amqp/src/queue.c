@@ -89,21 +89,6 @@ static int bindings_parameter(const rxd_opening *opening, queue *queue) {
   return RXD_OK;
 }
 
-/* Reads a time such as "2026-01-31T12:00:00Z", also with a fraction or another offset. False: the text is not a
- * time. */
-static bool read_time(const char *text, int64_t *seconds) {
-  struct tm time = {0};
-  const char *at = strptime(text, "%Y-%m-%dT%H:%M:%S", &time);
-  if (at == NULL) return false;
-  if (*at == '.')
-    for (at++; isdigit((unsigned char)*at);) at++;
-  int hours = 0, minutes = 0, read = 0;
-  if (strcmp(at, "Z") != 0 && (sscanf(at, "%3d:%2d%n", &hours, &minutes, &read) != 2 || read != 6 || at[6] != 0))
-    return false;
-  *seconds = (int64_t)timegm(&time) - (hours * 3600 + (*at == '-' ? -minutes : minutes) * 60);
-  return *seconds >= 0;
-}
-
 static int offset_parameters(const rxd_opening *opening, queue *queue) {
   static const char *const words[] = {"first", "last", "next"};
   bool by_number = choice_is(opening, "offset", "number"), by_time = choice_is(opening, "offset", "timestamp");
@@ -121,14 +106,10 @@ static int offset_parameters(const rxd_opening *opening, queue *queue) {
     queue->start.value.i64 = integer_parameter(opening, "offsetNumber", 0);
   }
   if (!by_time) return RXD_OK;
-  char *text;
-  int64_t seconds = 0;
-  int status = text_parameter(opening, "offsetTime", &text);
-  if (status == RXD_OK && !read_time(text, &seconds))
-    status = fail_at(opening->scope, "offsetTime", "must be a time such as 2026-01-31T12:00:00Z");
-  free(text);
+  int64_t nanoseconds = 0;
+  int status = time_parameter(opening, "offsetTime", &nanoseconds);
   queue->start.kind = AMQP_FIELD_KIND_TIMESTAMP;
-  queue->start.value.u64 = (uint64_t)seconds;
+  queue->start.value.u64 = (uint64_t)nanoseconds / 1000000000;
   return status;
 }
 

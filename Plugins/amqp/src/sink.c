@@ -3,6 +3,8 @@
 #include "client.h"
 #include "table.h"
 
+#include <broker_sink.h>
+
 enum {
   WINDOW_MOST = 4096,          /* unconfirmed messages, */
   WINDOW_BYTES_MOST = 16 << 20, /* and their bytes */
@@ -18,14 +20,14 @@ enum {
 /* The template and expression parameters, in the order of the spec. */
 enum { ROUTING_KEY, VALUE, HEADERS, MESSAGE_ID, CORRELATION_ID, REPLY_TO, TYPE, PRIORITY, TIMESTAMP };
 
-/* The outcome of a message. */
-typedef struct verdict {
-  enum { TO_SEND, SENT, DELIVERED, REFUSED_ALONE, NACKED } kind;
-  char *problem;      /* the reason, if REFUSED_ALONE */
-  size_t bytes;       /* size, if SENT */
+enum { NACKED = OWN_VERDICT };
+
+/* A published message. */
+typedef struct published {
+  uint32_t index;
   uint64_t hash;      /* hash of its routing key and properties, to recognize a returned message, */
   uint64_t body_hash; /* and of its routing key and body: a server may change the properties */
-} verdict;
+} published;
 
 /* An event that is repeated after a failed batch. */
 typedef struct known {
@@ -48,7 +50,6 @@ typedef struct sink {
   const char *declared_type; /* type of the exchange to declare; NULL: it must exist */
   char expiration[24];       /* empty: none */
   bool is_mandatory, is_persistent;
-  int64_t timeout; /* time limit of a batch, in milliseconds */
   uint8_t *properties; /* properties of the message that is being made */
   /* The thread that keeps the connection alive. The thread and `write` hold the mutex while they use the sink. */
   pthread_t keeper;
@@ -58,24 +59,15 @@ typedef struct sink {
   /* State of the channel. */
   uint64_t last_tag;  /* tag of the last published message */
   returned returned;
-  /* The batch that is being written. */
-  const rxd_batch *batch;
-  rxd_scope *scope;
-  verdict *verdicts;
-  uint32_t *sent;     /* the index of each sent message, from the tag `first_tag` on */
+  /* The batch that is being written; after a failure, the attempts of the client have the reason. */
+  sending sending;
+  published *sent;    /* the published messages, from the tag `first_tag` on */
   uint64_t first_tag;
   size_t sent_count, settled; /* all messages before `settled` have a verdict */
-  size_t missing, missing_bytes;
-  int64_t end;        /* deadline (now_ms) */
-  bool has_failed;    /* a temporary failure; the client's `problem` has the reason */
   /* The last batch, if it failed: the events that will be repeated, in order. */
   known *known;
   size_t known_count;
 } sink;
-
-static const rxd_input *input_at(const sink *self, size_t index) {
-  return (const rxd_input *)((const char *)self->batch->inputs + index * self->batch->input_size);
-}
 
 /* ---- Hashes (FNV-1a) ---- */
 
@@ -92,27 +84,8 @@ static uint64_t hash_text(uint64_t hash, rxd_text text) {
   return hash_bytes(hash_bytes(hash, &count, sizeof count), text.bytes, text.count);
 }
 
-/* ---- Verdicts ---- */
-
-static void settle(sink *self, size_t index) {
-  if (self->verdicts[index].kind != SENT) return;
-  self->missing--;
-  self->missing_bytes -= self->verdicts[index].bytes;
-}
-
-static void mark(sink *self, size_t index, int kind) {
-  settle(self, index);
-  self->verdicts[index].kind = kind;
-}
-
-static void refuse(sink *self, size_t index, const char *problem) {
-  mark(self, index, REFUSED_ALONE);
-  free(self->verdicts[index].problem);
-  self->verdicts[index].problem = need(strdup(problem));
-}
-
 static void fail(sink *self) {
-  self->has_failed = true;
+  self->sending.has_failed = true;
   client_disconnect(&self->client);
 }
 
@@ -149,7 +122,7 @@ static bool set_texts(const sink *self, const rxd_input *input, amqp_basic_prope
   };
   for (size_t i = 0; i < sizeof templates / sizeof templates[0]; i++) {
     rxd_text text;
-    if (argument(self->scope, input, templates[i].index, &text)
+    if (argument(self->sending.scope, input, templates[i].index, &text)
         && !set_text(to, templates[i].flag, templates[i].bytes, text, templates[i].name, problem))
       return false;
   }
@@ -189,7 +162,7 @@ static bool set_headers(const sink *self, const rxd_input *input, amqp_pool_t *p
   if (kind == RXD_ABSENT) return true;
   if (kind != RXD_OBJECT)
     return wrong(problem, "'headers' must be an object or null, and is something else for this event");
-  const char *reason = make_table(self->scope, pool, &input->arguments[HEADERS], &to->headers);
+  const char *reason = make_table(self->sending.scope, pool, &input->arguments[HEADERS], &to->headers);
   if (reason != NULL) return wrong(problem, "'headers' has %s", reason);
   to->_flags |= AMQP_BASIC_HEADERS_FLAG;
   return true;
@@ -215,31 +188,28 @@ static size_t make_properties(sink *self, const rxd_input *input, bool is_json, 
 }
 
 static void record(sink *self, size_t index, rxd_text key, size_t properties, rxd_text body) {
-  verdict *verdict = &self->verdicts[index];
-  verdict->bytes = body.count + key.count + properties;
+  published *sent = &self->sent[self->sent_count++];
+  *sent = (published){.index = (uint32_t)index};
   if (self->is_mandatory) {
-    verdict->hash = hash_bytes(hash_text(hash_start, key), self->properties, properties);
-    verdict->body_hash = hash_bytes(hash_text(hash_start, key), body.bytes, body.count);
+    sent->hash = hash_bytes(hash_text(hash_start, key), self->properties, properties);
+    sent->body_hash = hash_bytes(hash_text(hash_start, key), body.bytes, body.count);
   }
   self->last_tag++;
-  self->sent[self->sent_count++] = (uint32_t)index;
-  self->missing++;
-  self->missing_bytes += verdict->bytes;
-  verdict->kind = SENT;
+  sending_sent(&self->sending, index, body.count + key.count + properties);
 }
 
 static void publish(sink *self, size_t index) {
-  const rxd_input *input = input_at(self, index);
+  const rxd_input *input = sending_input(&self->sending, index);
   char problem[PROBLEM_MOST];
   rxd_text key = {"", 0}, body;
-  bool has_value = argument(self->scope, input, VALUE, &body);
+  bool has_value = argument(self->sending.scope, input, VALUE, &body);
   int kind = host->kind(&input->event);
   bool is_json = !has_value && kind != RXD_TEXT && kind != RXD_BYTES;
-  if (!has_value) body = bytes_of_value(self->scope, &input->event);
-  argument(self->scope, input, ROUTING_KEY, &key);
+  if (!has_value) body = bytes_of_value(self->sending.scope, &input->event);
+  argument(self->sending.scope, input, ROUTING_KEY, &key);
   if (key.count > 255) {
     snprintf(problem, sizeof problem, "the routing key has %zu bytes; AMQP allows 255", key.count);
-    refuse(self, index, problem);
+    sending_refuse(&self->sending, index, problem);
     return;
   }
   amqp_pool_t pool;
@@ -247,7 +217,7 @@ static void publish(sink *self, size_t index) {
   size_t count = make_properties(self, input, is_json, &pool, problem);
   empty_amqp_pool(&pool);
   if (count == 0) {
-    refuse(self, index, problem);
+    sending_refuse(&self->sending, index, problem);
     return;
   }
   amqp_basic_publish_t method = {
@@ -268,12 +238,12 @@ static void take_confirmation(sink *self, uint64_t tag, bool is_multiple, int ki
   size_t last = (size_t)(tag - self->first_tag), first = is_multiple ? self->settled : last;
   int64_t nacked = 0;
   for (size_t i = first; i <= last; i++) {
-    size_t index = self->sent[i];
-    if (self->verdicts[index].kind != SENT) continue;
-    mark(self, index, kind);
+    size_t index = self->sent[i].index;
+    if (self->sending.verdicts[index].kind != SENT) continue;
+    sending_mark(&self->sending, index, kind);
     if (kind == NACKED) nacked++;
   }
-  while (self->settled < self->sent_count && self->verdicts[self->sent[self->settled]].kind != SENT) self->settled++;
+  while (self->settled < self->sent_count && self->sending.verdicts[self->sent[self->settled].index].kind != SENT) self->settled++;
   if (nacked > 0) host->count_up(self->client.attempts.instance, RXD_TEXT_OF("nacked"), nacked);
 }
 
@@ -299,9 +269,9 @@ static void end_return(sink *self) {
   size_t found = self->sent_count;
   for (int loosely = 0; loosely < 2 && found == self->sent_count; loosely++) {
     for (size_t i = self->settled; i < self->sent_count && found == self->sent_count; i++) {
-      const verdict *verdict = &self->verdicts[self->sent[i]];
-      if (verdict->kind == SENT
-          && verdict->body_hash == returned->body_hash && (loosely || verdict->hash == returned->hash))
+      const published *sent = &self->sent[i];
+      if (self->sending.verdicts[sent->index].kind == SENT
+          && sent->body_hash == returned->body_hash && (loosely || sent->hash == returned->hash))
         found = i;
     }
   }
@@ -318,7 +288,7 @@ static void end_return(sink *self) {
     snprintf(problem, sizeof problem,
              "the server has returned the message: %d %.60s; its routing key names no queue", returned->code,
              returned->reason);
-  refuse(self, self->sent[found], problem);
+  sending_refuse(&self->sending, self->sent[found].index, problem);
 }
 
 static void handle_content(sink *self, const frame *frame) {
@@ -352,10 +322,10 @@ static void handle(sink *self, const frame *frame) {
   /* The first two members of ack and nack are the same. */
   if (method == AMQP_BASIC_ACK_METHOD) {
     amqp_basic_ack_t *ack = wire_decode(&self->client.wire, frame);
-    if (ack != NULL && self->batch != NULL) take_confirmation(self, ack->delivery_tag, ack->multiple, DELIVERED);
+    if (ack != NULL && self->sending.batch != NULL) take_confirmation(self, ack->delivery_tag, ack->multiple, DELIVERED);
   } else {
     amqp_basic_nack_t *nack = wire_decode(&self->client.wire, frame);
-    if (nack != NULL && self->batch != NULL) take_confirmation(self, nack->delivery_tag, nack->multiple, NACKED);
+    if (nack != NULL && self->sending.batch != NULL) take_confirmation(self, nack->delivery_tag, nack->multiple, NACKED);
   }
 }
 
@@ -443,14 +413,14 @@ static bool pump(sink *self, int64_t wait_ms) {
 /* Waits until at most so many confirmations are missing and little data waits to be sent. A server that accepts no
  * messages for now gets as much time as it needs, as long as it shows that it is alive. */
 static bool wait_for_answers(sink *self, size_t most, size_t most_bytes, size_t most_waiting) {
-  while (self->client.is_blocked || self->missing > most || self->missing_bytes > most_bytes
+  while (self->client.is_blocked || self->sending.missing > most || self->sending.missing_bytes > most_bytes
          || wire_waiting(&self->client.wire) > most_waiting) {
-    if (self->missing == 0 && most == 0 && wire_waiting(&self->client.wire) == 0) break;
+    if (self->sending.missing == 0 && most == 0 && wire_waiting(&self->client.wire) == 0) break;
     if (!pump(self, SLICE_MS)) return false;
-    if (self->client.is_blocked) self->end = now_ms() + self->timeout;
-    if (now_ms() < self->end && !host->is_closing(self->client.attempts.instance)) continue;
-    client_trouble(&self->client, "", "%zu messages were not confirmed within %lld ms", self->missing,
-                   (long long)self->timeout);
+    if (self->client.is_blocked) self->sending.end = now_ms() + self->sending.timeout;
+    if (!sending_is_over(&self->sending)) continue;
+    client_trouble(&self->client, "", "%zu messages were not confirmed within %lld ms", self->sending.missing,
+                   (long long)self->sending.timeout);
     fail(self);
     return false;
   }
@@ -459,13 +429,13 @@ static bool wait_for_answers(sink *self, size_t most, size_t most_bytes, size_t 
 
 /* Sends all messages, with a window of unconfirmed ones. False: some have no verdict. */
 static bool send_all(sink *self) {
-  for (size_t i = 0; i < self->batch->count; i++) {
-    if (self->verdicts[i].kind != TO_SEND) continue;
-    if (input_at(self, i)->kind != RXD_EVENT) {
-      mark(self, i, DELIVERED);
+  for (size_t i = 0; i < self->sending.batch->count; i++) {
+    if (self->sending.verdicts[i].kind != TO_SEND) continue;
+    if (!sending_is_event(&self->sending, i)) {
+      sending_mark(&self->sending, i, DELIVERED);
       continue;
     }
-    if ((self->client.is_blocked || self->missing >= WINDOW_MOST || self->missing_bytes >= WINDOW_BYTES_MOST
+    if ((self->client.is_blocked || self->sending.missing >= WINDOW_MOST || self->sending.missing_bytes >= WINDOW_BYTES_MOST
          || wire_waiting(&self->client.wire) >= OUT_MOST)
         && !wait_for_answers(self, WINDOW_MOST / 2, WINDOW_BYTES_MOST / 2, OUT_MOST / 2))
       return false;
@@ -492,27 +462,26 @@ static bool fail_without_exchange(sink *self) {
 /* Sends one message alone, so that it must be the cause if the server closes the channel. */
 static void send_alone(sink *self, size_t index) {
   char problem[PROBLEM_MOST];
-  self->end = now_ms() + self->timeout;
+  self->sending.end = now_ms() + self->sending.timeout;
   self->first_tag = self->last_tag + 1;
   self->sent_count = self->settled = 0;
   publish(self, index);
-  if (self->verdicts[index].kind != SENT || wait_for_answers(self, 0, 0, SIZE_MAX) || self->has_failed) return;
+  if (self->sending.verdicts[index].kind != SENT || wait_for_answers(self, 0, 0, SIZE_MAX) || self->sending.has_failed) return;
   if (fail_without_exchange(self)) return;
   snprintf(problem, sizeof problem, "the server refuses the message: %s", self->client.reason);
-  refuse(self, index, problem);
+  sending_refuse(&self->sending, index, problem);
   reopen(self);
 }
 
 /* Sends each unconfirmed message again, alone. */
 static void send_singly(sink *self) {
-  for (size_t i = 0; i < self->batch->count; i++)
-    if (self->verdicts[i].kind == SENT) mark(self, i, TO_SEND);
+  sending_again(&self->sending);
   if (fail_without_exchange(self) || !reopen(self)) return;
-  for (size_t i = 0; i < self->batch->count && !self->has_failed; i++) {
+  for (size_t i = 0; i < self->sending.batch->count && !self->sending.has_failed; i++) {
     if (host->is_closing(self->client.attempts.instance)) {
       client_trouble(&self->client, "", "the pipeline has stopped");
       fail(self);
-    } else if (self->verdicts[i].kind == TO_SEND) send_alone(self, i);
+    } else if (self->sending.verdicts[i].kind == TO_SEND) send_alone(self, i);
   }
 }
 
@@ -520,11 +489,11 @@ static void send_singly(sink *self) {
 
 /* A hash of an event's content. Equal events are interchangeable. */
 static uint64_t hash_event(sink *self, size_t index) {
-  const rxd_input *input = input_at(self, index);
-  uint64_t hash = hash_text(hash_start, host->json(self->scope, &input->event));
+  const rxd_input *input = sending_input(&self->sending, index);
+  uint64_t hash = hash_text(hash_start, host->json(self->sending.scope, &input->event));
   for (uint32_t i = 0; i < input->argument_count; i++) {
     rxd_text text = {"", 0};
-    argument(self->scope, input, i, &text);
+    argument(self->sending.scope, input, i, &text);
     hash = hash_text(hash, text);
   }
   return hash;
@@ -538,57 +507,45 @@ static void forget_known(sink *self) {
 
 /* Finds repeated events that the server has already confirmed, although an earlier event failed. */
 static void recognize(sink *self) {
-  for (size_t i = 0; i < self->known_count && i < self->batch->count; i++) {
+  for (size_t i = 0; i < self->known_count && i < self->sending.batch->count; i++) {
     if (hash_event(self, i) != self->known[i].hash) break;
-    if (self->known[i].is_delivered) self->verdicts[i].kind = DELIVERED;
+    if (self->known[i].is_delivered) self->sending.verdicts[i].kind = DELIVERED;
   }
   forget_known(self);
 }
 
 static void remember(sink *self, size_t through) {
-  self->known = need(calloc(self->batch->count - through + 1, sizeof *self->known));
-  for (size_t i = through; i < self->batch->count; i++)
-    if (self->verdicts[i].kind != REFUSED_ALONE)
-      self->known[self->known_count++] = (known){hash_event(self, i), self->verdicts[i].kind == DELIVERED};
+  self->known = need(calloc(self->sending.batch->count - through + 1, sizeof *self->known));
+  for (size_t i = through; i < self->sending.batch->count; i++)
+    if (self->sending.verdicts[i].kind != REFUSED_ALONE)
+      self->known[self->known_count++] = (known){hash_event(self, i), self->sending.verdicts[i].kind == DELIVERED};
 }
 
 static void begin(sink *self, rxd_scope *scope, const rxd_batch *batch) {
-  self->scope = scope;
-  self->batch = batch;
-  self->verdicts = need(calloc(batch->count + 1, sizeof *self->verdicts));
+  sending_begin(&self->sending, scope, batch);
   self->sent = need(calloc(batch->count + 1, sizeof *self->sent));
   self->first_tag = self->last_tag + 1;
-  self->sent_count = self->settled = self->missing = self->missing_bytes = 0;
-  self->end = now_ms() + self->timeout;
-  self->has_failed = false;
+  self->sent_count = self->settled = 0;
   recognize(self);
 }
 
 /* Reports the certain verdicts; returns true if those are all. */
 static bool judge(sink *self, rxd_verdicts *verdicts) {
-  size_t through = self->batch->count;
-  bool has_nacked = false;
-  for (size_t i = self->batch->count; i-- > 0;) {
-    const verdict *one = &self->verdicts[i];
-    if (one->kind == REFUSED_ALONE) host->refuse(verdicts, i, text_of(one->problem));
-    else if (one->kind != DELIVERED) through = i;
-    has_nacked = has_nacked || one->kind == NACKED;
-  }
-  if (through == self->batch->count) return true;
-  host->delivered(verdicts, through);
+  size_t through = sending_report(&self->sending, verdicts);
+  if (through == self->sending.batch->count) return true;
   remember(self, through);
-  if (has_nacked && !self->has_failed)
+  bool has_nacked = false;
+  for (size_t i = through; i < self->sending.batch->count; i++)
+    has_nacked = has_nacked || self->sending.verdicts[i].kind == NACKED;
+  if (has_nacked && !self->sending.has_failed)
     client_trouble(&self->client, "", "the server cannot take messages (nack): a queue is full, or has no leader");
   return false;
 }
 
 static void end(sink *self) {
-  for (size_t i = 0; i < self->batch->count; i++) free(self->verdicts[i].problem);
-  free(self->verdicts);
+  sending_end(&self->sending);
   free(self->sent);
-  self->verdicts = NULL;
   self->sent = NULL;
-  self->batch = NULL;
 }
 
 static int write_batch(sink *self, rxd_scope *scope, const rxd_batch *batch, rxd_verdicts *verdicts) {
@@ -599,9 +556,9 @@ static int write_batch(sink *self, rxd_scope *scope, const rxd_batch *batch, rxd
     return outcome == REFUSED ? RXD_FAILED : RXD_RETRY;
   }
   begin(self, scope, batch);
-  if (!send_all(self) && !self->has_failed) send_singly(self);
+  if (!send_all(self) && !self->sending.has_failed) send_singly(self);
   bool is_done = judge(self, verdicts);
-  if (self->has_failed) host->count_up(self->client.attempts.instance, RXD_TEXT_OF("connectionErrors"), 1);
+  if (self->sending.has_failed) host->count_up(self->client.attempts.instance, RXD_TEXT_OF("connectionErrors"), 1);
   end(self);
   if (is_done) return RXD_OK;
   fail_at(scope, self->client.attempts.at, "%s", self->client.attempts.problem);
@@ -665,7 +622,8 @@ static int sink_open(const rxd_opening *opening, void **instance) {
   pthread_mutex_init(&self->mutex, NULL);
   init_condition(&self->ending);
   self->properties = need(malloc(PROPERTIES_MOST));
-  self->timeout = milliseconds_parameter(opening, "timeout", 30000);
+  self->sending.instance = opening->instance;
+  self->sending.timeout = milliseconds_parameter(opening, "timeout", 30000);
   int status = client_open(opening, &self->client);
   if (status == RXD_OK) status = message_parameters(opening, self);
   if (status != RXD_OK) {

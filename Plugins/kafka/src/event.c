@@ -56,9 +56,7 @@ bool add_message(decoding decode, rxd_source *running, const rd_kafka_message_t 
   size_t count = 4;
   if (message->payload != NULL) {
     rxd_text content = bytes_of(message->payload, message->len);
-    if (decode == DECODE_BYTES) values[3] = host->make_bytes(scope, content);
-    else if (decode == DECODE_TEXT) values[3] = value_of_bytes(scope, content.bytes, content.count);
-    else if (!decode_json(scope, content.bytes, content.count, &values[3])) {
+    if (!content_value(scope, decode, content.bytes, content.count, &values[3])) {
       host->reject_input(running, content, RXD_TEXT_OF("the value is not a JSON document"), token);
       return true;
     }

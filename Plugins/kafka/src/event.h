@@ -3,8 +3,6 @@
 #define EVENT_H
 #include "settings.h"
 
-typedef enum decoding { DECODE_TEXT, DECODE_JSON, DECODE_BYTES } decoding;
-
 /* Adds the message as an event, or rejects it as invalid input. False: rxd accepts no more messages after this one. */
 bool add_message(decoding decode, rxd_source *running, const rd_kafka_message_t *message, uint64_t token);
 

@@ -6,20 +6,17 @@
  * could still be delivered. */
 #include "settings.h"
 
+#include <broker_sink.h>
+
 typedef struct sink {
-  rxd_instance *instance;
+  sending sending; /* `missing` counts missing reports */
   rd_kafka_conf_t *conf;
   rd_kafka_t *client; /* NULL: the next batch creates it */
   char *brokers;
-  int64_t timeout;  /* milliseconds */
   char reason[200]; /* librdkafka's last message about its connections */
-  /* State of the current batch. */
-  size_t missing;  /* missing reports */
-  int64_t end;     /* deadline (now_ms) */
-  bool has_failed; /* a message has failed temporarily */
 } sink;
 
-/* The outcome of a message. */
+/* The report on a message. */
 typedef struct delivery {
   sink *sink;
   rd_kafka_resp_err_t error;
@@ -78,8 +75,8 @@ static void on_report(rd_kafka_t *client, const rd_kafka_message_t *message, voi
   delivery->error = message->err;
   delivery->topic = message->rkt;
   delivery->partition = message->partition;
-  if (may_pass(message->err)) self->has_failed = true;
-  self->missing--;
+  if (may_pass(message->err)) self->sending.has_failed = true;
+  self->sending.missing--;
 }
 
 static void on_error(rd_kafka_t *client, int error, const char *reason, void *opaque) {
@@ -124,14 +121,14 @@ static int compression_parameter(const rxd_opening *opening, sink *self) {
 
 static int sink_open(const rxd_opening *opening, void **instance) {
   sink *self = need(calloc(1, sizeof *self));
-  self->instance = opening->instance;
+  self->sending.instance = opening->instance;
   self->conf = need(rd_kafka_conf_new());
-  self->timeout = milliseconds_parameter(opening, "timeout", 30000);
+  self->sending.timeout = milliseconds_parameter(opening, "timeout", 30000);
   const char *is_idempotent = boolean_parameter(opening, "idempotence") ? "true" : "false";
   int status = setting(opening, self->conf, "options", "partitioner", "murmur2_random");
   /* An unknown topic fails before the deadline, so that it does not delay the others. */
   if (status == RXD_OK)
-    status = number_setting(opening, self, "timeout", "topic.metadata.propagation.max.ms", self->timeout / 2);
+    status = number_setting(opening, self, "timeout", "topic.metadata.propagation.max.ms", self->sending.timeout / 2);
   if (status == RXD_OK) status = settings_open(opening, self->conf, fixed, &self->brokers);
   if (status == RXD_OK) status = setting(opening, self->conf, "options", "acks", "all");
   if (status == RXD_OK) status = setting(opening, self->conf, "idempotence", "enable.idempotence", is_idempotent);
@@ -154,23 +151,9 @@ static int sink_open(const rxd_opening *opening, void **instance) {
 
 /* ---- Messages ---- */
 
-static const rxd_input *input_at(const rxd_batch *batch, uint32_t index) {
-  return (const rxd_input *)((const char *)batch->inputs + index * batch->input_size);
-}
-
 static void refuse(delivery *delivery, rd_kafka_resp_err_t error, const char *problem) {
   delivery->error = error;
   delivery->problem = problem;
-}
-
-/* Whether a message without a value is sent. False: the event was refused. */
-static bool look_at_retraction(const rxd_input *input, delivery *delivery, bool *is_retracted) {
-  int kind = input->argument_count > RETRACTED ? host->kind(&input->arguments[RETRACTED]) : RXD_ABSENT;
-  *is_retracted = kind == RXD_BOOL && host->boolean(&input->arguments[RETRACTED]) != 0;
-  if (kind == RXD_ABSENT || kind == RXD_NULL || kind == RXD_BOOL) return true;
-  refuse(delivery, RD_KAFKA_RESP_ERR__INVALID_ARG,
-         "'retracted' must be true, false or null, and is something else for this event");
-  return false;
 }
 
 /* Handling reports makes room in librdkafka's queue. */
@@ -180,8 +163,7 @@ static rd_kafka_resp_err_t enqueue(sink *self, const char *topic, rxd_text key, 
       self->client, RD_KAFKA_V_TOPIC(topic), RD_KAFKA_V_MSGFLAGS(RD_KAFKA_MSG_F_COPY),
       RD_KAFKA_V_KEY(key.bytes, key.count), RD_KAFKA_V_VALUE((void *)value.bytes, value.count),
       RD_KAFKA_V_OPAQUE(delivery), RD_KAFKA_V_END);
-    if (error != RD_KAFKA_RESP_ERR__QUEUE_FULL || self->has_failed || now_ms() > self->end
-        || host->is_closing(self->instance))
+    if (error != RD_KAFKA_RESP_ERR__QUEUE_FULL || self->sending.has_failed || sending_is_over(&self->sending))
       return error;
     rd_kafka_poll(self->client, 100);
   }
@@ -190,7 +172,9 @@ static rd_kafka_resp_err_t enqueue(sink *self, const char *topic, rxd_text key, 
 /* A non-NULL text, even if it is empty. */
 static rxd_text not_null(rxd_text text) { return (rxd_text){text.count > 0 ? text.bytes : "", text.count}; }
 
-static void produce(sink *self, rxd_scope *scope, const rxd_input *input, delivery *delivery) {
+static void produce(sink *self, uint32_t index, delivery *delivery) {
+  rxd_scope *scope = self->sending.scope;
+  const rxd_input *input = sending_input(&self->sending, index);
   rxd_text topic, key = {NULL, 0}, value = {NULL, 0};
   bool is_retracted;
   *delivery = (struct delivery){.sink = self};
@@ -199,7 +183,11 @@ static void produce(sink *self, rxd_scope *scope, const rxd_input *input, delive
     refuse(delivery, RD_KAFKA_RESP_ERR_TOPIC_EXCEPTION, "'topic' must have 1 to 249 bytes, and no zero byte");
     return;
   }
-  if (!look_at_retraction(input, delivery, &is_retracted)) return;
+  const char *problem = retraction_problem(input, RETRACTED, &is_retracted);
+  if (problem != NULL) {
+    refuse(delivery, RD_KAFKA_RESP_ERR__INVALID_ARG, problem);
+    return;
+  }
   delivery->has_key = argument(scope, input, KEY, &key);
   if (delivery->has_key) key = not_null(key);
   if (!is_retracted) {
@@ -207,14 +195,14 @@ static void produce(sink *self, rxd_scope *scope, const rxd_input *input, delive
     value = not_null(value);
   }
   char *name = copy_text(topic);
-  self->missing++;
+  self->sending.missing++;
   delivery->is_sent = true;
   rd_kafka_resp_err_t error = enqueue(self, name, key, value, delivery);
   delivery->error = error == RD_KAFKA_RESP_ERR_NO_ERROR ? RD_KAFKA_RESP_ERR__IN_PROGRESS : error;
   if (error != RD_KAFKA_RESP_ERR_NO_ERROR) {
     delivery->is_sent = false;
-    self->missing--;
-    if (may_pass(error)) self->has_failed = true;
+    self->sending.missing--;
+    if (may_pass(error)) self->sending.has_failed = true;
   }
   free(name);
 }
@@ -223,28 +211,28 @@ static void produce(sink *self, rxd_scope *scope, const rxd_input *input, delive
 static void give_up_client(sink *self) {
   rd_kafka_destroy(self->client);
   self->client = NULL;
-  self->missing = 0;
+  self->sending.missing = 0;
 }
 
 /* Waits for all reports. After a failure or at the deadline, purges the remaining messages, which reports them too. */
 static void wait_for_reports(sink *self) {
   int64_t purged_by = 0;
-  while (self->missing > 0) {
+  while (self->sending.missing > 0) {
     rd_kafka_flush(self->client, 10); /* flushes immediately: nothing follows */
-    if (purged_by == 0 && (self->has_failed || now_ms() > self->end || host->is_closing(self->instance))) {
+    if (purged_by == 0 && (self->sending.has_failed || sending_is_over(&self->sending))) {
       rd_kafka_purge(self->client, RD_KAFKA_PURGE_F_QUEUE | RD_KAFKA_PURGE_F_INFLIGHT);
       purged_by = now_ms() + PURGE_MS;
     }
-    if (purged_by != 0 && self->missing > 0 && now_ms() > purged_by) give_up_client(self);
-    self->has_failed = self->has_failed || self->client == NULL;
+    if (purged_by != 0 && self->sending.missing > 0 && now_ms() > purged_by) give_up_client(self);
+    self->sending.has_failed = self->sending.has_failed || self->client == NULL;
   }
 }
 
 /* Returns how many events of the batch were tried: all, unless one could not be sent. */
-static uint32_t send_all(sink *self, rxd_scope *scope, const rxd_batch *batch, delivery *deliveries) {
-  uint32_t index = 0;
-  for (; index < batch->count && !self->has_failed; index++)
-    if (input_at(batch, index)->kind == RXD_EVENT) produce(self, scope, input_at(batch, index), &deliveries[index]);
+static uint32_t send_all(sink *self, delivery *deliveries) {
+  uint32_t index = 0, count = self->sending.batch->count;
+  for (; index < count && !self->sending.has_failed; index++)
+    if (sending_is_event(&self->sending, index)) produce(self, index, &deliveries[index]);
   wait_for_reports(self);
   return index;
 }
@@ -258,32 +246,31 @@ static bool follows(const delivery *deliveries, const uint32_t *again, size_t co
 }
 
 /* Sends the messages of a refused request again, each alone. */
-static void send_singly(sink *self, rxd_scope *scope, const rxd_batch *batch, delivery *deliveries) {
-  uint32_t *again = need(calloc(batch->count + 1, sizeof *again));
+static void send_singly(sink *self, delivery *deliveries) {
+  uint32_t all = self->sending.batch->count, *again = need(calloc(all + 1, sizeof *again));
   size_t count = 0;
-  for (uint32_t i = 0; i < batch->count; i++)
+  for (uint32_t i = 0; i < all; i++)
     if (is_of_request(&deliveries[i]) || follows(deliveries, again, count, &deliveries[i])) again[count++] = i;
-  host->count_up(self->instance, RXD_TEXT_OF("sentSingly"), (int64_t)count);
-  for (size_t i = 0; i < count && !self->has_failed; i++) {
-    self->end = now_ms() + self->timeout;
-    produce(self, scope, input_at(batch, again[i]), &deliveries[again[i]]);
+  host->count_up(self->sending.instance, RXD_TEXT_OF("sentSingly"), (int64_t)count);
+  for (size_t i = 0; i < count && !self->sending.has_failed; i++) {
+    self->sending.end = now_ms() + self->sending.timeout;
+    produce(self, again[i], &deliveries[again[i]]);
     wait_for_reports(self);
     /* If this message fails, later ones are not delivered yet. */
-    for (size_t behind = i + 1; self->has_failed && behind < count; behind++)
+    for (size_t behind = i + 1; self->sending.has_failed && behind < count; behind++)
       deliveries[again[behind]].error = RD_KAFKA_RESP_ERR__PURGE_QUEUE;
   }
   free(again);
 }
 
-/* Returns the first message that is neither delivered nor refused; it is repeated with all later ones. */
-static uint32_t judge(rxd_verdicts *verdicts, const delivery *deliveries, uint32_t tried) {
-  uint32_t index = 0;
-  for (; index < tried && !may_pass(deliveries[index].error); index++) {
-    const delivery *one = &deliveries[index];
-    if (one->error != RD_KAFKA_RESP_ERR_NO_ERROR)
-      host->refuse(verdicts, index, text_of(one->problem != NULL ? one->problem : rd_kafka_err2str(one->error)));
+/* Makes verdicts of the reports. */
+static void judge(sink *self, const delivery *deliveries, uint32_t tried) {
+  for (uint32_t i = 0; i < tried; i++) {
+    const delivery *one = &deliveries[i];
+    if (one->error == RD_KAFKA_RESP_ERR_NO_ERROR) sending_mark(&self->sending, i, DELIVERED);
+    else if (!may_pass(one->error))
+      sending_refuse(&self->sending, i, one->problem != NULL ? one->problem : rd_kafka_err2str(one->error));
   }
-  return index;
 }
 
 static int try_again(sink *self, rxd_scope *scope, rd_kafka_resp_err_t error) {
@@ -293,7 +280,7 @@ static int try_again(sink *self, rxd_scope *scope, rd_kafka_resp_err_t error) {
   if (self->client != NULL && rd_kafka_fatal_error(self->client, fatal, sizeof fatal) != RD_KAFKA_RESP_ERR_NO_ERROR)
     fail_at(scope, "", "%.200s: %s", self->brokers, fatal);
   else if (is_late)
-    fail_at(scope, "", "%.200s: not delivered within %lld ms%s%s", self->brokers, (long long)self->timeout,
+    fail_at(scope, "", "%.200s: not delivered within %lld ms%s%s", self->brokers, (long long)self->sending.timeout,
             self->reason[0] != 0 ? ": " : "", self->reason);
   else fail_at(scope, "", "%.200s: %s", self->brokers, rd_kafka_err2str(error));
   if (self->client != NULL) give_up_client(self);
@@ -304,23 +291,22 @@ static int sink_write(void *opaque, rxd_scope *scope, const rxd_batch *batch, rx
   sink *self = opaque;
   if (self->client == NULL && new_client(self, scope) != RXD_OK) return RXD_RETRY;
   delivery *deliveries = need(calloc(batch->count + 1, sizeof *deliveries));
-  self->end = now_ms() + self->timeout;
-  self->has_failed = false;
+  sending_begin(&self->sending, scope, batch);
   self->reason[0] = 0;
-  uint32_t tried = send_all(self, scope, batch, deliveries);
+  uint32_t tried = send_all(self, deliveries);
   bool is_refused = false;
   for (uint32_t i = 0; i < tried && !is_refused; i++) is_refused = is_of_request(&deliveries[i]);
-  if (is_refused && !self->has_failed) send_singly(self, scope, batch, deliveries);
+  if (is_refused && !self->sending.has_failed) send_singly(self, deliveries);
   /* After a temporary failure it is unknown which message caused the refusal. */
   else if (is_refused)
     for (uint32_t i = 0; i < tried; i++)
       if (is_of_request(&deliveries[i])) deliveries[i].error = RD_KAFKA_RESP_ERR__PURGE_QUEUE;
-  uint32_t through = judge(verdicts, deliveries, tried);
+  judge(self, deliveries, tried);
+  size_t through = sending_report(&self->sending, verdicts);
   rd_kafka_resp_err_t error = through < tried ? deliveries[through].error : RD_KAFKA_RESP_ERR__PURGE_QUEUE;
+  sending_end(&self->sending);
   free(deliveries);
-  if (through == batch->count) return RXD_OK;
-  host->delivered(verdicts, through);
-  return try_again(self, scope, error);
+  return through == batch->count ? RXD_OK : try_again(self, scope, error);
 }
 
 const rxd_component kafka_sink = {

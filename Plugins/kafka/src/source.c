@@ -619,8 +619,7 @@ static int source_open(const rxd_opening *opening, void **instance) {
   self->attempts.instance = opening->instance;
   self->conf = need(rd_kafka_conf_new());
   self->topics = need(rd_kafka_topic_partition_list_new(4));
-  self->decode = choice_is(opening, "decode", "json") ? DECODE_JSON
-                 : choice_is(opening, "decode", "bytes") ? DECODE_BYTES : DECODE_TEXT;
+  self->decode = decode_parameter(opening);
   self->starts_new = choice_is(opening, "start", "new");
   int status = broker_open(&self->broker, opening, &protocol, &self->attempts, self);
   if (status == RXD_OK) status = buffer_parameter(opening, self);

@@ -9,15 +9,10 @@ static const address_form form = {"mqtt", "mqtts", 1883, 8883, false};
 
 /* ---- Settings ---- */
 
-static int readable(const rxd_opening *opening, const char *name, const char *path) {
-  if (path == NULL || access(path, R_OK) == 0) return RXD_OK;
-  return fail_at(opening->scope, name, "cannot read the file: %s", strerror(errno));
-}
-
 static int tls_open(const rxd_opening *opening, settings *settings) {
-  int status = text_parameter(opening, "ca", &settings->ca);
-  if (status == RXD_OK) status = text_parameter(opening, "certificate", &settings->certificate);
-  if (status == RXD_OK) status = text_parameter(opening, "certificateKey", &settings->key);
+  int status = file_parameter(opening, "ca", &settings->ca);
+  if (status == RXD_OK) status = file_parameter(opening, "certificate", &settings->certificate);
+  if (status == RXD_OK) status = file_parameter(opening, "certificateKey", &settings->key);
   settings->is_secure = settings->server.is_secure || boolean_parameter(opening, "tls");
   settings->skips_verification = boolean_parameter(opening, "dangerouslySkipVerification");
   if (status != RXD_OK) return status;
@@ -33,9 +28,7 @@ static int tls_open(const rxd_opening *opening, settings *settings) {
   if ((settings->certificate == NULL) != (settings->key == NULL))
     return fail_at(opening->scope, settings->certificate == NULL ? "certificateKey" : "certificate",
                    "'certificate' and 'certificateKey' belong together");
-  status = readable(opening, "ca", settings->ca);
-  if (status == RXD_OK) status = readable(opening, "certificate", settings->certificate);
-  return status == RXD_OK ? readable(opening, "certificateKey", settings->key) : status;
+  return RXD_OK;
 }
 
 static int will_open(const rxd_opening *opening, settings *settings) {

@@ -1,7 +1,5 @@
 #include "client.h"
 
-#include <errno.h>
-
 enum {
   PING_MS = 10000,       /* a server that misses two pings counts as lost */
   PINGS_OUT = 2,
@@ -13,13 +11,6 @@ enum {
 
 static void ignore_error(natsConnection *connection, natsSubscription *subscription, natsStatus error, void *closure) {
   (void)connection, (void)subscription, (void)error, (void)closure;
-}
-
-static int read_file_parameter(const rxd_opening *opening, const char *name, char **path) {
-  int status = text_parameter(opening, name, path);
-  if (status == RXD_OK && *path != NULL && access(*path, R_OK) != 0)
-    return fail_at(opening->scope, name, "cannot read the file: %s", strerror(errno));
-  return status;
 }
 
 /* Reports why the library rejects a value, from its thread-local error; texts that may contain a secret are not
@@ -65,9 +56,9 @@ static int tls_parameters(const rxd_opening *opening, client *client) {
   if (!client->is_secure) return RXD_OK;
   char *ca = NULL, *certificate = NULL, *key = NULL;
   int status = accepted(opening, "tls", natsOptions_SetSecure(client->options, true));
-  if (status == RXD_OK) status = read_file_parameter(opening, "ca", &ca);
-  if (status == RXD_OK) status = read_file_parameter(opening, "certificate", &certificate);
-  if (status == RXD_OK) status = read_file_parameter(opening, "certificateKey", &key);
+  if (status == RXD_OK) status = file_parameter(opening, "ca", &ca);
+  if (status == RXD_OK) status = file_parameter(opening, "certificate", &certificate);
+  if (status == RXD_OK) status = file_parameter(opening, "certificateKey", &key);
   if (status == RXD_OK && (certificate == NULL) != (key == NULL))
     status = fail_at(opening->scope, certificate != NULL ? "certificate" : "certificateKey",
                      "'certificate' and 'certificateKey' belong together");
@@ -109,7 +100,7 @@ static int login_parameters(const rxd_opening *opening, client *client) {
   int status = text_parameter(opening, "user", &user);
   if (status == RXD_OK) status = text_parameter(opening, "password", &password);
   if (status == RXD_OK) status = text_parameter(opening, "token", &token);
-  if (status == RXD_OK) status = read_file_parameter(opening, "credentials", &credentials);
+  if (status == RXD_OK) status = file_parameter(opening, "credentials", &credentials);
   if (status == RXD_OK && credentials != NULL && !has_credentials(credentials))
     status = fail_at(opening->scope, "credentials",
                      "the file must have a 'NATS USER JWT' and a 'USER NKEY SEED', each with its lines");

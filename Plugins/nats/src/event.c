@@ -1,11 +1,5 @@
 #include "event.h"
 
-decoding decode_parameter(const rxd_opening *opening) {
-  return choice_is(opening, "decode", "json")    ? DECODE_JSON
-         : choice_is(opening, "decode", "bytes") ? DECODE_BYTES
-                                                 : DECODE_TEXT;
-}
-
 static bool read_number(const char *token, const char *end, uint64_t *number) {
   *number = 0;
   for (const char *digit = token; digit < end; digit++) {
@@ -112,14 +106,9 @@ bool headers_value(rxd_scope *scope, natsMsg *message, rxd_value *value) {
   return kept > 0;
 }
 
-bool content_value(rxd_scope *scope, decoding decode, natsMsg *message, rxd_value *value) {
-  const char *bytes = natsMsg_GetData(message);
-  size_t count = (size_t)natsMsg_GetDataLength(message);
-  if (bytes == NULL || count == 0) bytes = "", count = 0;
-  if (decode == DECODE_JSON) return decode_json(scope, bytes, count, value);
-  if (decode == DECODE_BYTES) *value = host->make_bytes(scope, (rxd_text){bytes, count});
-  else *value = value_of_bytes(scope, bytes, count);
-  return true;
+bool message_value(rxd_scope *scope, decoding decode, natsMsg *message, rxd_value *value) {
+  int count = natsMsg_GetDataLength(message);
+  return content_value(scope, decode, natsMsg_GetData(message), count > 0 ? (size_t)count : 0, value);
 }
 
 bool add_message(decoding decode, rxd_source *running, natsMsg *message, const origin *origin, uint64_t token) {
@@ -130,7 +119,7 @@ bool add_message(decoding decode, rxd_source *running, natsMsg *message, const o
   size_t count = 0;
 #define MEMBER(name, made) (names[count] = RXD_TEXT_OF(name), values[count++] = (made))
   rxd_value value;
-  if (!content_value(scope, decode, message, &value)) {
+  if (!message_value(scope, decode, message, &value)) {
     host->reject_input(running, host->text(scope, &value), RXD_TEXT_OF("the message is not a JSON document"), token);
     return true;
   }

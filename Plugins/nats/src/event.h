@@ -3,8 +3,6 @@
 #define EVENT_H
 #include "client.h"
 
-typedef enum decoding { DECODE_TEXT, DECODE_JSON, DECODE_BYTES } decoding;
-
 /* The metadata of a message in its JetStream reply subject. */
 typedef struct origin {
   rxd_text stream;     /* a part of the reply subject */
@@ -15,7 +13,6 @@ typedef struct origin {
   uint64_t pending;    /* messages not yet delivered by the consumer */
 } origin;
 
-decoding decode_parameter(const rxd_opening *opening);
 /* False: the message was not delivered by a consumer. */
 bool read_origin(const char *reply, origin *origin);
 /* The size of the message with its headers, plus its overhead. */
@@ -23,7 +20,7 @@ size_t message_size(natsMsg *message);
 /* The headers as an object; a repeated header becomes a list. False: the message has no headers. */
 bool headers_value(rxd_scope *scope, natsMsg *message, rxd_value *value);
 /* False: the content is not a JSON document. */
-bool content_value(rxd_scope *scope, decoding decode, natsMsg *message, rxd_value *value);
+bool message_value(rxd_scope *scope, decoding decode, natsMsg *message, rxd_value *value);
 /* Adds the message as an event, or rejects it as invalid input. `origin`: NULL if no stream has stored it. False: rxd
  * accepts no more messages after this one. */
 bool add_message(decoding decode, rxd_source *running, natsMsg *message, const origin *origin, uint64_t token);

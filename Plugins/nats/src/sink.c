@@ -125,22 +125,14 @@ static bool is_key(rxd_text key) {
   return true;
 }
 
-/* Whether the key is deleted. False: the event was refused. */
-static bool look_at_retraction(const rxd_input *input, bool *is_retracted, char *problem) {
-  int kind = input->argument_count > RETRACTED ? host->kind(&input->arguments[RETRACTED]) : RXD_ABSENT;
-  *is_retracted = kind == RXD_BOOL && host->boolean(&input->arguments[RETRACTED]) != 0;
-  if (kind == RXD_ABSENT || kind == RXD_NULL || kind == RXD_BOOL) return true;
-  refuse(problem, "'retracted' must be true, false or null, and is something else for this event");
-  return false;
-}
-
 static natsMsg *key_message(void *opaque, rxd_scope *scope, const rxd_input *input, const char *reply, char *problem) {
   sink *self = opaque;
   rxd_text key, nothing = {"", 0};
   bool is_retracted;
   if (!argument(scope, input, KEY, &key) || !is_key(key))
     return refuse(problem, "'key' must be parts of letters, digits and - / _ =, separated by dots");
-  if (!look_at_retraction(input, &is_retracted, problem)) return NULL;
+  const char *wrong = retraction_problem(input, RETRACTED, &is_retracted);
+  if (wrong != NULL) return refuse(problem, "%s", wrong);
   char *subject;
   if (asprintf(&subject, "$KV.%s.%.*s", self->bucket, (int)key.count, key.bytes) < 0) abort();
   natsMsg *message = new_message(subject, reply, is_retracted ? nothing : value_of(scope, input, KEY_VALUE), problem);

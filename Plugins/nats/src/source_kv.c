@@ -109,7 +109,7 @@ static bool add_change(source *self, natsMsg *message, const origin *origin) {
   const char *key = natsMsg_GetSubject(message) + strlen("$KV..") + strlen(self->bucket);
   const char *operation = operation_of(message);
   rxd_value value = host->make_null();
-  if (strcmp(operation, "put") == 0 && !content_value(scope, self->decode, message, &value)) {
+  if (strcmp(operation, "put") == 0 && !message_value(scope, self->decode, message, &value)) {
     host->reject_input(self->running, host->text(scope, &value), RXD_TEXT_OF("the value is not a JSON document"), 0);
     return true;
   }

@@ -316,33 +316,6 @@ static void source_close(void *opaque) {
   free(self);
 }
 
-/* Reads a time such as "2026-01-31T12:00:00Z", also with a fraction or another offset. False: the text is not a
- * time. */
-static bool read_time(const char *text, int64_t *nanoseconds) {
-  struct tm time = {0};
-  const char *at = strptime(text, "%Y-%m-%dT%H:%M:%S", &time);
-  if (at == NULL) return false;
-  int64_t fraction = 0, unit = 1000000000;
-  if (*at == '.')
-    for (at++; isdigit((unsigned char)*at); at++) fraction += (*at - '0') * (unit /= 10);
-  int hours = 0, minutes = 0, read = 0;
-  if (strcmp(at, "Z") != 0
-      && (sscanf(at, "%3d:%2d%n", &hours, &minutes, &read) != 2 || read != 6 || at[6] != 0))
-    return false;
-  int64_t offset = hours * 3600 + (*at == '-' ? -minutes : minutes) * 60;
-  *nanoseconds = ((int64_t)timegm(&time) - offset) * 1000000000 + fraction;
-  return true;
-}
-
-static int time_parameter(const rxd_opening *opening, const char *name, int64_t *nanoseconds) {
-  char *text;
-  int status = text_parameter(opening, name, &text);
-  if (status == RXD_OK && !read_time(text, nanoseconds))
-    status = fail_at(opening->scope, name, "must be a time such as 2026-01-31T12:00:00Z");
-  free(text);
-  return status;
-}
-
 static int start_parameters(const rxd_opening *opening, source *self) {
   static const struct {
     const char *name;

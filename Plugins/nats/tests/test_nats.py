@@ -147,6 +147,8 @@ class ParameterTests(NatsTest):
             ("source", "natsStream", {**stream, "start": "sequence"}, "'start': 'start: sequence' and 'startSequence' belong together"),
             ("source", "natsStream", {**stream, "startTime": "2026-01-01T00:00:00Z"}, "'startTime': 'start: time' and 'startTime' belong together"),
             ("source", "natsStream", {**stream, "start": "time", "startTime": "soon"}, "'startTime': must be a time such as 2026-01-31T12:00:00Z"),
+            ("source", "natsStream", {**stream, "start": "time", "startTime": "9999-01-01T00:00:00Z"},
+             "'startTime': must be a time such as 2026-01-31T12:00:00Z"),
             ("source", "natsKV", {"bucket": "a.b"}, "'bucket': must be 1 to 200 letters, digits, hyphens or underscores"),
             ("sink", "natsKV", {"bucket": "", "key": "k"}, "'bucket': must be 1 to 200 letters, digits, hyphens or underscores"),
         ]:
