@@ -196,6 +196,7 @@ static int sink_write(void *opaque, rxd_scope *scope, const rxd_batch *batch, rx
   pthread_mutex_unlock(&self->mutex);
   if (!is_usable) {
     outcome outcome = join(self);
+    if (outcome != DONE) host->count_up(self->instance, RXD_TEXT_OF("connectionErrors"), 1);
     if (outcome == REFUSED) return fail_at(scope, "server", "%s: %s", self->settings.server_text, self->client.problem);
     if (outcome != DONE) return again(self, scope, self->client.problem);
   }
@@ -264,6 +265,7 @@ static int sink_write(void *opaque, rxd_scope *scope, const rxd_batch *batch, rx
   if (through == batch->count) return RXD_OK;
   host->delivered(verdicts, through);
   if (problem[0] == 0) {
+    host->count_up(self->instance, RXD_TEXT_OF("connectionErrors"), 1);
     if (timed_out) snprintf(problem, sizeof problem, "no acknowledgement in time");
     pthread_mutex_lock(&self->mutex);
     self->is_broken = true;

@@ -66,7 +66,8 @@ static int topics_parameter(const rxd_opening *opening, source *self) {
 
 static int source_open(const rxd_opening *opening, void **instance) {
   source *self = need(calloc(1, sizeof *self));
-  self->attempts = (attempts){.instance = opening->instance, .again = "reconnecting", .works = "connected again"};
+  self->attempts = (attempts){.instance = opening->instance, .counter = "connectionErrors", .again = "reconnecting",
+                              .works = "connected again"};
   int status = settings_open(opening, &self->settings);
   if (self->settings.client_id != NULL) {
     snprintf(self->suspect, sizeof self->suspect, " (is another client connected as '%.150s'?)", self->settings.client_id);
