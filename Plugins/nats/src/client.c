@@ -294,6 +294,10 @@ outcome client_connect_any(client *client) {
   return outcome;
 }
 
+void client_hang_up(client *client) {
+  if (client->connection != NULL) natsConnection_Close(client->connection);
+}
+
 void client_disconnect(client *client) {
   if (client->connection != NULL) natsConnection_Destroy(client->connection);
   client->connection = NULL;

@@ -26,6 +26,9 @@ void client_close(client *client);
 outcome client_connect(client *client);
 /* Tries each server once. */
 outcome client_connect_any(client *client);
+/* Ends the connection, but keeps it until `client_disconnect`: the library's thread that receives must have ended before
+ * subscriptions are destroyed. */
+void client_hang_up(client *client);
 void client_disconnect(client *client);
 bool client_is_connected(const client *client);
 /* Marks the connection as working. */

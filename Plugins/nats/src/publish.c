@@ -13,6 +13,7 @@ enum { NO_STREAM = OWN_VERDICT }; /* a message that no stream has answered */
 /* ---- The connection ---- */
 
 static void disconnect(publisher *self) {
+  client_hang_up(&self->client);
   if (self->acks != NULL) natsSubscription_Destroy(self->acks);
   self->acks = NULL;
   free(self->inbox);

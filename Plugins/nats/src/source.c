@@ -29,6 +29,7 @@ typedef struct source {
 static void disconnect(void *opaque, bool is_lost) {
   source *self = opaque;
   (void)is_lost;
+  client_hang_up(&self->client);
   for (size_t i = 0; i < self->count; i++) {
     if (self->subscriptions[i] != NULL) natsSubscription_Destroy(self->subscriptions[i]);
     self->subscriptions[i] = NULL;

@@ -35,6 +35,7 @@ typedef struct source {
 static void disconnect(void *opaque, bool is_lost) {
   source *self = opaque;
   if (!is_lost) consumer_remove(&self->client, self->stream, &self->consumer);
+  client_hang_up(&self->client);
   pull_end(&self->pull);
   consumer_forget(&self->consumer);
   client_disconnect(&self->client);

@@ -273,6 +273,7 @@ static void close_connection(void *opaque, bool is_lost) {
   broker_lock(&self->broker);
   self->is_ready = false;
   broker_unlock(&self->broker);
+  client_hang_up(&self->client);
   pull_end(&self->pull);
   client_disconnect(&self->client);
 }

@@ -214,6 +214,31 @@ class SourceTests(NatsTest):
         self.assertIn("warning: the pipeline is too slow: messages were dropped", run.errors())
         self.assertEqual(run.end(), 0, run.errors())
 
+    def test_stops_while_messages_arrive(self):
+        """The library must not receive any more when the subscription ends."""
+        self.start_server()
+        self.client()
+        is_over = threading.Event()
+
+        def flood():
+            client = Client(self.port)
+            while not is_over.is_set():
+                client.send(client.message("a.n", b"x" * 100) * 500)
+            client.close()
+
+        senders = [threading.Thread(target=flood, daemon=True) for _ in range(2)]
+        for sender in senders:
+            sender.start()
+        try:
+            for number in range(8):
+                run = self.read("nats", f"source{number}", subjects=["a.>", "a.n", "*.n"])
+                wait_for(lambda: run.count() > 0, "messages", PATIENCE)
+                self.assertEqual(run.end(), 0, run.errors()[-3000:])
+        finally:
+            is_over.set()
+            for sender in senders:
+                sender.join(PATIENCE)
+
     def test_a_source_comes_back_after_the_server(self):
         self.start_server()
         client = self.client()
