@@ -60,6 +60,7 @@ enum {
   TAKEN_MOST = 500,           /* messages before they are given to rxd, */
   TAKEN_BYTES_MOST = 1 << 20, /* and their bytes */
   IDLE_MS = 1000,             /* wait for work, which signals its arrival */
+  COLLECT_MS = 50,            /* the same for work other than acknowledgements */
   ACKS_MS = 25000,            /* during a stop: wait for acknowledgements, */
   CLOSE_MS = 5000,            /* and for their transmission */
 };
@@ -102,6 +103,9 @@ typedef struct broker_protocol {
   /* The batch was sent to the pipeline. May be NULL. */
   void (*sent)(void *self, broker_message **messages, size_t count);
 
+  /* Acknowledgements may be judged a moment later, which costs less: the protocol itself sends them only now and then. */
+  bool collects_acks;
+
   /* On either thread. */
   void (*destroy)(broker_message *message);
 } broker_protocol;
@@ -119,6 +123,7 @@ typedef struct broker_source {
   /* Protected by the mutex. */
   broker_message *head, **tail;
   size_t queued, queued_bytes;
+  bool is_waiting;        /* the thread of `run` found no message, and waits for one */
   int64_t close_by;       /* when the source stops waiting (now_ms); 0: not yet ending */
   char fatal[520], fatal_at[24]; /* why the source fails, if not empty */
   /* Used only by the thread of the connection. */
@@ -150,7 +155,12 @@ static inline UNUSED void broker_close(broker_source *self) {
 /* ---- For both threads ---- */
 
 static inline UNUSED void broker_lock(broker_source *self) { pthread_mutex_lock(&self->mutex); }
-static inline UNUSED void broker_unlock(broker_source *self) { pthread_mutex_unlock(&self->mutex); }
+static inline UNUSED void broker_unlock(broker_source *self) {
+  bool signals = self->is_waiting && (self->head != NULL || self->fatal[0] != 0);
+  if (signals) self->is_waiting = false;
+  pthread_mutex_unlock(&self->mutex);
+  if (signals) signal_event(self->ready);
+}
 
 /* Lets the source fail. */
 static inline UNUSED void broker_fail(broker_source *self, const char *at, const char *problem) {
@@ -158,7 +168,6 @@ static inline UNUSED void broker_fail(broker_source *self, const char *at, const
   snprintf(self->fatal, sizeof self->fatal, "%s", problem);
   snprintf(self->fatal_at, sizeof self->fatal_at, "%s", at);
   broker_unlock(self);
-  signal_event(self->ready);
 }
 
 static inline UNUSED bool broker_is_over(broker_source *self) {
@@ -185,7 +194,6 @@ static inline UNUSED void broker_wait(broker_source *self, int64_t wait_ms) {
 
 static inline UNUSED void broker_put(broker_source *self, broker_message *message) {
   message->next = NULL;
-  if (self->head == NULL) signal_event(self->ready);
   *self->tail = message;
   self->tail = &message->next;
   self->queued++;
@@ -241,7 +249,6 @@ static inline UNUSED void *broker_thread(void *opaque) {
 
 static inline UNUSED size_t broker_take(broker_source *self, broker_message **messages) {
   size_t count = 0, bytes = 0;
-  clear_event(self->ready);
   broker_lock(self);
   while (self->head != NULL && count < self->most && bytes < TAKEN_BYTES_MOST) {
     broker_message *one = messages[count++] = broker_remove(self, &self->head);
@@ -249,7 +256,7 @@ static inline UNUSED size_t broker_take(broker_source *self, broker_message **me
     if (self->protocol->take != NULL) self->protocol->take(self->self, one);
   }
   if (count > 0) pthread_cond_signal(&self->room);
-  if (self->head != NULL) signal_event(self->ready);
+  self->is_waiting = count == 0;
   broker_unlock(self);
   return count;
 }
@@ -287,7 +294,10 @@ static inline UNUSED bool broker_turn(broker_source *self, rxd_source *running) 
   if (broker_acks(self, running, 0) == 0 && count == 0) {
     struct pollfd both[2] = {{.fd = self->ready, .events = POLLIN},
                              {.fd = host->wake_descriptor(running), .events = POLLIN}};
-    poll(both, 2, IDLE_MS);
+    /* Acknowledgements that need not be passed on at once are collected for a while. */
+    bool collects = self->protocol->collects_acks && self->under_way > 0;
+    poll(both, collects ? 1 : 2, collects ? COLLECT_MS : IDLE_MS);
+    if (both[0].revents != 0) clear_event(self->ready);
   }
   return goes_on && host->is_stopping(running) == 0;
 }

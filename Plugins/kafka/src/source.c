@@ -530,6 +530,7 @@ static const broker_protocol protocol = {
   .take = take,
   .judge = judge,
   .add = add,
+  .collects_acks = true,
   .destroy = destroy_delivery,
 };
 
