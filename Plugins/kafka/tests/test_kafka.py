@@ -226,7 +226,8 @@ class SourceTests(KafkaTest):
         second = self.read("second", start="new")
         self.wait_for_all(sent + 100 - begin, first, second)
         second.end()
-        self.assertEqual(set(self.numbers(first, second)), set(range(begin, sent + 100)))
+        # A lower number of another partition may come after the first one.
+        self.assertLessEqual(set(range(begin, sent + 100)), set(self.numbers(first, second)))
 
     def test_topics_may_come_later(self):
         self.start_cluster(topic="other")
