@@ -10,25 +10,18 @@ static const address_form form = {"mqtt", "mqtts", 1883, 8883, false};
 /* ---- Settings ---- */
 
 static int tls_open(const rxd_opening *opening, settings *settings) {
-  int status = file_parameter(opening, "ca", &settings->ca);
-  if (status == RXD_OK) status = file_parameter(opening, "certificate", &settings->certificate);
-  if (status == RXD_OK) status = file_parameter(opening, "certificateKey", &settings->key);
+  static const char *const names[] = {"ca", "certificate", "certificateKey"};
   settings->is_secure = settings->server.is_secure || boolean_parameter(opening, "tls");
   settings->skips_verification = boolean_parameter(opening, "dangerouslySkipVerification");
-  if (status != RXD_OK) return status;
-  if (!settings->is_secure) {
-    const char *given = settings->ca != NULL            ? "ca"
-                        : settings->certificate != NULL ? "certificate"
-                        : settings->key != NULL         ? "certificateKey"
-                                                        : NULL;
-    if (given != NULL)
-      return fail_at(opening->scope, given, "has no effect without 'tls: true' or a server with 'mqtts://'");
-    return RXD_OK;
-  }
-  if ((settings->certificate == NULL) != (settings->key == NULL))
-    return fail_at(opening->scope, settings->certificate == NULL ? "certificateKey" : "certificate",
+  for (size_t i = 0; i < 3 && !settings->is_secure; i++)
+    if (is_given(opening, names[i]))
+      return fail_at(opening->scope, names[i], "has no effect without 'tls: true' or a server with 'mqtts://'");
+  if (is_given(opening, names[1]) != is_given(opening, names[2]))
+    return fail_at(opening->scope, names[is_given(opening, names[1]) ? 1 : 2],
                    "'certificate' and 'certificateKey' belong together");
-  return RXD_OK;
+  int status = file_parameter(opening, "ca", &settings->ca);
+  if (status == RXD_OK) status = file_parameter(opening, "certificate", &settings->certificate);
+  return status == RXD_OK ? file_parameter(opening, "certificateKey", &settings->key) : status;
 }
 
 static int will_open(const rxd_opening *opening, settings *settings) {
