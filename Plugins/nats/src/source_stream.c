@@ -334,8 +334,11 @@ static int start_parameters(const rxd_opening *opening, source *self) {
   if (is_given(opening, "startTime") != by_time)
     return fail_at(opening->scope, by_time ? "start" : "startTime", "'start: time' and 'startTime' belong together");
   if (by_sequence) self->config.OptStartSeq = (uint64_t)integer_parameter(opening, "startSequence", 1);
-  if (by_time) return time_parameter(opening, "startTime", &self->config.OptStartTime);
-  return RXD_OK;
+  int status = by_time ? time_parameter(opening, "startTime", &self->config.OptStartTime) : RXD_OK;
+  /* The library (3.4) writes fractions without their leading zeros: .04 s as .4 s, which would skip messages. */
+  enum { SECOND = 1000000000 };
+  if (self->config.OptStartTime % SECOND < SECOND / 10) self->config.OptStartTime -= self->config.OptStartTime % SECOND;
+  return status;
 }
 
 static int consumer_parameters(const rxd_opening *opening, source *self) {

@@ -307,6 +307,8 @@ class StreamTests(NatsTest):
     def test_starts(self):
         client = self.start_stream()
         for number in range(5):
+            if number == 3:  # the library starts at a full second in place of its first tenth
+                wait_for(lambda: 0.15 < time.time() % 1 < 0.9, "the rest of a second")
             client.store(f"s.{number % 2}", str(number).encode())
         middle = client.ask("STREAM.MSG.GET.S", seq=4)["message"]["time"]
         for start, more, expected in [
@@ -321,6 +323,14 @@ class StreamTests(NatsTest):
                 self.wait_until_acknowledged(client, name)
                 self.assertEqual(run.end(), 0, run.errors())
                 self.assertEqual(self.numbers(run), expected)
+
+    def test_a_start_within_the_first_tenth_of_a_second_skips_nothing(self):
+        client = self.start_stream()
+        for name, given, expected in [("early", "05.041038368Z", "05Z"), ("late", "05.141038368Z", "05.141038368Z"), ("whole", "05Z", "05Z")]:
+            run = self.read(name=name, consumer=name, start="time", startTime="2026-01-02T03:04:" + given)
+            config = wait_for(lambda: self.exists(client, name), "the consumer", PATIENCE)["config"]
+            self.assertEqual(config["opt_start_time"], "2026-01-02T03:04:" + expected)
+            self.assertEqual(run.end(), 0, run.errors())
 
     def exists(self, client, consumer):
         try:
