@@ -24,7 +24,7 @@ TESTS_AT_ONCE ?= 3
 # Each a package of its own, with a Makefile.
 PLUGINS := $(patsubst %/Makefile,%,$(wildcard Plugins/*/Makefile Plugins/examples/*/Makefile))
 
-.PHONY: run test test-some test-swift test-program test-beside test-embedding test-plugins test-install test-unit pictures build build-release build-tests packages test-packages bench-packages bench bench-check fuzz faults fmt lint docs check-docs install uninstall deb dist image test-deb clean
+.PHONY: run test test-some test-swift test-program test-beside test-embedding test-plugins test-install test-unit pictures site test-site build build-release build-tests packages test-packages bench-packages bench bench-check fuzz faults fmt lint docs check-docs install uninstall deb dist image test-deb clean
 
 ## Installs missing packages, builds, and shows search as you type, without internet. Optimising takes four times as long as the rest of a build.
 run: packages
@@ -135,6 +135,15 @@ lint:
 ## Takes the pictures of the live page for the documentation.
 pictures: test-packages build
 	Tests/Page/run --rxd $(RXD) --pictures docs/images
+
+## Builds the documentation as pages that need no server, in .build/site.
+site:
+	@scripts/install-packages --site
+	Site/build --out $(BUILD)/site
+
+## Opens every page of the site in Chromium: links, search, a telephone's width, contrast, requests.
+test-site: test-packages site
+	Tests/Site/run --site $(BUILD)/site
 
 ## Rewrites the generated files.
 docs: build
