@@ -62,6 +62,7 @@ test-program:
 test-beside:
 	nice -n 10 $(MAKE) --no-print-directory test-embedding test-plugins test-install lint check-docs
 	python3 -B -m unittest discover -s Benchmarks/bench -t Benchmarks
+	python3 -B -m unittest discover -s Tests/Site
 
 ## Builds packages that depend on rxd, and runs their programs.
 test-embedding: test-packages
@@ -144,6 +145,7 @@ site:
 ## Opens every page of the site in Chromium: links, search, a telephone's width, contrast, requests.
 test-site: test-packages site
 	Tests/Site/run --site $(BUILD)/site
+	Tests/Site/run --site $(BUILD)/site --self-test
 
 ## Rewrites the generated files.
 docs: build

@@ -186,7 +186,8 @@ def tracked(root):
     """The files of the checkout, without what builds have left there."""
     listed = subprocess.run(["git", "-C", root, "ls-files", "-z", "--cached", "--others", "--exclude-standard"], capture_output=True)
     if listed.returncode == 0:
-        return [name for name in listed.stdout.decode().split("\0") if name and (root / name).is_file()]
+        names = listed.stdout.decode().split("\0")
+        return [name for name in names if name and not any(part.startswith(".") for part in name.split("/")) and (root / name).is_file()]
     found = []
     for folder, below, names in os.walk(root):
         below[:] = [name for name in below if not name.startswith(".") and name not in ("build", "__pycache__")]

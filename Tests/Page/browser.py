@@ -12,9 +12,9 @@ LIMIT = 120
 
 
 class Browser:
-    """One window. `width` and `height` are the page's."""
+    """One window. `width` and `height` are the page's. With `network` it notes what pages ask for."""
 
-    def __init__(self, width=1280, height=800, dark=False, touch=False):
+    def __init__(self, width=1280, height=800, dark=False, touch=False, network=False):
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             port = probe.getsockname()[1]
@@ -33,6 +33,8 @@ class Browser:
             options["mobileEmulation"] = {
                 "deviceMetrics": {"width": width, "height": height, "pixelRatio": 2, "touch": True, "mobile": True}}
         wanted = {"browserName": "chrome", "goog:chromeOptions": options, "goog:loggingPrefs": {"browser": "ALL"}}
+        if network:
+            wanted["goog:loggingPrefs"]["performance"] = "ALL"
         deadline = time.monotonic() + LIMIT
         while True:
             try:
@@ -99,6 +101,15 @@ class Browser:
         """The errors and violations that the console has reported."""
         return [entry["message"] for entry in self._call("POST", "/se/log", {"type": "browser"})
                 if entry["level"] in ("SEVERE", "WARNING")]
+
+    def command(self, name, **parameters):
+        """A command of the protocol of Chromium's developer tools."""
+        return self._call("POST", "/goog/cdp/execute", {"cmd": name, "params": parameters})
+
+    def requests(self):
+        """The addresses that pages have asked for since the last call."""
+        messages = [json.loads(entry["message"])["message"] for entry in self._call("POST", "/se/log", {"type": "performance"})]
+        return [message["params"]["request"]["url"] for message in messages if message["method"] == "Network.requestWillBeSent"]
 
     def picture(self, path):
         with open(path, "wb") as file:

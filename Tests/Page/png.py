@@ -1,11 +1,11 @@
-"""Makes screenshots small: 8-bit PNG with a palette."""
+"""Reads screenshots, and makes them small: 8-bit PNG with a palette."""
 import collections
 import struct
 import zlib
 
 
-def shrink(path):
-    """Rewrites a non-interlaced RGB or RGBA picture in place."""
+def read(path):
+    """The rows of a non-interlaced RGB or RGBA picture: three bytes for each pixel."""
     data = path.read_bytes()
     chunks, at = {}, 8
     while at < len(data):
@@ -16,7 +16,13 @@ def shrink(path):
     assert depth == 8 and color in (2, 6) and interlace == 0, (depth, color, interlace)
     step = 3 if color == 2 else 4
     rows = _rows(zlib.decompress(chunks[b"IDAT"]), width * step, height, step)
-    pixels = [[bytes(row[i : i + 3]) for i in range(0, len(row), step)] for row in rows]
+    return [[bytes(row[i : i + 3]) for i in range(0, len(row), step)] for row in rows]
+
+
+def shrink(path):
+    """Rewrites a picture in place."""
+    pixels = read(path)
+    width, height = len(pixels[0]), len(pixels)
     counts = collections.Counter(pixel for row in pixels for pixel in row)
     palette = _palette(counts)
     # Every other colour becomes the nearest one.
