@@ -24,7 +24,7 @@ TESTS_AT_ONCE ?= 3
 # Each a package of its own, with a Makefile.
 PLUGINS := $(patsubst %/Makefile,%,$(wildcard Plugins/*/Makefile Plugins/examples/*/Makefile))
 
-.PHONY: run test test-some test-swift test-program test-beside test-embedding test-plugins test-install test-unit pictures site test-site build build-release build-tests packages test-packages bench-packages bench bench-check fuzz faults fmt lint docs check-docs install uninstall deb dist image test-deb clean
+.PHONY: run test test-some test-swift test-program test-beside test-embedding test-plugins test-install test-compatibility test-unit pictures site test-site build build-release build-tests packages test-packages bench-packages bench bench-check fuzz faults fmt lint docs check-docs install uninstall deb dist image test-deb clean
 
 ## Installs missing packages, builds, and shows search as you type, without internet. Optimising takes four times as long as the rest of a build.
 run: packages
@@ -60,7 +60,7 @@ test-program:
 	Benchmarks/nexmark/run $(RXD) --events 20000 --rounds 1 --lateness 700
 	Tests/Page/run --rxd $(RXD)
 test-beside:
-	nice -n 10 $(MAKE) --no-print-directory test-embedding test-plugins test-install lint check-docs
+	nice -n 10 $(MAKE) --no-print-directory test-embedding test-plugins test-install test-compatibility lint check-docs
 	python3 -B -m unittest discover -s Benchmarks/bench -t Benchmarks
 	python3 -B -m unittest discover -s Tests/Site
 
@@ -81,6 +81,10 @@ test-unit: test-packages build
 ## Installs into a stage: files, man pages, completions, drop-ins, and that nothing is left when it is removed.
 test-install: test-packages build
 	RXD=$(CURDIR)/$(RXD) python3 -B -m unittest discover -s Tests/Install
+
+## Compares with what earlier versions have recorded: files, options, metrics, a state directory, plugins.
+test-compatibility: test-packages build
+	RXD=$(CURDIR)/$(RXD) python3 -B -m unittest discover -s Tests/Compatibility
 
 ## Builds and tests the packages under Plugins.
 test-plugins: test-packages build
