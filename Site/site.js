@@ -14,7 +14,7 @@
   const field = document.getElementById("words");
   const found = document.getElementById("found");
   document.getElementById("search").hidden = false;
-  field.placeholder = "Search ( / )";
+  if (matchMedia("(hover: hover)").matches) field.placeholder = "Search ( / )";
 
   // The index is a script, because a page that is opened from a disk may not read other files. It is loaded when the search is first used.
   let index = null;
