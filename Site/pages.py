@@ -159,13 +159,12 @@ class Pages:
         raise Mistake(f"{page.path}: the link {link} leads nowhere")
 
     def show(self, path):
-        """A file as a page, or as it is if it is a picture or large."""
+        """A file as a page, or as it is if it is a picture, large, or no text."""
         if path not in self.shown:
             file = self.root / path
-            if file.suffix in (".png", ".svg", ".jpg") or file.stat().st_size > 200_000:
-                self.copied.add(path)
-                return path
             self.copied.add(path)
+            if file.suffix in (".png", ".svg", ".jpg") or file.stat().st_size > 200_000 or not is_text(file):
+                return path
             page = self.shown[path] = Page(path, path + ".html")
             page.title, page.short = path, file.name
         return self.shown[path]
@@ -180,6 +179,13 @@ class Pages:
 def is_page(path):
     folder = path.split("/")[0]
     return path.endswith(".md") and (folder in ("docs", "Plugins", "pipelines") or "/" not in path)
+
+
+def is_text(file):
+    try:
+        return "\0" not in file.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        return False
 
 
 def tracked(root):
