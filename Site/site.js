@@ -7,9 +7,8 @@
   const open = () => { menu.open = wide.matches; };
   wide.addEventListener("change", open);
   open();
-  const list = menu.querySelector("nav");
   const here = menu.querySelector("[aria-current]");
-  if (here && wide.matches) list.scrollTop = here.offsetTop - list.clientHeight / 3;
+  if (here && wide.matches) menu.scrollTop = here.offsetTop - menu.clientHeight / 3;
 
   const field = document.getElementById("words");
   const found = document.getElementById("found");
