@@ -41,10 +41,10 @@ package final class DiskStore: PipelineStore {
   /// The threads of all stores. A store that waits for a slow disk delays the others only if all threads do.
   private static let threads = SharedThreads("rxd store", usual: 4, most: 16)
 
-  private let state: Guarded<State>
+  let state: Guarded<State>
   private let path: String
   private let log: Log
-  private let turns: SerialWork
+  let turns: SerialWork
   package let identity: UInt64
   /// The state that an earlier run has saved; nil if there is none.
   package let savedState: [UInt8]?
@@ -154,15 +154,6 @@ package final class DiskStore: PipelineStore {
     }
   }
 
-  /// Copies to another machine what the store writes. Called before the pipeline starts.
-  ///
-  /// - Parameter copier: Was made before the store was opened.
-  package func copy(through copier: StoreCopier) throws(PosixError) {
-    state.withLock { $0.copier = copier }
-    let turns = turns
-    try copier.begin { turns.wake() }
-  }
-
   package var backlogs: [String: OutboxBacklog] { state.withLock(\.backlogs) }
   package var lastRow: Int64 { state.withLock(\.lastRow) }
   package var lastOwner: Int64 { state.withLock(\.lastOwner) }
@@ -259,17 +250,17 @@ package final class DiskStore: PipelineStore {
   final class Writer: @unchecked Sendable {
     let path: String
     var file: StoreFile?
-    private let state: Guarded<State>
+    let state: Guarded<State>
     let log: Log
-    private let room: StoreRoom?
+    let room: StoreRoom?
     private let caches: StoreCaches
     /// The directory in which the file was opened.
     let directory: StoreFile.FileIdentity?
     var hasReportedMove = false
     /// Whether it was reported that readers keep the log from being moved into the file.
-    private var isLogHeld = false
+    var isLogHeld = false
     private var pause = DiskStore.firstPause
-    private var isFailing = false
+    var isFailing = false
     /// The requests that could not be written yet. `nextTry`: the time of the next attempt, on the monotonic clock.
     private var held: [Request] = []
     private var nextTry: Int64?
@@ -286,7 +277,7 @@ package final class DiskStore: PipelineStore {
     /// The bytes of dead letters added since the limit was last checked.
     private var newLetterBytes: Int64 = 0
     /// Commits that are on this disk but not in the copy, each with the frames that the log then had.
-    private var uncopied: [(frames: Int, requests: [Request])] = []
+    var uncopied: [(frames: Int, requests: [Request])] = []
     /// Until when the end waits for the copy, on the monotonic clock.
     private var copyUntil: Int64?
     private var nextReport: Int64 = 0
@@ -425,7 +416,7 @@ package final class DiskStore: PipelineStore {
       }
     }
 
-    private func set(_ new: RoomOfStore) {
+    func set(_ new: RoomOfStore) {
       guard new != roomNow else { return }
       let before = roomNow
       roomNow = new
@@ -490,30 +481,6 @@ package final class DiskStore: PipelineStore {
       }
     }
 
-    /// Reports that the requests are on the disk or, if that is awaited, waits until the copy has them too.
-    private func report(_ requests: [Request]) {
-      let copier = state.withLock(\.copier)
-      guard let copier else {
-        for request in requests { request.done() }
-        return
-      }
-      let frames = noteLog(copier)
-      guard copier.isAwaited else {
-        for request in requests { request.done() }
-        return
-      }
-      uncopied.append((frames, requests))
-      reportCopied(copier)
-    }
-
-    /// Reports the commits that the copy has.
-    private func reportCopied(_ copier: StoreCopier) {
-      while let first = uncopied.first, copier.has(first.frames) {
-        uncopied.removeFirst()
-        for request in first.requests { request.done() }
-      }
-    }
-
     /// Removes the keys beside the store that the committed state no longer has.
     private func keep(_ requests: [Request], _ spill: SpillFile) {
       let kept = requests.reversed().lazy.compactMap { request -> [SpilledOwner]? in
@@ -526,61 +493,6 @@ package final class DiskStore: PipelineStore {
       guard let kept, let failure = spill.keep(kept) else { return }
       // The next commit tries again.
       log(.debug, "keys beside the store \(path) cannot be removed: \(failure)")
-    }
-
-    /// Moves the contents of the log into the file if the log is large for this store; with `isSmall`, also if it is
-    /// small.
-    private func moveLog(isSmall: Bool = false) {
-      let copier = state.withLock(\.copier)
-      if let copier, noteLog(copier) > 0 {
-        if copier.holdsLog() { return }
-        // What the copy has is known by the frames of this log.
-        reportCopied(copier)
-        defer { if file?.logFrames == 0 { copier.logWasMoved() } }
-        return moveWholeLog(isSmall)
-      }
-      moveWholeLog(isSmall)
-    }
-
-    /// Tells the copier how long the log is, which grows by maintenance too. Returns the number of frames.
-    @discardableResult
-    private func noteLog(_ copier: StoreCopier) -> Int {
-      let frames = file?.logFrames ?? 0
-      // After the file was reopened the number is known with the next commit.
-      if frames > 0 { copier.wrote(frames) }
-      return frames
-    }
-
-    private func moveWholeLog(_ isSmall: Bool) {
-      do throws(DatabaseError) {
-        do throws(DatabaseError) {
-          note(isLogHeld: try file?.boundLog(isSmall: isSmall) ?? false)
-        } catch  where error.isFull && room?.giveUp() == true {
-          set(.reserve)
-          note(isLogHeld: try file?.boundLog(isSmall: isSmall) ?? false)
-        }
-      } catch {
-        // Everything is in the log, and the next commit tries again. The reserve must count as used up, because
-        // otherwise nothing would check for free space.
-        if error.isFull, room != nil { set(.reserve) }
-        guard !isFailing, !error.isFull else { return }
-        log(.warning, "the log of the store \(path) cannot be moved into it: \(error.message)")
-      }
-    }
-
-    /// Reports that another process has been reading the store for so long that the log grows.
-    private func note(isLogHeld: Bool) {
-      guard isLogHeld != self.isLogHeld else { return }
-      self.isLogHeld = isLogHeld
-      guard let bytes = file?.logBytes else { return }
-      if isLogHeld {
-        log(
-          .warning,
-          "the log of the store \(path) has \(bytes >> 20) MiB and grows: a program ('rxd state', 'rxd deadletters') has been reading the store "
-            + "meanwhile; the log is moved into the file when that has ended")
-      } else {
-        log(.info, "the log of the store \(path) was moved into the file")
-      }
     }
 
     private func count(_ letters: [StoredDeadLetter]) {

@@ -10,6 +10,13 @@ final class StateDirectory: Sendable {
     case inUse(String)
   }
 
+  /// The folder of the stores.
+  static let stores = "pipelines"
+  /// The file that says that the directory is a standby: nothing runs its stores.
+  static func standbyMarker(in path: String) -> String { path + "/standby" }
+  /// The file that says that it was one.
+  static func promotedMarker(in path: String) -> String { path + "/promoted" }
+
   let path: String
   private let directory: FileDescriptor
   /// Holds the directory's lock while it is open.
@@ -33,14 +40,14 @@ final class StateDirectory: Sendable {
       errno = code
       throw Self.refusal("lock", path)
     }
-    let (marker, promoted) = (StandbyServer.marker(in: path), StandbyServer.promotedMarker(in: path))
+    let (marker, promoted) = (Self.standbyMarker(in: path), Self.promotedMarker(in: path))
     if isStandby {
       guard access(promoted, F_OK) != 0 else {
         throw .unusable(
           "\(path) was promoted, so it is no standby any more: for a new one take an empty directory, or remove it with all that it has"
         )
       }
-      guard access(marker, F_OK) == 0 || access("\(path)/\(Stores.folder)", F_OK) != 0 else {
+      guard access(marker, F_OK) == 0 || access("\(path)/\(Self.stores)", F_OK) != 0 else {
         throw .unusable(
           "\(path) is the state directory of pipelines that run here: a standby needs a directory of its own")
       }

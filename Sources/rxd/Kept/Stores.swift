@@ -6,7 +6,7 @@ import Transport
 
 /// The stores of the pipelines in the state directory: `pipelines/NAME.db`.
 final class Stores: Sendable {
-  static let folder = "pipelines"
+  static let folder = StateDirectory.stores
 
   /// Holds the directory's lock as long as stores are open.
   private let state: StateDirectory

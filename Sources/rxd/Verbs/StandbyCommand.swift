@@ -60,7 +60,6 @@ struct StandbyVerb: ParsableCommand {
     defer { log.flush(patience: .seconds(1)) }
     Signals.hold()
     do throws(StateDirectory.Refusal) {
-      let directory = try StateDirectory(path, isStandby: true)
       var tls: TLSServing?
       if let tlsCertificate {
         do throws(SocketFailure) {
@@ -70,7 +69,8 @@ struct StandbyVerb: ParsableCommand {
           throw StateDirectory.Refusal.unusable("")
         }
       }
-      let server = try StandbyServer(directory, log)
+      // The server alone holds the directory, because it lets go of it when it is promoted.
+      let server = try StandbyServer(try StateDirectory(path, isStandby: true), log)
       do throws(HTTPServerFailure) {
         let port = try server.start(address, token: token, tls: tls)
         log.write(.info, "", "standby: \(path) takes copies on \(address.host) port \(port)")
@@ -120,7 +120,7 @@ struct PromoteStandby: ParsableCommand {
 
   func run() throws {
     let (marker, promoted) = (
-      StandbyServer.marker(in: directory), StandbyServer.promotedMarker(in: directory)
+      StateDirectory.standbyMarker(in: directory), StateDirectory.promotedMarker(in: directory)
     )
     if access(promoted, F_OK) != 0 {
       guard access(marker, F_OK) == 0 else {

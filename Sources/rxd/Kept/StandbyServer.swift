@@ -82,14 +82,9 @@ final class StandbyServer: Sendable {
 
   // MARK: Promotion
 
-  /// The file that says that the directory is a standby: nothing runs its stores.
-  static func marker(in path: String) -> String { path + "/standby" }
-  /// The file that says that it was one.
-  static func promotedMarker(in path: String) -> String { path + "/promoted" }
-
   /// Takes nothing any more, if the directory has been promoted, and lets go of it.
   func promoteIfAsked() {
-    guard access(Self.promotedMarker(in: path), F_OK) == 0 else { return }
+    guard access(StateDirectory.promotedMarker(in: path), F_OK) == 0 else { return }
     let stores = state.withLock { state in
       defer { (state.stores, state.isPromoted) = ([:], true) }
       return state.isPromoted ? [] : Array(state.stores.values)

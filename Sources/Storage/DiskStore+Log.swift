@@ -1,0 +1,96 @@
+import Glibc
+import PipelineCore
+import Transport
+
+/// The log of a store: when it is moved into the file, and when a copy on another machine has it.
+extension DiskStore {
+  /// Copies to another machine what the store writes. Called before the pipeline starts.
+  ///
+  /// - Parameter copier: Was made before the store was opened.
+  package func copy(through copier: StoreCopier) throws(PosixError) {
+    state.withLock { $0.copier = copier }
+    let turns = turns
+    try copier.begin { turns.wake() }
+  }
+}
+
+extension DiskStore.Writer {
+  /// Reports that the requests are on the disk or, if that is awaited, waits until the copy has them too.
+  func report(_ requests: [DiskStore.Request]) {
+    let copier = state.withLock(\.copier)
+    guard let copier else {
+      for request in requests { request.done() }
+      return
+    }
+    let frames = noteLog(copier)
+    guard copier.isAwaited else {
+      for request in requests { request.done() }
+      return
+    }
+    uncopied.append((frames, requests))
+    reportCopied(copier)
+  }
+
+  /// Reports the commits that the copy has.
+  func reportCopied(_ copier: StoreCopier) {
+    while let first = uncopied.first, copier.has(first.frames) {
+      uncopied.removeFirst()
+      for request in first.requests { request.done() }
+    }
+  }
+
+  /// Moves the contents of the log into the file if the log is large for this store; with `isSmall`, also if it is
+  /// small.
+  func moveLog(isSmall: Bool = false) {
+    let copier = state.withLock(\.copier)
+    if let copier, noteLog(copier) > 0 {
+      if copier.holdsLog() { return }
+      // What the copy has is known by the frames of this log.
+      reportCopied(copier)
+      defer { if file?.logFrames == 0 { copier.logWasMoved() } }
+      return moveWholeLog(isSmall)
+    }
+    moveWholeLog(isSmall)
+  }
+
+  /// Tells the copier how long the log is, which grows by maintenance too. Returns the number of frames.
+  @discardableResult
+  func noteLog(_ copier: StoreCopier) -> Int {
+    let frames = file?.logFrames ?? 0
+    // After the file was reopened the number is known with the next commit.
+    if frames > 0 { copier.wrote(frames) }
+    return frames
+  }
+
+  func moveWholeLog(_ isSmall: Bool) {
+    do throws(DatabaseError) {
+      do throws(DatabaseError) {
+        note(isLogHeld: try file?.boundLog(isSmall: isSmall) ?? false)
+      } catch  where error.isFull && room?.giveUp() == true {
+        set(.reserve)
+        note(isLogHeld: try file?.boundLog(isSmall: isSmall) ?? false)
+      }
+    } catch {
+      // Everything is in the log, and the next commit tries again. The reserve must count as used up, because
+      // otherwise nothing would check for free space.
+      if error.isFull, room != nil { set(.reserve) }
+      guard !isFailing, !error.isFull else { return }
+      log(.warning, "the log of the store \(path) cannot be moved into it: \(error.message)")
+    }
+  }
+
+  /// Reports that another process has been reading the store for so long that the log grows.
+  func note(isLogHeld: Bool) {
+    guard isLogHeld != self.isLogHeld else { return }
+    self.isLogHeld = isLogHeld
+    guard let bytes = file?.logBytes else { return }
+    if isLogHeld {
+      log(
+        .warning,
+        "the log of the store \(path) has \(bytes >> 20) MiB and grows: a program ('rxd state', 'rxd deadletters') has been reading the store "
+          + "meanwhile; the log is moved into the file when that has ended")
+    } else {
+      log(.info, "the log of the store \(path) was moved into the file")
+    }
+  }
+}
