@@ -44,7 +44,7 @@ extension DiskStore.Writer {
   func moveLog(isSmall: Bool = false) {
     let copier = state.withLock(\.copier)
     if let copier, noteLog(copier) > 0 {
-      if copier.holdsLog() { return }
+      if copier.holdsLog(isUrgent: isSmall) { return }
       // What the copy has is known by the frames of this log.
       reportCopied(copier)
       defer { if file?.logFrames == 0 { copier.logWasMoved() } }

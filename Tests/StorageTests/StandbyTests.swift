@@ -246,6 +246,30 @@ import Testing
     #expect(number(try StoreReader(second).state()) == 60)
   }
 
+  /// A disk that is nearly full needs the log's space: the copy gets the whole file, also one that is being sent.
+  @Test func aFullDiskComesFirst() throws {
+    let (first, second) = (folder("a.db"), folder("b.db"))
+    let link = Link(second, seed: 3, faults: 3)
+    var limits = StoreCopier.Limits()
+    limits.pause = 1_000_000
+    let copier = StoreCopier(
+      first, link, name: "the copy", isAwaited: false, limits: limits, .init(log: { _, _ in }, promoted: {}))
+    let store = try DiskStore(first) { _, _ in }
+    try store.copy(through: copier)
+    for number in 1...200 {
+      commit(store, number, bytes: number % 7 * 10_000)
+      // The store would move its log then, which the copier cannot prevent.
+      if number % 20 == 0 { #expect(!copier.holdsLog(isUrgent: true)) }
+      if number % 50 == 0 {
+        let copy = folder("lost.db")
+        try link.lose(to: copy)
+        if access(copy, F_OK) == 0 { #expect(number >= self.number(try StoreReader(copy).state())) }
+      }
+    }
+    #expect(store.close(within: .seconds(60)))
+    #expect(number(try StoreReader(second).state()) == 200)
+  }
+
   /// With `isAwaited`, nothing is reported while the standby is away, and everything once it is back.
   @Test func commitsWaitForTheCopy() throws {
     let link = Link(folder("b.db"))

@@ -46,8 +46,8 @@ package final class StoreCopier: Sendable {
   }
 
   package struct Limits: Sendable {
-    /// The frames that a log may have while the copy cannot be reached: 256 MiB.
-    package var frames = 65_536
+    /// The frames that a log may have while the copy cannot be reached: 64 MiB.
+    package var frames = 16_384
     /// The pause after a failure, in nanoseconds; it doubles up to 64 times of it.
     package var pause: Int64 = 500_000_000
 
@@ -166,17 +166,16 @@ package final class StoreCopier: Sendable {
   var isPromoted: Bool { state.withLock { $0.phase == .promoted } }
 
   /// Whether the log must not be moved into the file now.
-  func holdsLog() -> Bool {
+  ///
+  /// - Parameter isUrgent: The disk is nearly full: the copy gets the whole file later, unless it is awaited.
+  func holdsLog(isUrgent: Bool = false) -> Bool {
     if hasAll { return false }
     return state.withLock { state in
-      switch state.phase {
-      case .promoted: return true
-      case .file: return true
-      case .unknown, .wantsFile, .following:
-        guard state.written > limits.frames, !isAwaited else { return true }
-        state.phase = .wantsFile
-        return false
-      }
+      if isAwaited || state.phase == .promoted { return true }
+      if case .file = state.phase, !isUrgent { return true }
+      guard isUrgent || state.written > limits.frames else { return true }
+      state.phase = .wantsFile
+      return false
     }
   }
 
@@ -322,6 +321,8 @@ package final class StoreCopier: Sendable {
         state.phase = .following(LogPosition(salt: salt, frames: from + count))
         state.predecessor = nil
       case (.taken, .file(let offset, let total, _, let bytes)):
+        // Otherwise the log was moved meanwhile, and what was sent belongs to no log any more.
+        guard state.phase == .file(offset: offset, total: total) else { return }
         guard offset + bytes.count == total else {
           state.phase = .file(offset: offset + bytes.count, total: total)
           return
