@@ -50,6 +50,14 @@ static void host_count_up(rxd_instance *instance, rxd_text name, int64_t by) {
   host_log(instance, RXD_TEXT_OF("count"), (rxd_text){text, (size_t)count});
 }
 
+/// "gauge NAME OF VALUE" in the log; "none": removed.
+static void host_gauge(rxd_instance *instance, rxd_text name, rxd_text of, double value) {
+  char text[400];
+  int count = snprintf(text, sizeof text, "%.*s %.*s ", (int)name.count, name.bytes, (int)of.count, of.bytes);
+  snprintf(text + count, sizeof text - (size_t)count, value == value ? "%.17g" : "none", value);
+  host_log(instance, RXD_TEXT_OF("gauge"), (rxd_text){text, strlen(text)});
+}
+
 struct rxd_output { FILE *sent; FILE *timers; int has_sent, has_timers; int64_t last; /* the input that the output ends with; -1: none */ };
 static void host_finish(rxd_output *output, size_t index) { if (output->last < 0) output->last = (int64_t)index; }
 static void begin_item(rxd_output *output, size_t index) {
@@ -73,8 +81,11 @@ static void host_timer(rxd_output *output, rxd_text name, int64_t nanoseconds) {
   fprintf(output->timers, ":%" PRId64, nanoseconds);
 }
 
-struct rxd_verdicts { size_t delivered; FILE *refused; int has_refused; };
+struct rxd_verdicts { size_t delivered; FILE *refused; int has_refused; FILE *single; int has_single; };
 static void host_delivered(rxd_verdicts *verdicts, size_t count) { verdicts->delivered = count; }
+static void host_delivered_at(rxd_verdicts *verdicts, size_t index) {
+  fprintf(verdicts->single, "%s%zu", verdicts->has_single++ ? "," : "", index);
+}
 static void host_refuse(rxd_verdicts *verdicts, size_t index, rxd_text message) {
   fprintf(verdicts->refused, "%s\"%zu\":", verdicts->has_refused++ ? "," : "", index);
   put_string(verdicts->refused, message.bytes, message.count);
@@ -127,6 +138,14 @@ static int add_text(rxd_source *source, const char *bytes, size_t count, uint64_
   if (source->events == NULL) source->events = open_memstream(&source->text, &source->length);
   fprintf(source->events, "%s{\"token\":%" PRIu64 ",\"event\":%.*s}", source->count++ ? "," : "", token, (int)count, bytes);
   return RXD_OK;
+}
+/// Replaces the closing bracket of the event that was added last.
+static void host_name(rxd_source *source, rxd_text name) {
+  if (source->count == 0 || name.count == 0) return;
+  fseek(source->events, -1, SEEK_END);
+  fputs(",\"name\":", source->events);
+  put_string(source->events, name.bytes, name.count);
+  fputc('}', source->events);
 }
 static int host_add(rxd_source *source, const rxd_value *event, uint64_t token) {
   rxd_scope scope = {0};
@@ -192,7 +211,8 @@ static rxd_host the_host = {
     .send = host_send, .reject = host_reject, .timer = host_timer, .delivered = host_delivered, .refuse = host_refuse,
     .source_scope = host_source_scope, .add = host_add, .add_json = host_add_json, .flush = host_flush,
     .position = host_position, .acks = host_acks, .wake_descriptor = host_wake_descriptor, .is_stopping = host_is_stopping,
-    .reject_input = host_reject_input, .is_closing = host_is_closing, .finish = host_finish, .loaded = host_loaded};
+    .reject_input = host_reject_input, .is_closing = host_is_closing, .finish = host_finish, .loaded = host_loaded,
+    .gauge = host_gauge, .name = host_name, .delivered_at = host_delivered_at};
 
 // ---- Called from Python. Returned texts are freed with `test_free`. ----
 
@@ -356,18 +376,20 @@ char *test_process(handle *self, const char *inputs, int64_t monotonic) {
 }
 
 char *test_write(handle *self, const char *inputs) {
-  char *refused = NULL, *text = NULL;
+  char *refused = NULL, *single = NULL, *text = NULL;
   size_t count;
-  rxd_verdicts verdicts = {0, open_memstream(&refused, &count), 0};
+  rxd_verdicts verdicts = {0, open_memstream(&refused, &count), 0, open_memstream(&single, &count), 0};
   rxd_batch batch = make_batch(&self->scope, inputs, 0);
   int status = self->component->write(self->instance, &self->scope, &batch, &verdicts);
   fclose(verdicts.refused);
+  fclose(verdicts.single);
   FILE *to = open_memstream(&text, &count);
   fputc('{', to);
   put_failure(to, &self->scope, status);
-  fprintf(to, ",\"delivered\":%zu,\"refused\":{%s}}", verdicts.delivered, refused);
+  fprintf(to, ",\"delivered\":%zu,\"deliveredAt\":[%s],\"refused\":{%s}}", verdicts.delivered, single, refused);
   fclose(to);
   free(refused);
+  free(single);
   clear(&self->scope);
   return text;
 }

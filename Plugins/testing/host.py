@@ -177,7 +177,7 @@ class Instance:
         _library.test_close(self._handle)
 
     def log(self) -> list[str]:
-        """The lines logged and counted since the last call: "warning message", "count name by"."""
+        """The lines logged, counted and gauged since the last call: "warning message", "count name by", "gauge name of value"."""
         return _take(_library.test_log(self._handle)).splitlines()
 
     def row(self, event: Any, *arguments: Any) -> dict[str, Any]:
@@ -231,7 +231,7 @@ class Instance:
         self._thread.start()
 
     def take(self, seconds: float = 5) -> tuple[list[dict[str, Any]], bytes] | None:
-        """The next batch, as ({"event", "token"} of each, the position after it); None after `seconds`."""
+        """The next batch, as ({"event", "token"}, perhaps "name", of each, the position after it); None after `seconds`."""
         text = _take(_library.test_take(self._handle, seconds))
         if not text:
             return None

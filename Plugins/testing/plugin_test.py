@@ -1,6 +1,7 @@
 """Shared by the tests of the plugins: real servers on loopback, rxd, and components that run without rxd."""
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -32,14 +33,14 @@ def free_port():
 
 
 def wait_for(condition, what, seconds=30):
-    """Waits until `condition()` is true, and returns its value."""
+    """Waits until `condition()` is true, and returns its value. `what` may be a function that describes it at the end."""
     end = time.monotonic() + seconds
     while True:
         value = condition()
         if value:
             return value
         if time.monotonic() > end:
-            raise AssertionError(f"waited {seconds} s for {what}")
+            raise AssertionError(f"waited {seconds} s for {what() if callable(what) else what}")
         time.sleep(0.02)
 
 
@@ -131,6 +132,13 @@ class Process:
     def errors(self):
         with open(self.err_path, errors="replace") as file:
             return file.read()
+
+    def gauges(self):
+        """The values that a component without rxd has set and not removed, by name and `of`."""
+        gauges = {}
+        for name, of, value in re.findall(r"^gauge: (\S+) (\S*) (\S+)$", self.errors(), re.M):
+            gauges[name, of] = None if value == "none" else float(value)
+        return {key: value for key, value in gauges.items() if value is not None}
 
     def end(self, number=signal.SIGTERM, seconds=40):
         """Sends a signal, unless it has ended, and returns the exit status."""
@@ -230,6 +238,21 @@ class PluginTest(unittest.TestCase):
         with open(path, "w") as file:
             file.write(text.replace("PLUGIN", self.plugin))
         return self.start([RXD, "run", path, "--state-dir", self.path("state-" + (state or name)), *options], name)
+
+    def shown_gauges(self, name="pipeline"):
+        """The gauges in the metrics of a pipeline, by name and `of`; none before it serves them."""
+        path = os.path.join(self.path("state-" + name), "control.sock")
+        if not os.path.exists(path):
+            return {}
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.connect(path)
+            connection.sendall(b"GET /metrics HTTP/1.1\r\nHost: rxd\r\nConnection: close\r\n\r\n")
+            text = b"".join(iter(lambda: connection.recv(65536), b"")).decode()
+        found = {}
+        for labels, value in re.findall(r"^rxd_plugin_gauge\{(.*)\} (\S+)$", text, re.M):
+            label = dict(re.findall(r'(\w+)="([^"]*)"', labels))
+            found[label["gauge"], label.get("of", "")] = float(value)
+        return found
 
     def assert_nothing_lost(self, expected, seen, label):
         """All events have arrived; prints how many were repeated."""

@@ -3,9 +3,10 @@
     run_component.py PLUGIN.so source NAME PARAMETERS [MILLISECONDS | "fail N"]
     run_component.py PLUGIN.so sink NAME PARAMETERS < EVENTS
 
-A source's events go to standard output, one per line. They are delivered in rounds, each with all waiting events: a round takes
-MILLISECONDS, or each Nth fails. A sink receives the events of standard input, at most 1024 at once. The component's log goes to
-standard error. A sink that gets SIGTERM is told that nothing waits for its results. Status: 0, 1: it has failed, 78: the parameters are refused."""
+A source's events go to standard output, one per line; with NAMES in the environment, each as {"name", "event"}. They are
+delivered in rounds, each with all waiting events: a round takes MILLISECONDS, or each Nth fails. A sink receives the events of
+standard input, at most 1024 at once. The component's log, counts and gauges go to standard error. A sink that gets SIGTERM is
+told that nothing waits for its results. Status: 0, 1: it has failed, 78: the parameters are refused."""
 
 import json
 import os
@@ -18,6 +19,7 @@ from typing import Any
 import host
 
 CREDIT = int(os.environ.get("CREDIT", "4096"))  # the maximum of undelivered events of a source
+NAMES = "NAMES" in os.environ
 MOST = 1024
 
 
@@ -36,6 +38,12 @@ def failed(end: dict[str, Any]) -> int:
         return 0
     say(f"failed at '{end['at']}': {end['error']}")
     return 1
+
+
+def written(item: dict[str, Any]) -> Any:
+    if "event" not in item:
+        return {"rejected": item["rejected"], "reason": item["error"]}
+    return {"name": item.get("name"), "event": item["event"]} if NAMES else item["event"]
 
 
 def run_source(instance: host.Instance, more: str) -> int:
@@ -60,9 +68,7 @@ def run_source(instance: host.Instance, more: str) -> int:
         if pause:
             time.sleep(pause)
         if not fails:
-            sys.stdout.write("".join(
-                json.dumps(item["event"] if "event" in item else {"rejected": item["rejected"], "reason": item["error"]}) + "\n"
-                for item in events))
+            sys.stdout.write("".join(json.dumps(written(item)) + "\n" for item in events))
             sys.stdout.flush()
         for item in events:
             if item["token"] != 0:
@@ -130,7 +136,9 @@ def run_sink(instance: host.Instance, templates: list[tuple[str, Any]]) -> int:
             say("info: works again")
         is_failing = status == host.RETRY
         settled = len(waiting) if status == host.OK else end["delivered"]
-        left = [event for index, event in enumerate(waiting) if index >= settled and str(index) not in end["refused"]]
+        single = set(end["deliveredAt"])
+        left = [event for index, event in enumerate(waiting)
+                if index >= settled and index not in single and str(index) not in end["refused"]]
         refused += len(end["refused"])
         delivered += len(waiting) - len(left) - len(end["refused"])
         waiting = left

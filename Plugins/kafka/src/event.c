@@ -78,5 +78,10 @@ bool add_message(decoding decode, rxd_source *running, const rd_kafka_message_t 
     values[count++] = headers_value(scope, headers);
   }
   rxd_value event = host->make_object(scope, names, values, count);
-  return host->add(running, &event, token) != RXD_STOP;
+  bool goes_on = host->add(running, &event, token) != RXD_STOP;
+  char name[320]; /* a topic has at most 249 bytes, and no slash */
+  snprintf(name, sizeof name, "%.249s/%d/%lld", rd_kafka_topic_name(message->rkt), (int)message->partition,
+           (long long)message->offset);
+  host->name(running, text_of(name));
+  return goes_on;
 }

@@ -27,10 +27,14 @@ typedef struct part {
   int64_t committed;   /* last confirmed offset */
   int64_t rewind_at;   /* when to read again from the oldest outstanding event (now_ms); 0: nothing failed */
   unsigned failures;   /* failures in a row */
+  size_t waiting;      /* messages that rxd has not accepted yet, in the queue or in the batch that is being sent */
+  int64_t unread;      /* the first of them, or the offset after the last accepted one; NO_OFFSET: not known yet */
   /* Used only by the polling thread. */
   int64_t position;      /* all messages before it were taken; librdkafka may repeat lower offsets */
   int64_t rewind_offset; /* where to read again; messages are dropped until the seek is confirmed */
   bool must_locate;      /* the start offset must be looked up; until then messages are dropped */
+  int64_t end;           /* where librdkafka last reached the end of the partition; messages without content for a client,
+                            such as the ends of transactions, are before it */
   bool is_paused;
 } part;
 

@@ -7,6 +7,8 @@
 #include "event.h"
 #include "parts.h"
 
+#include <math.h>
+
 enum {
   QUEUE_MOST = 10000,      /* messages */
   MESSAGE_BYTES = 200,     /* memory of a message in addition to its key and value */
@@ -15,6 +17,7 @@ enum {
   REQUEST_MS = 5000,       /* wait for the answer to a commit */
   LOCATE_MS = 2000,        /* wait for offsets, which blocks everything else */
   PATIENCE_MS = 1000,      /* wait for room in a full queue before partitions are paused */
+  LAG_MS = 1000,
 };
 
 typedef struct delivery {
@@ -40,7 +43,7 @@ typedef struct source {
   /* Used only by the polling thread. */
   bool is_failing, is_seek_failing;
   part *recent; /* partition of the last message */
-  int64_t full_since, commit_at, seek_at;
+  int64_t full_since, commit_at, seek_at, lag_at;
   rd_kafka_resp_err_t last_error;
 } source;
 
@@ -66,7 +69,10 @@ static bool is_of_part(const broker_message *message, uint64_t number) {
 }
 
 /* Drops the queued messages of an assignment. */
-static void drop_queued(source *self, const part *part) { broker_drop(&self->broker, is_of_part, part->number); }
+static void drop_queued(source *self, part *part) {
+  broker_drop(&self->broker, is_of_part, part->number);
+  part->waiting = 0;
+}
 
 /* The queue is full from the limit on until half of it has been taken. */
 static bool is_full(const source *self) {
@@ -152,6 +158,37 @@ static void commit_now(source *self, const rd_kafka_topic_partition_list_t *only
   rd_kafka_topic_partition_list_destroy(list);
 }
 
+/* ---- The lag, on the thread ---- */
+
+static void set_lag(const source *self, const part *part, double lag) {
+  char of[320];
+  snprintf(of, sizeof of, "%.249s/%d", part->topic, (int)part->partition);
+  host->gauge(self->attempts.instance, RXD_TEXT_OF("lag"), text_of(of), lag);
+}
+
+/* The offset after everything that was given to rxd; NO_OFFSET: it is not known yet. */
+static int64_t next_unread(source *self, const part *part) {
+  if (part->must_locate || part->rewind_offset >= 0) return part->rewind_offset;
+  broker_lock(&self->broker);
+  int64_t next = part->waiting == 0 && part->end > part->unread ? part->end : part->unread;
+  broker_unlock(&self->broker);
+  return next;
+}
+
+/* How far the pipeline is behind the end of each partition. The end is that of the last answer to a fetch. */
+static void report_lags(source *self) {
+  if (now_ms() < self->lag_at) return;
+  self->lag_at = now_ms() + LAG_MS;
+  for (part *part = self->parts.first; part != NULL; part = part->next) {
+    int64_t next = next_unread(self, part), low, high;
+    if (next < 0
+        || rd_kafka_get_watermark_offsets(self->client, part->topic, part->partition, &low, &high) != RD_KAFKA_RESP_ERR_NO_ERROR
+        || high < 0)
+      continue;
+    set_lag(self, part, high > next ? (double)(high - next) : 0);
+  }
+}
+
 /* ---- Assignments, on the thread ---- */
 
 /* A pause outlives the assignment in which it was made. Must be called before the assignment: resuming an active
@@ -183,6 +220,7 @@ static void unassign(source *self, const rd_kafka_topic_partition_list_t *list) 
     part *part = parts_find_partition(&self->parts, list->elems[i].topic, list->elems[i].partition);
     if (part == NULL) continue;
     drop_queued(self, part);
+    set_lag(self, part, NAN);
     parts_remove(&self->parts, part);
   }
   broker_unlock(&self->broker);
@@ -323,8 +361,10 @@ static void seek(source *self) {
     part *part = part_of(self, &list->elems[i]);
     if (list->elems[i].err != RD_KAFKA_RESP_ERR_NO_ERROR) failure = list->elems[i].err;
     else if (part != NULL) {
-      part->position = part->rewind_offset;
-      part->rewind_offset = NO_OFFSET;
+      broker_lock(&self->broker);
+      part->position = part->unread = part->rewind_offset;
+      broker_unlock(&self->broker);
+      part->rewind_offset = part->end = NO_OFFSET;
     }
   }
   if (failure == RD_KAFKA_RESP_ERR_NO_ERROR) self->is_seek_failing = false;
@@ -406,7 +446,11 @@ static part *part_of_message(source *self, const rd_kafka_message_t *message) {
 
 /* The assignment of the message; 0: the message is dropped. */
 static uint32_t assignment_of(source *self, const rd_kafka_message_t *message) {
-  if (message->err == RD_KAFKA_RESP_ERR__PARTITION_EOF) return 0;
+  if (message->err == RD_KAFKA_RESP_ERR__PARTITION_EOF) {
+    part *part = part_of_message(self, message);
+    if (part != NULL && part->rewind_offset < 0) part->end = message->offset;
+    return 0;
+  }
   if (message->err != RD_KAFKA_RESP_ERR_NO_ERROR) {
     give_up(self);
     trouble(self, message->err, message->payload != NULL ? rd_kafka_message_errstr(message) : NULL);
@@ -430,7 +474,10 @@ static void hand_over(source *self, delivery *polled) {
     polled = (delivery *)one->base.next;
     if (part == NULL || part->number != one->number) part = parts_find(&self->parts, one->number);
     if (part == NULL) destroy_delivery(&one->base);
-    else broker_put(&self->broker, &one->base);
+    else {
+      if (part->waiting++ == 0) part->unread = one->message->offset;
+      broker_put(&self->broker, &one->base);
+    }
   }
   broker_unlock(&self->broker);
 }
@@ -481,6 +528,7 @@ static outcome serve(void *opaque) {
   bool has_room = wait_for_room(self);
   read_again(self);
   commit_sometimes(self);
+  report_lags(self);
   if (!has_room && now_ms() < self->full_since + PATIENCE_MS) return DONE;
   pause_or_resume(self);
   poll_messages(self, has_room ? 100 : 20);
@@ -523,6 +571,21 @@ static bool add(void *opaque, rxd_source *running, const broker_message *message
   return add_message(self->decode, running, ((const delivery *)message)->message, message->token);
 }
 
+/* Those of an assignment that has ended meanwhile, or is read again, no longer count. */
+static void sent(void *opaque, broker_message **messages, size_t count) {
+  source *self = opaque;
+  part *part = NULL;
+  broker_lock(&self->broker);
+  for (size_t i = 0; i < count; i++) {
+    const delivery *one = (const delivery *)messages[i];
+    if (part == NULL || part->number != one->number) part = parts_find(&self->parts, one->number);
+    if (part == NULL) continue;
+    part->waiting--;
+    part->unread = one->message->offset + 1;
+  }
+  broker_unlock(&self->broker);
+}
+
 static const broker_protocol protocol = {
   .open = open_client,
   .serve = serve,
@@ -530,6 +593,7 @@ static const broker_protocol protocol = {
   .take = take,
   .judge = judge,
   .add = add,
+  .sent = sent,
   .collects_acks = true,
   .destroy = destroy_delivery,
 };
@@ -608,6 +672,8 @@ static int fixed_settings(const rxd_opening *opening, source *self) {
     /* Also with `start: new`, which the source resolves itself: a group whose offset was deleted continues with the
      * oldest message. */
     {"auto.offset.reset", "earliest"},
+    /* Without a message, only this tells where a partition is read that has nothing new. */
+    {"enable.partition.eof", "true"},
   };
   int status = RXD_OK;
   for (size_t i = 0; i < sizeof settings / sizeof settings[0] && status == RXD_OK; i++)

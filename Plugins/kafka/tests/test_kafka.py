@@ -248,6 +248,99 @@ class SourceTests(KafkaTest):
                          [1, "the value is not a JSON document", "", 2])
 
 
+class LagTests(KafkaTest):
+    def wait_for_lags(self, run, expected):
+        wait_for(lambda: lags(run.gauges()) == expected, lambda: f"{expected}, not {run.gauges()}", PATIENCE)
+
+    def test_the_lag_of_each_partition_is_what_was_not_taken(self):
+        """Including what the source has read ahead, and after a start at the end of a partition."""
+        self.start_cluster(1)
+        self.fill(0, 40, 100000)
+        run = self.read("run", 1500, {"CREDIT": "12"})
+        wait_for(lambda: run.count() == 40, "all", PATIENCE)
+        self.wait_for_lags(run, {"t/0": 0})
+        values = lag_values(run)
+        self.assertEqual(values, sorted(values, reverse=True))
+        # Two batches of 11 messages (1 MiB) at most had been accepted when it was reported first.
+        self.assertGreater(values[0], 40 - 23)
+        self.assertEqual(run.end(), 0, run.errors())  # commits
+        again = self.read("again")
+        self.wait_for_lags(again, {"t/0": 0})
+        self.assertEqual(again.count(), 0)
+
+    def test_the_lag_counts_what_is_read_again(self):
+        self.start_cluster(1)
+        self.fill(0, 100)
+        failing = self.read("failing", "fail 1", {"CREDIT": "100"})
+        wait_for(lambda: "count: rewinds" in failing.errors(), "a rewind", PATIENCE)
+        wait_for(lambda: 100 in lag_values(failing), "a lag of all", PATIENCE)
+
+    def test_the_lag_of_a_partition_that_was_revoked_goes_away(self):
+        self.start_cluster(4)
+        self.fill(0, 200)
+        all_of_them = {f"t/{n}": 0 for n in range(4)}
+        first = self.read("first")
+        self.wait_for_lags(first, all_of_them)
+        second = self.read("second")
+        wait_for(lambda: len(first.gauges()) == 2 and len(second.gauges()) == 2, "two partitions each", PATIENCE)
+        self.assertEqual({**lags(first.gauges()), **lags(second.gauges())}, all_of_them)
+        second.end()
+        self.wait_for_lags(first, all_of_them)
+
+    def test_rxd_shows_the_lag(self):
+        self.start_cluster(2)
+        self.fill(0, 50)
+        self.reader("first")
+        wait_for(lambda: self.shown_gauges("first") == {("lag", "t/0"): 0, ("lag", "t/1"): 0}, "the metrics", PATIENCE)
+
+
+def lags(gauges):
+    return {of: value for (name, of), value in gauges.items() if name == "lag"}
+
+
+def lag_values(run):
+    """All that were ever reported."""
+    return [float(line.split()[-1]) for line in run.errors().splitlines() if line.startswith("gauge: lag") and not line.endswith("none")]
+
+
+class NameTests(KafkaTest):
+    def test_each_read_of_a_message_gives_it_the_same_name(self):
+        self.start_cluster(2)
+        self.fill(0, 100)
+        runs = [self.read(name, environment={"NAMES": "1"}, group=name) for name in ["a", "b"]]
+        wait_for(lambda: all(run.count() >= 100 for run in runs), "both", PATIENCE)
+        names = [{line["event"]["value"]: line["name"] for line in run.lines()} for run in runs]
+        self.assertEqual(names[0], names[1])
+        self.assertEqual(len(set(names[0].values())), 100)
+        for line in runs[0].lines():
+            event = line["event"]
+            self.assertEqual(line["name"], f"t/{event['partition']}/{event['offset']}")
+
+    def test_a_message_that_comes_again_after_a_kill_has_the_same_id(self):
+        """The sink cannot deliver, so in light delivery nothing is committed."""
+        self.start_cluster(1)
+        self.fill(0, 20)
+        text = f"""name: reader
+delivery: light
+plugins: {{ kafka: PLUGIN }}
+sources:
+  in: {{ kafka: {{ topics: t, group: g, decode: json, brokers: {json.dumps(self.brokers)}, options: {json.dumps(QUICK)} }} }}
+signals:
+  ids: {{ from: in, chain: [ {{ map: "{{'id': meta.id, 'value': event.value}}" }} ] }}
+sinks:
+  out: {{ from: ids, stdout: {{ encode: json }} }}
+  held: {{ from: ids, tcp: {{ address: '127.0.0.1:{free_port()}', encode: json }} }}
+"""
+        seen = []
+        for name in ["first", "second"]:
+            run = self.pipeline(text, name)
+            wait_for(lambda: run.count() >= 20, "all", PATIENCE)
+            run.end(signal.SIGKILL)
+            seen.append({line["value"]: line["id"] for line in run.lines()})
+        self.assertEqual(seen[0], seen[1])
+        self.assertEqual(seen[0][7], "in/kafka:t/0/7")
+
+
 class PauseTests(KafkaTest):
     def test_a_source_that_is_held_up_pauses_and_stays_in_the_group(self):
         self.start_cluster(16)
