@@ -111,6 +111,14 @@ bool message_value(rxd_scope *scope, decoding decode, natsMsg *message, rxd_valu
   return content_value(scope, decode, natsMsg_GetData(message), count > 0 ? (size_t)count : 0, value);
 }
 
+void name_event(rxd_source *running, rxd_text holder, uint64_t sequence) {
+  char *name;
+  int count = asprintf(&name, "%.*s/%llu", (int)holder.count, holder.bytes, (unsigned long long)sequence);
+  if (count < 0) abort();
+  host->name(running, (rxd_text){name, (size_t)count});
+  free(name);
+}
+
 bool add_message(decoding decode, rxd_source *running, natsMsg *message, const origin *origin, uint64_t token) {
   enum { MEMBERS = 8 };
   rxd_scope *scope = host->source_scope(running);
@@ -139,5 +147,7 @@ bool add_message(decoding decode, rxd_source *running, natsMsg *message, const o
   }
 #undef MEMBER
   rxd_value event = host->make_object(scope, names, values, count);
-  return host->add(running, &event, token) != RXD_STOP;
+  bool goes_on = host->add(running, &event, token) != RXD_STOP;
+  if (origin != NULL) name_event(running, origin->stream, origin->sequence);
+  return goes_on;
 }

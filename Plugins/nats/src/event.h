@@ -21,8 +21,10 @@ size_t message_size(natsMsg *message);
 bool headers_value(rxd_scope *scope, natsMsg *message, rxd_value *value);
 /* False: the content is not a JSON document. */
 bool message_value(rxd_scope *scope, decoding decode, natsMsg *message, rxd_value *value);
-/* Adds the message as an event, or rejects it as invalid input. `origin`: NULL if no stream has stored it. False: rxd
- * accepts no more messages after this one. */
+/* Names the event that was added last: "STREAM/SEQUENCE", "BUCKET/REVISION". */
+void name_event(rxd_source *running, rxd_text holder, uint64_t sequence);
+/* Adds the message as an event, or rejects it as invalid input. `origin`: NULL if no stream has stored it, so that the
+ * event has no name. False: rxd accepts no more messages after this one. */
 bool add_message(decoding decode, rxd_source *running, natsMsg *message, const origin *origin, uint64_t token);
 
 #endif

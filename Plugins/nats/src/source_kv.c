@@ -123,7 +123,9 @@ static bool add_change(source *self, natsMsg *message, const origin *origin) {
                                      host->make_int((int64_t)origin->sequence),
                                      host->make_timestamp(origin->time)};
   rxd_value event = host->make_object(scope, names, values, MEMBERS);
-  return host->add(self->running, &event, 0) != RXD_STOP;
+  bool goes_on = host->add(self->running, &event, 0) != RXD_STOP;
+  name_event(self->running, text_of(self->bucket), origin->sequence);
+  return goes_on;
 }
 
 static bool ask(source *self) {
@@ -164,7 +166,7 @@ static bool judge(source *self, const pull_answer *answer) {
 
 static void hand_over(source *self) {
   int64_t begin = now_ms();
-  if (self->is_complete && !self->is_loaded && host->size >= RXD_HOST_SIZE_1_2) {
+  if (self->is_complete && !self->is_loaded) {
     self->is_loaded = true;
     host->loaded(self->running);
   } else host->flush(self->running);

@@ -15,6 +15,8 @@ enum {
   ASK_AGAIN_MS = 500,  /* pause after a request without an answer */
   FIRST_BYTES = 2048,  /* assumed size of a message before one is known */
   POLL_MS = 50,
+  LAG_MS = 1000,
+  SILENT_MS = 5000,    /* after which the server is asked how many messages are pending: it delivers none while many are unacknowledged */
 };
 
 typedef struct delivery {
@@ -26,6 +28,7 @@ typedef struct source {
   broker_source broker;
   client client;
   char *stream, *durable, *filter;
+  char *of;            /* of the gauge: "STREAM/CONSUMER" */
   jsConsumerConfig config; /* for a consumer that is created */
   bool creates;
   decoding decode;
@@ -34,12 +37,15 @@ typedef struct source {
   /* Protected by the mutex. */
   flights flights;
   bool is_ready;     /* acknowledgements may be sent on the connection */
+  size_t waiting;    /* messages that rxd has not accepted yet, in the queue or in the batch that is being sent */
   /* Used only by the thread of the connection. */
   consumer consumer;
   pull pull;
   bool is_too_large; /* the next message is larger than the free part of the queue */
   size_t usual_bytes; /* moving average of message sizes */
-  int64_t extend_at, ask_at;
+  int64_t extend_at, ask_at, lag_at;
+  uint64_t pending;  /* messages that the consumer has still to deliver, */
+  int64_t counted_at; /* and when the server said so (now_ms) */
 } source;
 
 static void count_up(const source *self, const char *name, int64_t by) {
@@ -102,6 +108,11 @@ static outcome lose(source *self) {
   return UNREACHABLE;
 }
 
+static void count_pending(source *self, uint64_t pending) {
+  self->pending = pending;
+  self->counted_at = now_ms();
+}
+
 /* Only the first connection creates a consumer: a replacement for a deleted one would start at another position. */
 static outcome open_consumer(void *opaque) {
   source *self = opaque;
@@ -116,6 +127,7 @@ static outcome open_consumer(void *opaque) {
   flights_each(&self->flights, send_again, self);
   broker_unlock(&self->broker);
   self->is_too_large = false;
+  count_pending(self, self->consumer.pending);
   client_works(&self->client);
   return DONE;
 }
@@ -169,6 +181,7 @@ static outcome ask(source *self) {
 static void receive(source *self, natsMsg *message, const origin *origin) {
   size_t bytes = message_size(message);
   self->usual_bytes += bytes / 16 - self->usual_bytes / 16;
+  count_pending(self, origin->pending);
   broker_lock(&self->broker);
   flight *flight = flights_find(&self->flights, origin->sequence);
   bool is_new = flight == NULL;
@@ -176,6 +189,7 @@ static void receive(source *self, natsMsg *message, const origin *origin) {
     delivery *one = need(calloc(1, sizeof *one));
     flight = flights_add(&self->flights, origin->sequence, natsMsg_GetReply(message));
     *one = (delivery){{.bytes = bytes, .token = flight_token(flight)}, message};
+    self->waiting++;
     broker_put(&self->broker, &one->base);
   } else {
     flight_renew(flight, natsMsg_GetReply(message));
@@ -227,9 +241,28 @@ static void extend(source *self) {
   broker_unlock(&self->broker);
 }
 
+/* How far the pipeline is behind the stream. Messages say it while they arrive. */
+static void report_lag(source *self) {
+  if (now_ms() < self->lag_at) return;
+  self->lag_at = now_ms() + LAG_MS;
+  broker_lock(&self->broker);
+  bool has_flights = self->flights.count > 0;
+  broker_unlock(&self->broker);
+  if (has_flights && now_ms() > self->counted_at + SILENT_MS) {
+    uint64_t pending = self->pending;
+    consumer_pending(&self->client, self->stream, self->durable, &pending);
+    count_pending(self, pending);
+  }
+  broker_lock(&self->broker);
+  double lag = (double)self->pending + (double)self->waiting;
+  broker_unlock(&self->broker);
+  host->gauge(self->client.attempts.instance, RXD_TEXT_OF("lag"), text_of(self->of), lag);
+}
+
 static outcome serve(void *opaque) {
   source *self = opaque;
   extend(self);
+  report_lag(self);
   outcome outcome = self->pull.left == 0 ? ask(self) : DONE;
   if (outcome == DONE) outcome = receive_some(self, self->pull.left > 0 ? POLL_MS : 0);
   if (outcome != DONE || self->pull.left > 0) return outcome;
@@ -288,12 +321,21 @@ static bool add(void *opaque, rxd_source *running, const broker_message *message
          || add_message(self->decode, running, one->message, &origin, message->token);
 }
 
+static void sent(void *opaque, broker_message **messages, size_t count) {
+  source *self = opaque;
+  (void)messages;
+  broker_lock(&self->broker);
+  self->waiting -= count;
+  broker_unlock(&self->broker);
+}
+
 static const broker_protocol protocol = {
   .open = open_consumer,
   .serve = serve,
   .close = close_connection,
   .judge = judge,
   .add = add,
+  .sent = sent,
   .destroy = destroy_delivery,
 };
 
@@ -314,6 +356,7 @@ static void source_close(void *opaque) {
   free(self->stream);
   free(self->durable);
   free(self->filter);
+  free(self->of);
   free(self);
 }
 
@@ -346,6 +389,7 @@ static int consumer_parameters(const rxd_opening *opening, source *self) {
   if (status == RXD_OK) status = name_parameter(opening, "consumer", &self->durable);
   if (status == RXD_OK) status = text_parameter(opening, "filter", &self->filter);
   if (status != RXD_OK) return status;
+  if (asprintf(&self->of, "%s/%s", self->stream, self->durable) < 0) abort();
   if (self->filter != NULL && !is_subject(text_of(self->filter), true))
     return fail_at(opening->scope, "filter", "must be a subject, with wildcards * and >");
   self->batch = (int)integer_parameter(opening, "batch", 1000);

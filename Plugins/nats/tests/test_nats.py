@@ -498,6 +498,98 @@ class StreamTests(NatsTest):
         self.assertIn("the consumer 'c' was deleted and made anew; start again with it", self.change_without_a_connection(change))
 
 
+class LagTests(NatsTest):
+    """Lags and names of events."""
+
+    def light(self, source):
+        """A pipeline of which nothing is acknowledged: one of its sinks has nobody to connect to."""
+        return f"""name: reader
+delivery: light
+plugins: {{ nats: PLUGIN }}
+sources:
+  in: {source}
+signals:
+  ids: {{ from: in, chain: [ {{ map: "{{'id': meta.id, 'value': event.value}}" }} ] }}
+sinks:
+  out: {{ from: ids, stdout: {{ encode: json }} }}
+  held: {{ from: ids, tcp: {{ address: '127.0.0.1:{free_port()}', encode: json }} }}
+"""
+
+    def stream_source(self, more=""):
+        return f"{{ natsStream: {{ stream: S, consumer: c, decode: json, servers: {json.dumps(self.servers)}, ackWait: 2s{more} }} }}"
+
+    def test_the_lag_is_what_was_not_taken(self):
+        self.start_stream()
+        self.fill(0, 40, 100000)
+        run = self.read(more=1500, environment={"CREDIT": "12"})
+        wait_for(lambda: run.count() == 40, "all", PATIENCE)
+        wait_for(lambda: run.gauges() == {("lag", "S/c"): 0}, "no lag", PATIENCE)
+        values = [float(value) for value in re.findall(r"^gauge: lag S/c (\S+)$", run.errors(), re.M)]
+        # The first may have been reported before anything had arrived.
+        self.assertEqual(values, sorted(values, reverse=True))
+        # Two batches of 11 messages (1 MiB) at most had been accepted then.
+        self.assertGreater(values[0], 40 - 23)
+
+    def test_the_lag_grows_while_the_server_delivers_nothing(self):
+        """Because as many messages as the consumer allows are unacknowledged."""
+        self.start_stream()
+        self.fill(0, 30)
+        self.pipeline(self.light(self.stream_source(", maxPending: 10")))
+        wait_for(lambda: self.shown_gauges() == {("lag", "S/c"): 20}, lambda: f"a lag of 20, not {self.shown_gauges()}", PATIENCE)
+        self.fill(30, 20)
+        wait_for(lambda: self.shown_gauges() == {("lag", "S/c"): 40}, lambda: f"a lag of 40, not {self.shown_gauges()}", PATIENCE)
+
+    def test_a_message_that_is_delivered_again_has_the_same_name(self):
+        self.start_stream()
+        run = self.read(more="fail 2", environment={"NAMES": "1"})
+        sent = 0
+
+        def has_come_again():
+            nonlocal sent
+            self.fill(sent, 5)
+            sent += 5
+            return any(line["event"]["deliveries"] > 1 for line in run.lines())
+
+        wait_for(has_come_again, "a message that failed", PATIENCE)
+        for line in run.lines():
+            self.assertEqual(line["name"], f"S/{line['event']['sequence']}")
+
+    def test_a_message_that_comes_again_after_a_kill_has_the_same_id(self):
+        self.start_stream()
+        self.fill(0, 20)
+        seen = []
+        for name in ["first", "second"]:
+            run = self.pipeline(self.light(self.stream_source()), name)
+            wait_for(lambda: run.count() >= 20, "all", PATIENCE)
+            run.end(signal.SIGKILL)
+            seen.append({line["value"]: line["id"] for line in run.lines()})
+        self.assertEqual(seen[0], seen[1])
+        self.assertEqual(seen[0][7], "in/natsStream:S/8")
+
+    def test_each_read_of_a_change_gives_it_the_same_name(self):
+        self.start_server()
+        client = self.client()
+        client.add_bucket("B", history=5)
+        for n in range(10):
+            client.store(f"$KV.B.k{n % 3}", str(n).encode())
+        runs = [self.read("natsKV", name, environment={"NAMES": "1"}, bucket="B") for name in ["a", "b"]]
+        wait_for(lambda: all(run.count() == 3 for run in runs), "the values", PATIENCE)
+        self.assertEqual(runs[0].lines(), runs[1].lines())
+        self.assertEqual([line["name"] for line in runs[0].lines()], ["B/8", "B/9", "B/10"])
+
+    def test_messages_of_subjects_have_no_name(self):
+        self.start_server()
+        client = self.client()
+        run = self.read("nats", environment={"NAMES": "1"}, subjects=["s.>"])
+
+        def has_come():
+            client.publish("s.n", b"1")
+            return run.count() > 0
+
+        wait_for(has_come, "a message", PATIENCE)
+        self.assertIsNone(run.lines()[0]["name"])
+
+
 class FaultTests(NatsTest):
     """Missing, wrong or deleted objects."""
 
