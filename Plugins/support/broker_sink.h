@@ -89,8 +89,8 @@ static inline UNUSED void sending_again(sending *self) {
     if (self->verdicts[i].kind == SENT) sending_mark(self, i, TO_SEND);
 }
 
-/* Reports every certain verdict. Returns the index of the first uncertain message, or the size of the batch: rxd repeats
- * it and all later messages that were not refused. */
+/* Reports every certain verdict up to the first uncertain message, and all refusals. Returns the index of that message, or the
+ * size of the batch: rxd repeats it and all later messages that were not refused or reported by `sending_report_later`. */
 static inline UNUSED size_t sending_report(const sending *self, rxd_verdicts *verdicts) {
   size_t through = self->batch->count;
   for (size_t i = self->batch->count; i-- > 0;) {
@@ -100,6 +100,47 @@ static inline UNUSED size_t sending_report(const sending *self, rxd_verdicts *ve
   }
   if (through < self->batch->count) host->delivered(verdicts, through);
   return through;
+}
+
+/* What must stay in order with a message: a hash of its partition or subject, or one of these. */
+static const uint64_t order_none = 0;         /* nothing */
+static const uint64_t order_all = UINT64_MAX; /* unknown, so everything */
+typedef uint64_t order_of_message(const void *closure, size_t index);
+
+static inline UNUSED uint64_t order_hash(uint64_t hash, const void *bytes, size_t count) {
+  const unsigned char *at = (const unsigned char *)bytes;
+  if (hash == 0) hash = 0xcbf29ce484222325; /* FNV-1a */
+  for (size_t i = 0; i < count; i++) hash = (hash ^ at[i]) * 0x100000001b3;
+  return hash == order_none || hash == order_all ? 1 : hash;
+}
+
+/* A table of hashes. Returns the entry of one, or the free entry where it belongs. */
+static inline UNUSED uint64_t *order_entry(uint64_t *table, size_t capacity, uint64_t order) {
+  size_t index = (size_t)(order ^ order >> 32) & (capacity - 1);
+  while (table[index] != order_none && table[index] != order) index = (index + 1) & (capacity - 1);
+  return &table[index];
+}
+
+/* Follows `sending_report`, whose result is `through`. Also reports delivered messages after the first uncertain one, which rxd
+ * then does not repeat. Those that must stay in order with an earlier uncertain message are left out: they are sent
+ * again after it. The plugin needs version 1.3 of rxd_plugin.h. */
+static inline UNUSED void sending_report_later(const sending *self, rxd_verdicts *verdicts, size_t through,
+                                               order_of_message *order_of, const void *closure) {
+  size_t capacity = 16;
+  while (capacity < 2 * (self->batch->count - through)) capacity *= 2;
+  uint64_t *held = (uint64_t *)need(calloc(capacity, sizeof *held));
+  bool holds_all = false;
+  for (size_t i = through; i < self->batch->count && !holds_all; i++) {
+    int kind = self->verdicts[i].kind;
+    if (kind == REFUSED_ALONE || !sending_is_event(self, i)) continue;
+    uint64_t order = order_of(closure, i);
+    if (kind == DELIVERED) {
+      if (order == order_none || (order != order_all && *order_entry(held, capacity, order) == order_none))
+        host->delivered_at(verdicts, i);
+    } else if (order == order_all) holds_all = true;
+    else if (order != order_none) *order_entry(held, capacity, order) = order;
+  }
+  free(held);
 }
 
 /* Reads the expression parameter 'retracted' for an event. Returns why the event is refused, or NULL. */

@@ -273,6 +273,16 @@ static void judge(sink *self, const delivery *deliveries, uint32_t tried) {
   }
 }
 
+/* Messages with a key must stay in order within their partition. */
+static uint64_t order_of(const void *closure, size_t index) {
+  const delivery *one = (const delivery *)closure + index;
+  /* Not tried, or without a report. */
+  if (one->topic == NULL || one->partition < 0) return one->sink != NULL && !one->has_key && one->is_sent ? order_none : order_all;
+  if (!one->has_key) return order_none;
+  uint64_t hash = order_hash(0, &one->topic, sizeof one->topic);
+  return order_hash(hash, &one->partition, sizeof one->partition);
+}
+
 static int try_again(sink *self, rxd_scope *scope, rd_kafka_resp_err_t error) {
   char fatal[256];
   bool is_late = error == RD_KAFKA_RESP_ERR__PURGE_QUEUE || error == RD_KAFKA_RESP_ERR__PURGE_INFLIGHT
@@ -303,6 +313,7 @@ static int sink_write(void *opaque, rxd_scope *scope, const rxd_batch *batch, rx
       if (is_of_request(&deliveries[i])) deliveries[i].error = RD_KAFKA_RESP_ERR__PURGE_QUEUE;
   judge(self, deliveries, tried);
   size_t through = sending_report(&self->sending, verdicts);
+  sending_report_later(&self->sending, verdicts, through, order_of, deliveries);
   rd_kafka_resp_err_t error = through < tried ? deliveries[through].error : RD_KAFKA_RESP_ERR__PURGE_QUEUE;
   sending_end(&self->sending);
   free(deliveries);

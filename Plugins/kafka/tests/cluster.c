@@ -4,6 +4,8 @@
  *   topic NAME PARTITIONS
  *   unknown NAME                  a topic that the brokers do not know
  *   down, up                      all brokers
+ *   down N, up N                  one of them, from 1
+ *   leader TOPIC PARTITION N
  *   errors API COUNT CODE         the next COUNT requests of this kind fail
  *   fill TOPIC FIRST COUNT SIZE   JSON numbers from FIRST on, padded with spaces to SIZE bytes, with the keys k0 to k12
  *   odd TOPIC                     messages of every odd kind, into partition 0
@@ -149,6 +151,9 @@ static int obey(rd_kafka_mock_cluster_t *cluster, rd_kafka_t *client, const char
   int a, b, c;
   if (strcmp(line, "down\n") == 0) return set_all(cluster, false);
   if (strcmp(line, "up\n") == 0) return set_all(cluster, true);
+  if (sscanf(line, "down %d", &a) == 1) return rd_kafka_mock_broker_set_down(cluster, a);
+  if (sscanf(line, "up %d", &a) == 1) return rd_kafka_mock_broker_set_up(cluster, a);
+  if (sscanf(line, "leader %199s %d %d", name, &a, &b) == 3) return rd_kafka_mock_partition_set_leader(cluster, name, a, b);
   if (sscanf(line, "topic %199s %d", name, &a) == 2) return rd_kafka_mock_topic_create(cluster, name, a, 1);
   if (sscanf(line, "unknown %199s", name) == 1) {
     rd_kafka_mock_topic_set_error(cluster, name, RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART);

@@ -432,6 +432,25 @@ class SinkTests(KafkaTest):
         self.assertIn("'retracted' must be true, false or null", sink.errors())
         self.assertEqual([event["value"] for event in self.read_back(3, decode="text")], ["a", "", None])
 
+    def test_what_other_brokers_have_is_not_sent_again_while_one_is_down(self):
+        self.start_cluster(3)
+        for partition in range(3):
+            self.command(f"leader t {partition} {partition + 1}")
+        self.command("down 2")
+        events = [{"key": f"k{n % 13}", "n": n} for n in range(500)]
+        sink = self.write(events, key="{{ event.key }}", value="{{ event.n }}", timeout="1s")
+        source = self.read("back", group="back")
+        wait_for(lambda: source.count() > 100, "what the other brokers take", PATIENCE)
+        time.sleep(6)  # several attempts of a second, with pauses between them
+        self.assertIsNone(sink.process.poll(), "the third broker was not needed")
+        self.command("up 2")
+        self.assertEqual(sink.process.wait(PATIENCE), 0, sink.errors())
+        self.wait_for_all(500, source)
+        source.end()
+        self.assert_key_order(source.lines(), 500)
+        self.assert_nothing_lost(range(500), self.numbers(source), "sink, one of three brokers down")
+        self.assertEqual(source.count(), 500)
+
     def test_the_order_of_keys_is_kept_while_brokers_are_down(self):
         self.start_cluster()
         given = {"brokers": self.brokers, "topic": "t", "key": "{{ event.key }}", "value": "{{ event.n }}", "timeout": "1s"}

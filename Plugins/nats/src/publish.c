@@ -214,6 +214,15 @@ static void send_all(publisher *self) {
   else flush(self);
 }
 
+/* After an answer that fails the batch, waits for those on the other messages in flight: the fewer are uncertain, the fewer
+ * are sent again. */
+static void settle(publisher *self) {
+  enum { SETTLE_MS = 2000 };
+  int64_t end = now_ms() + SETTLE_MS;
+  while (self->acks != NULL && self->sending.missing > self->unanswered && now_ms() < end && !sending_is_over(&self->sending))
+    take_acks(self, SLICE_MS);
+}
+
 /* Without a stream, the round trip is the confirmation. */
 static void confirm_sent(publisher *self) {
   for (size_t i = 0; i < self->sending.batch->count; i++)
@@ -294,6 +303,14 @@ static void look_for_stream(publisher *self) {
   }
 }
 
+/* Messages of a subject must stay in order. */
+static uint64_t order_of(const void *closure, size_t index) {
+  char *subject = subject_of((publisher *)closure, index);
+  uint64_t order = order_hash(0, subject, strlen(subject));
+  free(subject);
+  return order;
+}
+
 /* ---- A batch ---- */
 
 int publisher_write(publisher *self, rxd_scope *scope, const rxd_batch *batch, rxd_verdicts *verdicts) {
@@ -306,10 +323,12 @@ int publisher_write(publisher *self, rxd_scope *scope, const rxd_batch *batch, r
   self->batch_number++;
   sending_begin(&self->sending, scope, batch);
   send_all(self);
+  if (self->sending.has_failed) settle(self);
   if (!self->sending.has_failed && client_violation(&self->client) != NULL) send_singly(self);
   else if (!self->sending.has_failed && self->stream == NULL) confirm_sent(self);
   if (self->stream != NULL) look_for_stream(self);
   size_t through = sending_report(&self->sending, verdicts);
+  sending_report_later(&self->sending, verdicts, through, order_of, self);
   sending_end(&self->sending);
   if (through == batch->count) return RXD_OK;
   fail_at(scope, "", "%s", self->client.attempts.problem);

@@ -908,6 +908,57 @@ class SinkTests(NatsTest):
             listener.close()
 
 
+class PartlyRefusedTests(NatsTest):
+    def test_what_other_subjects_took_is_not_sent_again(self):
+        """One subject of three takes nothing for several attempts."""
+        client = self.start_stream(max_msgs_per_subject=2000, discard="new", discard_new_per_subject=True)
+        self.fill(1000, 2000, subject="s.b")
+        events = [{"s": "bac"[n % 3], "n": n} for n in range(600)]
+        run = self.write(events, subject="s.{{ event.s }}", value="{{ event.n }}")
+        wait_for(lambda: "trying again" in run.errors(), "the full subject", PATIENCE)
+        time.sleep(4)  # pauses of 0.5, 1 and 2 s
+        self.assertIsNone(run.process.poll(), run.errors())
+        client.ask("STREAM.PURGE.S", filter="s.b")
+        self.assertEqual(run.process.wait(PATIENCE), 0, run.errors())
+        stored = [(subject, int(data)) for subject, _, data in client.messages("S")]
+        self.assert_nothing_lost(range(600), [n for _, n in stored], "one subject of three full")
+        self.assertEqual(len(stored), 600)
+        for subject in ["s.a", "s.b", "s.c"]:
+            numbers = [n for of, n in stored if of == subject]
+            self.assertEqual(numbers, sorted(numbers))
+
+
+    def test_later_messages_of_the_subject_follow_one_that_is_sent_again(self):
+        """The stream refuses the first message once, and stores the others; without the repetition the first would be the last of x."""
+        sent = []
+
+        def store(connection):
+            greet(connection)
+            file = connection.makefile("rb")
+            attempt, number = [], None
+            sent.append(attempt)
+            while words := file.readline().split():
+                if words[0] == b"PING":
+                    connection.sendall(b"PONG\r\n")
+                elif words[0] == b"SUB":
+                    number = words[-1].decode()
+                elif words[0] == b"HPUB":
+                    subject, reply, head = words[1].decode(), words[2].decode(), int(words[3])
+                    data = file.read(int(words[4]) + 2)[head:-2].decode()
+                    attempt.append(subject + data)
+                    answer = {"stream": "S", "seq": 1}
+                    if data == "1" and len(sent) == 1:
+                        answer = {"error": {"code": 503, "err_code": 10077, "description": "maximum messages per subject exceeded"}}
+                    text = json.dumps(answer)
+                    connection.sendall(f"MSG {reply} {number} {len(text)}\r\n{text}\r\n".encode())
+
+        self.hostile(store)
+        run = self.written([{"s": s, "n": n} for s, n in [("a", 0), ("x", 1), ("y", 2), ("x", 3), ("y", 4)]],
+                           subject="{{ event.s }}", value="{{ event.n }}")
+        self.assertEqual(sent, [["a0", "x1", "y2", "x3", "y4"], ["x1", "x3"]])
+        self.assertIn("delivered 5, refused 0", run.errors())
+
+
 class KeyTests(NatsTest):
     """`natsKV`."""
 
