@@ -73,7 +73,7 @@ static void reject(rxd_source *running, const message *message, const char *reas
   host->reject_input(running, host->text(host->source_scope(running), &value), text_of(reason), message->base.token);
 }
 
-static bool add_event(rxd_source *running, const message *message, rxd_value value,
+static bool add_event(rxd_source *running, const char *queue, const message *message, rxd_value value,
                       const amqp_basic_properties_t *properties) {
   rxd_scope *scope = host->source_scope(running);
   members members = {.count = 0};
@@ -84,16 +84,21 @@ static bool add_event(rxd_source *running, const message *message, rxd_value val
   if (message->offset >= 0) put(&members, RXD_TEXT_OF("offset"), host->make_int(message->offset));
   put_properties(scope, &members, properties);
   rxd_value event = host->make_object(scope, members.names, members.values, members.count);
-  return host->add(running, &event, message->base.token) != RXD_STOP;
+  bool goes_on = host->add(running, &event, message->base.token) != RXD_STOP;
+  if (message->offset < 0) return goes_on;
+  char name[300]; /* a queue's name has at most 255 bytes */
+  snprintf(name, sizeof name, "%.255s/%lld", queue, (long long)message->offset);
+  host->name(running, text_of(name));
+  return goes_on;
 }
 
-bool add_message(decoding decode, rxd_source *running, const message *message, amqp_pool_t *pool) {
+bool add_message(decoding decode, rxd_source *running, const char *queue, const message *message, amqp_pool_t *pool) {
   rxd_value value;
   const amqp_basic_properties_t *properties = read_properties(pool, message->properties);
   if (properties == NULL)
     reject(running, message, "the properties of the message are damaged, or its headers are nested too deeply");
   else if (!content_value(host->source_scope(running), decode, message->body.bytes, message->body.count, &value))
     reject(running, message, "the message is not a JSON document");
-  else return add_event(running, message, value, properties);
+  else return add_event(running, queue, message, value, properties);
   return true;
 }

@@ -16,7 +16,8 @@ typedef struct message {
 /* Both functions decode the properties into memory of the pool, which they recycle first. */
 /* The member x-stream-offset of the headers; -1 if there is none. */
 int64_t stream_offset(amqp_pool_t *pool, rxd_text properties);
-/* Adds the message as an event, or rejects it as invalid input. False: rxd accepts no more messages after this one. */
-bool add_message(decoding decode, rxd_source *running, const message *message, amqp_pool_t *pool);
+/* Adds the message as an event, named after its offset if it has one, or rejects it as invalid input. False: rxd accepts no
+ * more messages after this one. */
+bool add_message(decoding decode, rxd_source *running, const char *queue, const message *message, amqp_pool_t *pool);
 
 #endif

@@ -8,8 +8,8 @@ const rxd_host *host;
 int rxd_plugin_init(uint32_t contract, const rxd_host *offered, const rxd_plugin **plugin, rxd_text *problem) {
   static rxd_component components[2];
   static rxd_plugin result;
-  if (contract < RXD_CONTRACT || offered->size < RXD_HOST_SIZE_1_0) {
-    *problem = RXD_TEXT_OF("this plugin needs contract 1");
+  if (contract < RXD_CONTRACT || offered->size < RXD_HOST_SIZE_1_3) {
+    *problem = RXD_TEXT_OF("this plugin needs contract 1 with version 1.3 of the header");
     return RXD_FAILED;
   }
   host = offered;

@@ -296,7 +296,7 @@ static void take(void *opaque, broker_message *taken) {
 
 static bool add(void *opaque, rxd_source *running, const broker_message *taken) {
   source *self = opaque;
-  return add_message(self->decode, running, (const message *)taken, &self->pool);
+  return add_message(self->decode, running, self->queue.name, (const message *)taken, &self->pool);
 }
 
 static void keep_position(void *opaque, rxd_source *running, const broker_message *taken) {

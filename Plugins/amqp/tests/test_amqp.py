@@ -515,6 +515,13 @@ class StreamTests(AmqpTest):
                     self.assertEqual([event["offset"] for event in run.lines()], list(expected))
                 self.assertEqual(run.end(), 0, run.errors())
 
+    def test_each_read_of_a_message_gives_it_the_same_name(self):
+        self.broker.fill(self.q, range(10))
+        runs = [self.follow(name, offset="first", environment={"NAMES": "1"}) for name in ["a", "b"]]
+        wait_for(lambda: all(run.count() == 10 for run in runs), "both", PATIENCE)
+        self.assertEqual(runs[0].lines(), runs[1].lines())
+        self.assertEqual([line["name"] for line in runs[0].lines()], [f"{self.q}/{n}" for n in range(10)])
+
     def test_more_than_the_window_comes_once_in_order(self):
         self.broker.fill(self.q, range(COUNT))
         run = self.follow(offset="first", prefetch=100)
@@ -928,6 +935,21 @@ sinks:
         self.wait_for_all(range(3000), *runs)
         self.assertEqual(runs[-1].end(), 0, runs[-1].errors())
         self.assert_nothing_lost(range(3000), self.numbers(*runs), "a stream, one kill")
+
+    def test_a_message_of_a_queue_has_no_id_and_one_of_a_stream_has(self):
+        for kind, expected in [("classic", None), ("stream", "in/amqp:{}/0")]:
+            with self.subTest(kind=kind):
+                queue = f"{self.q}-{kind}"
+                client = self.publisher(queue, **({"x_queue_type": "stream"} if kind == "stream" else {}))
+                client.fill(queue, [7])
+                run = self.pipeline(f"""plugins: {{ amqp: PLUGIN }}
+sources:
+  in: {{ amqp: {{ queue: {queue}, decode: json, servers: {json.dumps(self.servers)}{', type: stream, offset: first' if expected else ''} }} }}
+sinks:
+  out: {{ from: in, chain: [ {{ map: "{{'id': meta.id}}" }} ], stdout: {{ encode: json }} }}
+""", kind)
+                wait_for(lambda: run.count() > 0, "the message", PATIENCE)
+                self.assertEqual(run.lines()[0]["id"], expected.format(queue) if expected else None)
 
     def test_names_of_headers_that_are_not_utf8(self):
         """Two of them become the same name; the last one counts."""
