@@ -25,7 +25,8 @@ part *parts_add(parts *parts, const char *topic, int32_t partition) {
   one = need(calloc(1, sizeof *one));
   *one = (part){.next = parts->first, .number = new_number(parts), .topic = need(strdup(topic)), .partition = partition,
                 .next_offset = NO_OFFSET, .requested = NO_OFFSET, .committed = NO_OFFSET, .position = NO_OFFSET,
-                .unread = NO_OFFSET, .rewind_offset = NO_OFFSET, .end = NO_OFFSET};
+                .unread = NO_OFFSET, .rewind_offset = NO_OFFSET, .end = NO_OFFSET,
+                .asked_end = NO_OFFSET};
   parts->first = one;
   return one;
 }

@@ -18,6 +18,7 @@ enum {
   LOCATE_MS = 2000,        /* wait for offsets, which blocks everything else */
   PATIENCE_MS = 1000,      /* wait for room in a full queue before partitions are paused */
   LAG_MS = 1000,
+  ASK_MS = 5000,           /* between requests for the ends of paused partitions */
 };
 
 typedef struct delivery {
@@ -25,6 +26,15 @@ typedef struct delivery {
   rd_kafka_message_t *message;
   uint32_t number; /* number of the assignment */
 } delivery;
+
+/* A request for the ends of partitions. */
+typedef struct asking {
+  pthread_t thread;
+  rd_kafka_t *client;
+  rd_kafka_topic_partition_list_t *ends;
+  rd_kafka_resp_err_t error;
+  atomic_bool is_done;
+} asking;
 
 typedef struct source {
   broker_source broker;
@@ -43,7 +53,8 @@ typedef struct source {
   /* Used only by the polling thread. */
   bool is_failing, is_seek_failing;
   part *recent; /* partition of the last message */
-  int64_t full_since, commit_at, seek_at, lag_at;
+  int64_t full_since, commit_at, seek_at, lag_at, ask_at;
+  asking *asking; /* NULL: none */
   rd_kafka_resp_err_t last_error;
 } source;
 
@@ -158,35 +169,10 @@ static void commit_now(source *self, const rd_kafka_topic_partition_list_t *only
   rd_kafka_topic_partition_list_destroy(list);
 }
 
-/* ---- The lag, on the thread ---- */
-
 static void set_lag(const source *self, const part *part, double lag) {
   char of[320];
   snprintf(of, sizeof of, "%.249s/%d", part->topic, (int)part->partition);
   host->gauge(self->attempts.instance, RXD_TEXT_OF("lag"), text_of(of), lag);
-}
-
-/* The offset after everything that was given to rxd; NO_OFFSET: it is not known yet. */
-static int64_t next_unread(source *self, const part *part) {
-  if (part->must_locate || part->rewind_offset >= 0) return part->rewind_offset;
-  broker_lock(&self->broker);
-  int64_t next = part->waiting == 0 && part->end > part->unread ? part->end : part->unread;
-  broker_unlock(&self->broker);
-  return next;
-}
-
-/* How far the pipeline is behind the end of each partition. The end is that of the last answer to a fetch. */
-static void report_lags(source *self) {
-  if (now_ms() < self->lag_at) return;
-  self->lag_at = now_ms() + LAG_MS;
-  for (part *part = self->parts.first; part != NULL; part = part->next) {
-    int64_t next = next_unread(self, part), low, high;
-    if (next < 0
-        || rd_kafka_get_watermark_offsets(self->client, part->topic, part->partition, &low, &high) != RD_KAFKA_RESP_ERR_NO_ERROR
-        || high < 0)
-      continue;
-    set_lag(self, part, high > next ? (double)(high - next) : 0);
-  }
 }
 
 /* ---- Assignments, on the thread ---- */
@@ -261,7 +247,7 @@ static void on_rebalance(rd_kafka_t *client, rd_kafka_resp_err_t error, rd_kafka
   confirm(self, is_assigned, list);
 }
 
-/* ---- Reading again, on the thread ---- */
+/* ---- Lists of partitions, on the thread ---- */
 
 typedef bool chooses(const source *self, const part *part);
 
@@ -276,6 +262,80 @@ static rd_kafka_topic_partition_list_t *chosen(source *self, chooses *is_chosen)
   return list;
 }
 
+static part *part_of(const source *self, const rd_kafka_topic_partition_t *one) {
+  return parts_find_partition(&self->parts, one->topic, one->partition);
+}
+
+/* ---- The lag, on the thread ---- */
+
+/* The offset after everything that was given to rxd; NO_OFFSET: it is not known yet. */
+static int64_t next_unread(source *self, const part *part) {
+  if (part->must_locate || part->rewind_offset >= 0) return part->rewind_offset;
+  broker_lock(&self->broker);
+  int64_t next = part->waiting == 0 && part->end > part->unread ? part->end : part->unread;
+  broker_unlock(&self->broker);
+  return next;
+}
+
+static void *ask(void *opaque) {
+  asking *self = opaque;
+  self->error = rd_kafka_offsets_for_times(self->client, self->ends, LOCATE_MS);
+  atomic_store(&self->is_done, true);
+  return NULL;
+}
+
+/* Waits for the answer. */
+static void take_ends(source *self) {
+  asking *asking = self->asking;
+  if (asking == NULL) return;
+  pthread_join(asking->thread, NULL);
+  for (int i = 0; i < asking->ends->cnt && asking->error == RD_KAFKA_RESP_ERR_NO_ERROR; i++) {
+    const rd_kafka_topic_partition_t *one = &asking->ends->elems[i];
+    part *part = part_of(self, one);
+    if (part != NULL && part->is_paused && one->err == RD_KAFKA_RESP_ERR_NO_ERROR && one->offset >= 0) part->asked_end = one->offset;
+  }
+  rd_kafka_topic_partition_list_destroy(asking->ends);
+  free(asking);
+  self->asking = NULL;
+}
+
+static bool is_paused(const source *self, const part *part) { return (void)self, part->is_paused; }
+
+/* Nothing tells where a paused partition ends. The library has only a request that blocks, so a thread makes it. */
+static void ask_for_ends(source *self) {
+  if (self->asking != NULL && atomic_load(&self->asking->is_done)) take_ends(self);
+  if (self->asking != NULL || now_ms() < self->ask_at) return;
+  rd_kafka_topic_partition_list_t *list = chosen(self, is_paused);
+  if (list == NULL) return;
+  self->ask_at = now_ms() + ASK_MS;
+  for (int i = 0; i < list->cnt; i++) list->elems[i].offset = RD_KAFKA_OFFSET_END;
+  self->asking = need(calloc(1, sizeof *self->asking));
+  self->asking->client = self->client;
+  self->asking->ends = list;
+  if (pthread_create(&self->asking->thread, NULL, ask, self->asking) == 0) return;
+  rd_kafka_topic_partition_list_destroy(list);
+  free(self->asking);
+  self->asking = NULL;
+}
+
+/* How far the pipeline is behind the end of each partition, according to the last answer to a fetch or to a request. */
+static void report_lags(source *self) {
+  if (now_ms() < self->lag_at) return;
+  self->lag_at = now_ms() + LAG_MS;
+  ask_for_ends(self);
+  for (part *part = self->parts.first; part != NULL; part = part->next) {
+    int64_t next = next_unread(self, part), low, high;
+    if (next < 0
+        || rd_kafka_get_watermark_offsets(self->client, part->topic, part->partition, &low, &high) != RD_KAFKA_RESP_ERR_NO_ERROR
+        || high < 0)
+      continue;
+    if (part->asked_end > high) high = part->asked_end;
+    set_lag(self, part, high > next ? (double)(high - next) : 0);
+  }
+}
+
+/* ---- Reading again, on the thread ---- */
+
 static void seek_later(source *self, const char *what, const char *problem) {
   self->seek_at = now_ms() + 200;
   count_up(self, "failedSeeks", 1);
@@ -284,10 +344,6 @@ static void seek_later(source *self, const char *what, const char *problem) {
 }
 
 static bool must_locate(const source *self, const part *part) { return (void)self, part->must_locate; }
-
-static part *part_of(const source *self, const rd_kafka_topic_partition_t *one) {
-  return parts_find_partition(&self->parts, one->topic, one->partition);
-}
 
 /* With `start: new`, a partition without a committed offset starts at its end. That end becomes the first offset to
  * commit, so that a restart continues there. Otherwise a restart would begin at the end at that time and lose the
@@ -396,6 +452,7 @@ static void pause_or_resume(source *self) {
   for (int i = 0; i < list->cnt; i++) {
     part *part = part_of(self, &list->elems[i]);
     if (part != NULL && list->elems[i].err == RD_KAFKA_RESP_ERR_NO_ERROR) part->is_paused = pauses;
+    if (part != NULL && !part->is_paused) part->asked_end = NO_OFFSET;
   }
   if (pauses) count_up(self, "pauses", 1);
   rd_kafka_topic_partition_list_destroy(list);
@@ -536,9 +593,7 @@ static outcome serve(void *opaque) {
 }
 
 /* Makes the last commit and leaves the group, by `close_by`. The client lives until no message refers to it. */
-static void leave(void *opaque, bool is_lost) {
-  source *self = opaque;
-  if (is_lost) return;
+static void leave_group(source *self) {
   commit_now(self, NULL);
   rd_kafka_queue_t *queue = rd_kafka_queue_new(self->client);
   rd_kafka_error_t *problem = rd_kafka_consumer_close_queue(self->client, queue);
@@ -549,6 +604,12 @@ static void leave(void *opaque, bool is_lost) {
   }
   if (problem != NULL) rd_kafka_error_destroy(problem);
   rd_kafka_queue_destroy(queue);
+}
+
+static void close_client(void *opaque, bool is_lost) {
+  source *self = opaque;
+  if (!is_lost) leave_group(self);
+  take_ends(self);
 }
 
 /* ---- Events, on the thread of `run` ---- */
@@ -589,7 +650,7 @@ static void sent(void *opaque, broker_message **messages, size_t count) {
 static const broker_protocol protocol = {
   .open = open_client,
   .serve = serve,
-  .close = leave,
+  .close = close_client,
   .take = take,
   .judge = judge,
   .add = add,

@@ -268,6 +268,17 @@ class LagTests(KafkaTest):
         self.wait_for_lags(again, {"t/0": 0})
         self.assertEqual(again.count(), 0)
 
+    def test_the_lag_of_a_paused_partition_grows(self):
+        self.start_cluster(1)
+        self.fill(0, 30, 100000)
+        run = self.read("run", 30000, {"CREDIT": "12"}, buffer="1MiB")  # the first round takes 30 s
+        time.sleep(16)  # it joins the group, fills its queue and pauses, without a fetch later on
+        self.fill(30, 500)
+        wait_for(lambda: lag_values(run), "the end of the first round", PATIENCE)
+        # One batch of 11 messages at most had been accepted when its values were reported.
+        self.assertGreaterEqual(max(lag_values(run)), 530 - 11)
+        self.assertIn("count: pauses", run.errors())
+
     def test_the_lag_counts_what_is_read_again(self):
         self.start_cluster(1)
         self.fill(0, 100)
