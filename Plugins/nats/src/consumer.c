@@ -3,7 +3,6 @@
 enum {
   WAIT_MS = 2000,
   REMOVE_MS = 500,
-  PENDING_MS = 500,
   SAME_NS = 1000000000, /* a restarted server may report a slightly different creation time */
 };
 
@@ -122,8 +121,8 @@ outcome consumer_find(client *client, const char *stream, const char *durable, j
   return outcome;
 }
 
-void consumer_pending(client *client, const char *stream, const char *durable, uint64_t *pending) {
-  jsCtx *context = client_is_connected(client) ? client_jetstream(client, PENDING_MS) : NULL;
+void consumer_pending(client *client, const char *stream, const char *durable, int64_t wait_ms, uint64_t *pending) {
+  jsCtx *context = client_is_connected(client) ? client_jetstream(client, wait_ms) : NULL;
   if (context == NULL) return;
   jsConsumerInfo *info = NULL;
   if (js_GetConsumerInfo(&info, context, stream, durable, NULL, NULL) == NATS_OK && !is_empty(info)) *pending = info->NumPending;

@@ -17,8 +17,8 @@ typedef struct consumer {
  * must be the same consumer: sequences of another one may denote other messages. */
 outcome consumer_find(client *client, const char *stream, const char *durable, jsConsumerConfig *config, bool creates,
                     consumer *consumer);
-/* The number of undelivered messages; keeps `pending` if there is no answer soon. */
-void consumer_pending(client *client, const char *stream, const char *durable, uint64_t *pending);
+/* The number of undelivered messages; keeps `pending` if there is no answer by then. */
+void consumer_pending(client *client, const char *stream, const char *durable, int64_t wait_ms, uint64_t *pending);
 /* Creates a consumer without a name, which tracks no acknowledgements. */
 outcome consumer_make(client *client, const char *stream, jsConsumerConfig *config, consumer *consumer);
 /* Removes a consumer without a name; otherwise the server does so later. */

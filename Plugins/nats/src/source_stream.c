@@ -250,7 +250,9 @@ static void report_lag(source *self) {
   broker_unlock(&self->broker);
   if (has_flights && now_ms() > self->counted_at + SILENT_MS) {
     uint64_t pending = self->pending;
-    consumer_pending(&self->client, self->stream, self->durable, &pending);
+    /* A part of the time within which messages must be reported as in progress. */
+    int64_t wait_ms = self->consumer.ack_wait / 4;
+    consumer_pending(&self->client, self->stream, self->durable, wait_ms < 50 ? 50 : wait_ms > 500 ? 500 : wait_ms, &pending);
     count_pending(self, pending);
   }
   broker_lock(&self->broker);
