@@ -251,8 +251,8 @@ static void report_lag(source *self) {
   if (has_flights && now_ms() > self->counted_at + SILENT_MS) {
     uint64_t pending = self->pending;
     /* A part of the time within which messages must be reported as in progress. */
-    int64_t wait_ms = self->consumer.ack_wait / 4;
-    consumer_pending(&self->client, self->stream, self->durable, wait_ms < 50 ? 50 : wait_ms > 500 ? 500 : wait_ms, &pending);
+    int64_t wait_ms = self->consumer.ack_wait / 8;
+    consumer_pending(&self->client, self->stream, self->durable, wait_ms < 50 ? 50 : wait_ms > 250 ? 250 : wait_ms, &pending);
     count_pending(self, pending);
   }
   broker_lock(&self->broker);
