@@ -94,6 +94,7 @@ extension HTTPSink {
         if let failure = encoder.append(value, to: buffer) {
           return .failure(DeliveryRefusal("'envelope' cannot be written: \(failure)"))
         }
+        if isDocument, form == .lines { buffer.append(0x0A) }
         return .success(Array(buffer.bytes))
       }
     }
