@@ -247,7 +247,9 @@ private struct InputGenerator {
     return graph
   }
 
-  private static let map = ["{ map: event.n }", "{ filter: dyn(event.n) != 2 }", "", "{ map: { s: event.s, n: event.n } }"]
+  private static let map = [
+    "{ map: event.n }", "{ filter: dyn(event.n) != 2 }", "", "{ map: { s: event.s, n: event.n } }",
+  ]
   private static let formats: [(String, [String], [String])] = [
     (
       "ndjson", map + ["{ map: 'event.n + 1', onError: drop }", "{ set: { t: event.n } }"],

@@ -55,7 +55,8 @@ import Testing
     let ours = Catalogue.builtIn.components.map(\.name)
     if ours.contains(name) || ReservedKeys.signal.contains(name) { return }
     #expect(
-      Suggestion.otherName(name) != nil || Suggestion.nothing(for: name) != nil,
+      Suggestion.otherName(name) != nil || Suggestion.nothing(for: name) != nil
+        || KnownPlugin.help(for: name, besides: ours) != nil,
       "nothing is said of '\(name)'")
   }
 
