@@ -247,13 +247,19 @@ def control():
         kept.wait_for("counted", len(kept.FIRST))
         kept.wait_for("new", 3)
         wait(lambda: len(receiver.bodies) == len(kept.FIRST), "requests")
+        # An answer is counted after the receiver has the request.
+        def counted():
+            text = kept.ask("/metrics")
+            return text if "rxd_component_latency_seconds_count" in text else None
+
+        shown = wait(counted, "latencies")
         answers = {path: shape(json.loads(kept.ask(path))) for path in ("/status", "/stats")}
         answers["POST /reload"] = shape(json.loads(kept.ask("/reload", "POST")))
         for path in ("/health", "/ready"):
             answers[path] = kept.ask(path).strip()
         metrics = set()
         kinds = {}
-        for line in kept.ask("/metrics").splitlines():
+        for line in shown.splitlines():
             if found := re.match(r"# TYPE (\S+) (\S+)", line):
                 kinds[found[1]] = found[2]
             elif found := re.match(r"(\w+)(?:\{(.*)\})? ", line):

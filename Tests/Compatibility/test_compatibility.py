@@ -52,7 +52,10 @@ def missing_shape(before, now, path=""):
 
 def missing_metrics(before, now):
     """Recorded metrics that are gone, of another type, or without a label."""
-    known = {(name, kind): set(labels) for name, kind, *labels in (line.split(" ") for line in now)}
+    # The buckets of a histogram have a label more than its sum and count.
+    known = {}
+    for name, kind, *labels in (line.split(" ") for line in now):
+        known.setdefault((name, kind), set()).update(labels)
     found = []
     for line in sorted(before):
         name, kind, *labels = line.split(" ")
