@@ -8,6 +8,7 @@ extension DiskStore {
   ///
   /// - Parameter copier: Was made before the store was opened.
   package func copy(through copier: StoreCopier) throws(PosixError) {
+    copier.readLog()
     state.withLock { $0.copier = copier }
     let turns = turns
     try copier.begin { turns.wake() }

@@ -56,6 +56,7 @@ extension DiskStore.Writer {
   }
 
   func reopen() throws(DatabaseError) -> StoreFile {
+    defer { state.withLock(\.copier)?.storeWasReopened() }
     do {
       return try StoreFile(path)
     } catch let error as DatabaseError {

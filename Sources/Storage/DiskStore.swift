@@ -267,8 +267,6 @@ package final class DiskStore: PipelineStore {
     private var roomNow = RoomOfStore.enough
     /// The interval between checks for free space, in nanoseconds.
     private static let roomPause: Int64 = 1_000_000_000
-    /// How long the end waits for the copy, in nanoseconds.
-    private static let copyPatience: Int64 = 5_000_000_000
     /// The number of new dead letters that have not been reported.
     private var unreported = 0
     /// The number of commits since the last call of `tidy`.
@@ -315,8 +313,11 @@ package final class DiskStore: PipelineStore {
         }
         held += work.requests
         let copier = state.withLock(\.copier)
-        copier?.storeIsAwake()
-        if let copier { reportCopied(copier) }
+        if let copier {
+          // Otherwise the path leads to another file.
+          if file?.isInPlace == true { copier.storeIsAwake() }
+          reportCopied(copier)
+        }
         lookForRoom()
         var jobs = work.jobs
         // Reads after a sink's renaming use its new name.
@@ -344,7 +345,7 @@ package final class DiskStore: PipelineStore {
         if work.isClosing {
           if let copier { noteLog(copier) }
           if let copier, !copier.hasAll, !copier.isPromoted {
-            let until = copyUntil ?? monotonicNow() + Self.copyPatience
+            let until = copyUntil ?? monotonicNow() + copier.limits.patience
             copyUntil = until
             if monotonicNow() < until { return .at(min(until, monotonicNow() + 50_000_000)) }
           }

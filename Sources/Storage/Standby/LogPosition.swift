@@ -1,17 +1,35 @@
 import Glibc
 
-/// How far a log of a store has come: the log that its header's salts identify, and the number of its frames.
+/// How far a copy of a store has come. Two equal positions are the same contents: a log is known by the salts of its header, the
+/// number of its frames and the checksum of the last one, which depends on all before; a file without a log by the number that it was
+/// sent under.
 package struct LogPosition: Sendable, Equatable {
   /// The two salts of the header; SQLite chooses others whenever the log begins anew. 0: there is no log.
   package var salt: UInt64
   package var frames: Int
+  /// The checksum of the last frame; of a file without a log the number that it was sent under.
+  package var sum: UInt64
 
-  package init(salt: UInt64, frames: Int) {
+  package init(salt: UInt64, frames: Int, sum: UInt64) {
     self.salt = salt
     self.frames = frames
+    self.sum = sum
   }
 
-  package static let start = LogPosition(salt: 0, frames: 0)
+  /// The file that was sent under this number, before its log.
+  package static func file(_ sending: UInt64) -> LogPosition { LogPosition(salt: 0, frames: 0, sum: sending) }
+
+  /// `SALT FRAMES SUM`, the salt and the checksum in hexadecimal digits.
+  package var text: String { "\(String(salt, radix: 16)) \(frames) \(String(sum, radix: 16))" }
+
+  /// Nil: the text is not a position.
+  package init?(text: some StringProtocol) {
+    let words = text.split { $0 == " " || $0 == "\n" }
+    guard words.count == 3, let salt = UInt64(words[0], radix: 16), let frames = Int(words[1]), frames >= 0,
+      let sum = UInt64(words[2], radix: 16)
+    else { return nil }
+    self.init(salt: salt, frames: frames, sum: sum)
+  }
 }
 
 /// The parts of a log (`-wal`), see ``LogCheck``.
@@ -26,6 +44,8 @@ enum LogFormat {
   struct Reader {
     private var sums: LogCheck.Sums
     private(set) var position: LogPosition
+    /// The frames up to the end of the last transaction. SQLite overwrites those after it, which a crash leaves.
+    private(set) var committed = 0
 
     /// Nil: the bytes are not the header of a store's log.
     init?(header: UnsafeRawBufferPointer) {
@@ -38,7 +58,7 @@ enum LogFormat {
       else { return nil }
       self.sums = sums
       let salt = UInt64(LogCheck.number(header, 16)) << 32 | UInt64(LogCheck.number(header, 20))
-      position = LogPosition(salt: salt, frames: 0)
+      position = LogPosition(salt: salt, frames: 0, sum: 0)
     }
 
     /// Takes the next frame; false, and unchanged, if it is not that of this log.
@@ -51,7 +71,25 @@ enum LogFormat {
       guard next.are(at: frame, 16) else { return false }
       sums = next
       position.frames += 1
+      position.sum = LogFormat.sum(frame)
+      if LogCheck.number(frame, 4) != 0 { committed = position.frames }
       return true
+    }
+  }
+
+  /// The checksum in the header of a frame.
+  static func sum(_ frame: UnsafeRawBufferPointer) -> UInt64 {
+    UInt64(LogCheck.number(frame, 16)) << 32 | UInt64(LogCheck.number(frame, 20))
+  }
+
+  /// The checksum of the last of this many frames of a log; nil: it has fewer.
+  static func sum(of frames: Int, _ path: String) -> UInt64? {
+    let file = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW)
+    guard file >= 0 else { return nil }
+    defer { close(file) }
+    return withUnsafeTemporaryAllocation(byteCount: 24, alignment: 8) { head in
+      guard frames > 0, LogCheck.read(file, head, at: headerBytes + (frames - 1) * frameBytes) else { return nil }
+      return sum(UnsafeRawBufferPointer(head))
     }
   }
 

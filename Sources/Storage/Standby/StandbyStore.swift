@@ -24,6 +24,8 @@ package final class StandbyStore {
   }
   /// Whether what comes makes a new copy, which replaces the one before when it is whole.
   private var isReplacing = false
+  /// The file that was begun last. A piece of an earlier one may come late.
+  private var sending: UInt64?
   private var hasFile: Bool
   private var reader: LogFormat.Reader?
 
@@ -37,8 +39,8 @@ package final class StandbyStore {
     reader = hasFile ? LogFormat.read(path + "-wal") : nil
   }
 
-  /// How far the copy has come; nil: there is none.
-  package var position: LogPosition? { hasFile ? reader?.position ?? LogPosition.start : nil }
+  /// How far the copy has come; nil: there is none, or nothing says which file without a log it is.
+  package var position: LogPosition? { hasFile ? reader?.position ?? sending.map(LogPosition.file) : nil }
 
   // MARK: The log
 
@@ -53,14 +55,15 @@ package final class StandbyStore {
   ) throws(Refusal) {
     guard let position else { throw .elsewhere(nil) }
     if from == 0 {
-      guard after == position, salt != position.salt else { throw .elsewhere(position) }
+      // A copy that is not whole has one log.
+      guard after == position, salt != position.salt, !isReplacing || reader == nil else { throw .elsewhere(position) }
       guard let next = LogFormat.Reader(header: bytes) else { throw .damaged("the log has no header") }
       let checked = try check(bytes, next)
       try begin()
       try write(bytes, to: parts.log, at: 0, creates: true)
       reader = checked
     } else {
-      guard position == LogPosition(salt: salt, frames: from), let known = reader else { throw .elsewhere(position) }
+      guard position.salt == salt, position.frames == from, let known = reader else { throw .elsewhere(position) }
       let checked = try check(bytes, known)
       try write(bytes, to: parts.log, at: LogFormat.offset(of: from), creates: false)
       reader = checked
@@ -80,7 +83,7 @@ package final class StandbyStore {
     guard FileDescriptor.Status(path: path + "-wal")?.size ?? 0 == 0 else {
       throw .failed("the log of \(path) was not moved into the file")
     }
-    reader = nil
+    (reader, sending) = (nil, nil)
     if unlink(path + "-wal") != 0, errno != ENOENT { throw .failed(PosixError("remove", path + "-wal").message) }
   }
 
@@ -106,14 +109,18 @@ package final class StandbyStore {
   /// - Parameters:
   ///   - offset: 0 begins anew.
   ///   - total: The size of the file.
+  ///   - sending: Tells this file from others that were begun.
   ///   - isWhole: Whether the store has no log, so that the last piece is all of it.
-  package func take(_ bytes: UnsafeRawBufferPointer, at offset: Int, of total: Int, isWhole: Bool) throws(Refusal) {
+  package func take(
+    _ bytes: UnsafeRawBufferPointer, at offset: Int, of total: Int, sending: UInt64, isWhole: Bool
+  ) throws(Refusal) {
     if offset == 0 {
       for end in [".part", ".part-wal"] { unlink(path + end) }
-      (isReplacing, hasFile, reader) = (true, false, nil)
+      (isReplacing, hasFile, reader, self.sending) = (true, false, nil, sending)
     }
     let size = offset == 0 ? 0 : Int(FileDescriptor.Status(path: path + ".part")?.size ?? -1)
-    guard isReplacing, !hasFile, offset == size, offset + bytes.count <= total, total > 0 else {
+    guard isReplacing, !hasFile, sending == self.sending, offset == size, offset + bytes.count <= total, total > 0
+    else {
       throw .elsewhere(position)
     }
     try write(bytes, to: path + ".part", at: offset, creates: offset == 0)

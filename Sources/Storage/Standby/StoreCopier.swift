@@ -14,8 +14,8 @@ package enum StandbyRequest: Sendable {
   case position
   /// Frames of a log; see ``StandbyStore/append(_:salt:from:after:isWhole:)``.
   case log(salt: UInt64, from: Int, after: LogPosition?, isWhole: Bool, bytes: [UInt8])
-  /// A piece of the file; see ``StandbyStore/take(_:at:of:isWhole:)``.
-  case file(offset: Int, total: Int, isWhole: Bool, bytes: [UInt8])
+  /// A piece of the file; see ``StandbyStore/take(_:at:of:sending:isWhole:)``.
+  case file(offset: Int, total: Int, sending: UInt64, isWhole: Bool, bytes: [UInt8])
 }
 
 package enum StandbyAnswer: Sendable, Equatable {
@@ -50,6 +50,8 @@ package final class StoreCopier: Sendable {
     package var frames = 16_384
     /// The pause after a failure, in nanoseconds; it doubles up to 64 times of it.
     package var pause: Int64 = 500_000_000
+    /// How long the end of the store waits for the copy, in nanoseconds.
+    package var patience: Int64 = 5_000_000_000
 
     package init() {}
   }
@@ -59,20 +61,25 @@ package final class StoreCopier: Sendable {
     case unknown
     /// The store's thread is to begin with the file.
     case wantsFile
-    case file(offset: Int, total: Int)
+    /// The file is being sent; `sending` tells this time from others.
+    case file(offset: Int, total: Int, sending: UInt64)
     /// The copy has the log up to this position.
     case following(LogPosition)
     case promoted
   }
 
   private struct State {
+    /// The path of the log.
+    let log: String
     var phase = Phase.unknown
     /// The frames of the log that are on this disk.
     var written = 0
     /// The position after which the log begins: the end of the log before, or the bare file. Nil: the log has been begun there,
     /// or the copy has not come so far.
     var predecessor: LogPosition?
-    var isSending = false
+    /// The phase in which the request that is under way was made. Its answer counts only if the phase is still the same: the store may
+    /// have moved its log meanwhile.
+    var asked: Phase?
     var isOver = false
     /// Failures in a row; the time of the next attempt.
     var failures = 0
@@ -84,15 +91,23 @@ package final class StoreCopier: Sendable {
       return position.frames
     }
 
-    /// Goes on where the copy is, if the log continues it.
-    mutating func follow(_ position: LogPosition?, _ salt: UInt64) {
+    /// The copy needs the whole file, whatever it has.
+    mutating func giveUp() {
       phase = .wantsFile
-      guard let position else { return }
-      if salt != 0, position.salt == salt, position.frames <= written {
+      predecessor = nil
+    }
+
+    /// Goes on where the copy is, if the log continues it.
+    mutating func follow(_ position: LogPosition?) {
+      if let position, position.frames > 0, position.frames <= written, position.salt == LogFormat.salt(log),
+        position.sum == LogFormat.sum(of: position.frames, log)
+      {
         phase = .following(position)
         predecessor = nil
-      } else if position == predecessor {
+      } else if let position, position == predecessor {
         phase = .following(position)
+      } else {
+        giveUp()
       }
     }
   }
@@ -108,7 +123,7 @@ package final class StoreCopier: Sendable {
   /// Wakes the thread of the store.
   private let wakeStore = Mutex<@Sendable () -> Void>({})
 
-  private let limits: Limits
+  let limits: Limits
   /// The bytes of one request.
   private static let mostBytes = 4 << 20
   private static let threads = SharedThreads("rxd standby", usual: 2, most: 8)
@@ -126,15 +141,19 @@ package final class StoreCopier: Sendable {
     self.isAwaited = isAwaited
     self.limits = limits
     self.notices = notices
-    state = Mutex(State(predecessor: Self.marked(beside: path)))
+    state = Mutex(State(log: path + "-wal", predecessor: Self.marked(beside: path)))
+  }
+
+  /// Looks how long the log is: after a crash it goes on, and a new store has its tables there. Called before the thread of the store
+  /// knows this object.
+  func readLog() {
+    let frames = LogFormat.read(path + "-wal")?.committed ?? 0
+    state.withLock { $0.written = frames }
   }
 
   /// Begins. `wakeStore`: wakes the thread of the store, which then calls ``storeIsAwake()``.
   func begin(_ wakeStore: @escaping @Sendable () -> Void) throws(PosixError) {
     self.wakeStore.withLock { $0 = wakeStore }
-    // After a crash the log goes on; a new store has its tables there.
-    let frames = LogFormat.read(path + "-wal")?.position.frames ?? 0
-    state.withLock { $0.written = max($0.written, frames) }
     let made = try SerialWork(on: Self.threads) { [weak self] in self?.turn() ?? .over }
     work.withLock { $0 = made }
     made.wake()
@@ -153,7 +172,7 @@ package final class StoreCopier: Sendable {
   /// Whether the copy has everything that is in the log.
   var hasAll: Bool {
     state.withLock { state in
-      if state.written == 0, case .following = state.phase { return true }
+      if state.written == 0, case .following(let position) = state.phase { return position == state.predecessor }
       return state.copied(LogFormat.salt(path + "-wal")) == state.written
     }
   }
@@ -174,9 +193,15 @@ package final class StoreCopier: Sendable {
       if isAwaited || state.phase == .promoted { return true }
       if case .file = state.phase, !isUrgent { return true }
       guard isUrgent || state.written > limits.frames else { return true }
-      state.phase = .wantsFile
+      state.giveUp()
       return false
     }
+  }
+
+  /// The file was opened again, made from what could be read, or put back: what the copy has may not be its past.
+  func storeWasReopened() {
+    state.withLock { if $0.phase != .promoted { $0.giveUp() } }
+    wake()
   }
 
   /// The log has been moved into the file, and begins anew with the next commit.
@@ -193,8 +218,7 @@ package final class StoreCopier: Sendable {
       guard state.phase == .wantsFile, let total = FileDescriptor.Status(path: path)?.size, total > 0 else {
         return false
       }
-      state.phase = .file(offset: 0, total: Int(total))
-      state.predecessor = nil
+      state.phase = .file(offset: 0, total: Int(total), sending: .random(in: 1 ... .max))
       return true
     }
     if begins { wake() }
@@ -218,7 +242,7 @@ package final class StoreCopier: Sendable {
   static func mark(beside path: String) -> String { path + "-copied" }
 
   static func note(_ position: LogPosition, beside path: String) {
-    let text = Array("\(String(position.salt, radix: 16)) \(position.frames)\n".utf8)
+    let text = Array("\(position.text)\n".utf8)
     // Without it the copy gets the whole file again.
     try? text.withUnsafeBytes { try replaceFile(mark(beside: path), with: $0, permissions: 0o600) }
   }
@@ -229,62 +253,83 @@ package final class StoreCopier: Sendable {
     defer { close(file) }
     var bytes = [UInt8](repeating: 0, count: 64)
     let count = Glibc.read(file, &bytes, bytes.count)
-    let words = String(decoding: bytes.prefix(max(0, count)), as: UTF8.self).split { $0 == " " || $0 == "\n" }
-    guard words.count == 2, let salt = UInt64(words[0], radix: 16), let frames = Int(words[1]) else { return nil }
-    return LogPosition(salt: salt, frames: frames)
+    return LogPosition(text: String(decoding: bytes.prefix(max(0, count)), as: UTF8.self))
   }
 
   // MARK: Sending
 
+  /// What is to be sent next.
+  private enum Piece {
+    case position
+    case file(offset: Int, count: Int, total: Int, sending: UInt64)
+    case log(salt: UInt64, from: Int, count: Int, after: LogPosition?)
+  }
+
   private func turn() -> SerialWork.Next {
     let now = monotonicNow()
-    let (request, next, wants) = state.withLock { state -> (StandbyRequest?, SerialWork.Next, Bool) in
-      if state.isOver || state.phase == .promoted { return (nil, .over, false) }
-      if state.isSending { return (nil, .whenWoken, false) }
-      if now < state.nextTry { return (nil, .at(state.nextTry), false) }
-      switch nextRequest(state) {
-      case .success(let request?):
-        state.isSending = true
-        return (request, .whenWoken, false)
-      case .success(nil): return (nil, .whenWoken, state.phase == .wantsFile)
-      case .failure:
-        state.phase = .wantsFile
-        return (nil, .whenWoken, true)
-      }
+    let (piece, isWhole, next) = state.withLock { state -> (Piece?, Bool, SerialWork.Next) in
+      if state.isOver || state.phase == .promoted { return (nil, false, .over) }
+      if state.asked != nil { return (nil, false, .whenWoken) }
+      if now < state.nextTry { return (nil, false, .at(state.nextTry)) }
+      let piece = nextPiece(&state)
+      if piece != nil { state.asked = state.phase }
+      var isWhole = state.written == 0
+      if case .log(_, let from, let count, _)? = piece { isWhole = from + count == state.written }
+      return (piece, isWhole, .whenWoken)
     }
-    if wants { wakeStore.withLock { $0 }() }
-    if let request { link.send(request) { [self] answer in answered(answer, request) } }
+    guard let piece else {
+      if state.withLock({ $0.phase == .wantsFile }) { wakeStore.withLock { $0 }() }
+      return next
+    }
+    // Reading does not hold up the store. If it moves its log meanwhile, the answer does not count.
+    guard let request = request(piece, isWhole) else {
+      state.withLock { state in
+        if state.phase == state.asked { state.giveUp() }
+        state.asked = nil
+      }
+      wakeStore.withLock { $0 }()
+      return next
+    }
+    link.send(request) { [self] answer in answered(answer, request) }
     return next
   }
 
-  /// The log does not continue the copy.
-  private struct Elsewhere: Error {}
-
-  /// The next request; nil: there is nothing to send now.
-  private func nextRequest(_ state: State) -> Result<StandbyRequest?, Elsewhere> {
+  /// Nil: there is nothing to send now.
+  private func nextPiece(_ state: inout State) -> Piece? {
     switch state.phase {
-    case .unknown: return .success(.position)
-    case .wantsFile, .promoted: return .success(nil)
-    case .file(let offset, let total):
-      guard let bytes = read(path, offset, min(Self.mostBytes, total - offset)) else { return .failure(Elsewhere()) }
-      return .success(.file(offset: offset, total: total, isWhole: state.written == 0, bytes: bytes))
+    case .unknown: return .position
+    case .wantsFile, .promoted: return nil
+    case .file(let offset, let total, let sending):
+      return .file(offset: offset, count: min(Self.mostBytes, total - offset), total: total, sending: sending)
     case .following(let position):
-      guard state.written > 0 else { return .success(nil) }
+      guard state.written > 0 else { return nil }
       let salt = LogFormat.salt(path + "-wal")
       let isSame = salt == position.salt
-      if isSame, position.frames == state.written { return .success(nil) }
+      if isSame, position.frames == state.written { return nil }
       guard salt != 0, isSame ? position.frames < state.written : state.predecessor == position else {
-        return .failure(Elsewhere())
+        state.giveUp()
+        return nil
       }
       let from = isSame ? position.frames : 0
       let count = min(state.written - from, Self.mostBytes / LogFormat.frameBytes)
+      return .log(salt: salt, from: from, count: count, after: isSame ? nil : position)
+    }
+  }
+
+  /// Nil: the piece cannot be read.
+  private func request(_ piece: Piece, _ isWhole: Bool) -> StandbyRequest? {
+    switch piece {
+    case .position: return .position
+    case .file(let offset, let count, let total, let sending):
+      return read(path, offset, count).map {
+        .file(offset: offset, total: total, sending: sending, isWhole: isWhole, bytes: $0)
+      }
+    case .log(let salt, let from, let count, let after):
       let start = LogFormat.offset(of: from)
       let end = LogFormat.headerBytes + (from + count) * LogFormat.frameBytes
-      guard let bytes = read(path + "-wal", start, end - start) else { return .failure(Elsewhere()) }
-      return .success(
-        .log(
-          salt: salt, from: from, after: from == 0 ? position : nil, isWhole: from + count == state.written,
-          bytes: bytes))
+      return read(path + "-wal", start, end - start).map {
+        .log(salt: salt, from: from, after: after, isWhole: isWhole, bytes: $0)
+      }
     }
   }
 
@@ -292,8 +337,8 @@ package final class StoreCopier: Sendable {
     var notice: (Services.Level, String)?
     var isPromoted = false
     state.withLock { state in
-      state.isSending = false
-      let hadFailed = state.failures > 0
+      let isOfNow = state.phase == state.asked
+      state.asked = nil
       if case .failed(let reason) = answer {
         state.failures += 1
         state.nextTry = monotonicNow() + limits.pause << min(state.failures - 1, 6)
@@ -305,33 +350,37 @@ package final class StoreCopier: Sendable {
           )
         }
         // It may have been taken all the same. A file begins anew.
-        state.phase = .unknown
+        if isOfNow { state.phase = .unknown }
         return
       }
+      if state.failures > 0 { notice = (.info, "the standby \(name) answers again") }
       state.failures = 0
-      if hadFailed { notice = (.info, "the standby \(name) answers again") }
-      switch (answer, request) {
-      case (.promoted, _):
+      if answer == .promoted {
         state.phase = .promoted
         isPromoted = true
+        return
+      }
+      guard isOfNow else { return }
+      switch (answer, request) {
       case (.position(let position), _):
-        state.follow(position, LogFormat.salt(path + "-wal"))
+        state.follow(position)
       case (.taken, .log(let salt, let from, _, _, let bytes)):
         let count = (bytes.count - (from == 0 ? LogFormat.headerBytes : 0)) / LogFormat.frameBytes
-        state.phase = .following(LogPosition(salt: salt, frames: from + count))
+        let sum = bytes.withUnsafeBytes {
+          LogFormat.sum(UnsafeRawBufferPointer(rebasing: $0.suffix(LogFormat.frameBytes)))
+        }
+        state.phase = .following(LogPosition(salt: salt, frames: from + count, sum: sum))
         state.predecessor = nil
-      case (.taken, .file(let offset, let total, _, let bytes)):
-        // Otherwise the log was moved meanwhile, and what was sent belongs to no log any more.
-        guard state.phase == .file(offset: offset, total: total) else { return }
+      case (.taken, .file(let offset, let total, let sending, _, let bytes)):
         guard offset + bytes.count == total else {
-          state.phase = .file(offset: offset + bytes.count, total: total)
+          state.phase = .file(offset: offset + bytes.count, total: total, sending: sending)
           return
         }
-        state.phase = .following(.start)
+        state.phase = .following(.file(sending))
         // The log that belongs to the file follows it.
-        state.predecessor = LogPosition.start
+        state.predecessor = .file(sending)
         notice = (.info, "the standby \(name) has the whole store: \(ByteSize(total).defaultText ?? "\(total) bytes")")
-      case (.taken, .position), (.failed, _): break
+      case (.taken, .position), (.failed, _), (.promoted, _): break
       }
     }
     if let notice { notices.log(notice.0, notice.1) }

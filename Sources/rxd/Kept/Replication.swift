@@ -77,8 +77,11 @@ struct Replication: Sendable {
             "PUT",
             "\(store)/log?salt=\(String(salt, radix: 16))&from=\(from)&whole=\(isWhole)"
               + (after.map { "&after=" + StandbyProtocol.text($0).replacing(" ", with: "+") } ?? ""), body: bytes)
-        case .file(let offset, let total, let isWhole, let bytes):
-          replication.request("PUT", "\(store)/file?offset=\(offset)&total=\(total)&whole=\(isWhole)", body: bytes)
+        case .file(let offset, let total, let sending, let isWhole, let bytes):
+          replication.request(
+            "PUT",
+            "\(store)/file?offset=\(offset)&total=\(total)&sending=\(String(sending, radix: 16))&whole=\(isWhole)",
+            body: bytes)
         }
       let held = Guarded<(any Cancellable)?>(nil)
       let call = replication.client.send(message) { result in

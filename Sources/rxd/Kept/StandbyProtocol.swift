@@ -8,28 +8,24 @@ import Storage
 /// | `GET /` | 200 |
 /// | `GET /stores/NAME` | 200 and the position of the copy |
 /// | `PUT /stores/NAME/log?salt=&from=&after=&whole=`, frames as the body | 204; 409 and the position that they do not continue |
-/// | `PUT /stores/NAME/file?offset=&total=&whole=`, a piece of the file as the body | likewise |
+/// | `PUT /stores/NAME/file?offset=&total=&sending=&whole=`, a piece of the file as the body | likewise |
 ///
-/// 410: the standby has been promoted. A position is `SALT FRAMES`, the salt in hexadecimal digits, or `none`. Every request has the
+/// 410: the standby has been promoted. A position is ``LogPosition/text`` or `none`. Every request has the
 /// version of the protocol, and every other version is refused with 400.
 enum StandbyProtocol {
-  static let version = "1"
+  static let version = "2"
   static let versionHeader = "rxd-standby"
   /// Above the largest piece that a store sends, with its log's header.
   static let bodyBytes = 5 << 20
 
   static func text(_ position: LogPosition?) -> String {
-    position.map { "\(String($0.salt, radix: 16)) \($0.frames)" } ?? "none"
+    position?.text ?? "none"
   }
 
   /// Nil: the text is not a position.
   static func position(_ text: some StringProtocol) -> LogPosition?? {
     if text == "none" { return .some(nil) }
-    let words = text.split(separator: " ")
-    guard words.count == 2, let salt = UInt64(words[0], radix: 16), let frames = Int(words[1]), frames >= 0 else {
-      return nil
-    }
-    return LogPosition(salt: salt, frames: frames)
+    return LogPosition(text: text).map { .some($0) }
   }
 
   /// A pipeline's name as a segment of a path.

@@ -167,7 +167,7 @@ final class StandbyServer: Sendable {
         case ("PUT", "file"):
           try store.take(
             UnsafeRawBufferPointer(bytes), at: number("offset"), of: number("total"),
-            isWhole: query["whole"] == "true")
+            sending: query["sending"].flatMap { UInt64($0, radix: 16) } ?? 0, isWhole: query["whole"] == "true")
         default: return StandbyServer.answer(request, 404)
         }
         StandbyServer.answer(request, 204)
