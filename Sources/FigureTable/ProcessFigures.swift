@@ -74,13 +74,45 @@ package struct PipelineFigures: Sendable {
   package var failure: JSONText?
   /// Dead letters by outcome.
   package var deadLetters: [(name: String, count: UInt64)] = []
+  /// The copy of the store on a standby; nil: there is none.
+  package var replication: ReplicationFigures?
 
   package init(file: String, state: String, since: String) {
     (self.file, self.state, self.since) = (file, state, since)
   }
 }
 
+/// How far the copy of a store on a standby is behind.
+package struct ReplicationFigures: Sendable {
+  package var isReached: Bool
+  /// Nil: unknown, because the standby has not answered yet.
+  package var behindBytes: Int?
+  package var lag: TimeSpan
+
+  package init(isReached: Bool, behindBytes: Int?, lag: TimeSpan) {
+    (self.isReached, self.behindBytes, self.lag) = (isReached, behindBytes, lag)
+  }
+}
+
 extension Figures {
+  private static let replication = FigureTable<ReplicationFigures> { table in
+    table.add(
+      "reached", { .flag($0.isReached) },
+      .metric(
+        "rxd_replication_reached", .gauge, "1 while the standby takes what the pipeline's store writes",
+        note: "0: it is away, refuses, or has not answered yet"))
+    table.add(
+      "behind_bytes", { $0.behindBytes.map { .number($0) } },
+      .metric(
+        "rxd_replication_behind_bytes", .gauge, "Bytes of the store that the standby does not have yet",
+        note: "absent until it has answered"))
+    table.add(
+      "lag_nanoseconds", { .span($0.lag) },
+      .metric(
+        "rxd_replication_lag_seconds", .gauge, "Age of the oldest commit that the standby does not have",
+        note: "0: it has all"))
+  }
+
   package static let pipelines = FigureTable<PipelineFigures>(
     order: "file state since restarts current failure dead_letters"
   ) { table in
@@ -108,6 +140,9 @@ extension Figures {
         "Rejected events that nothing reads: kept in the state directory, written to the log alone, or kept and dropped to make room",
         note: "`kept`, `logged` without a state directory, or `dropped`: [dead letters](contracts.md#dead-letters)",
         label: "fate"))
+    table.add("replication", meaning: "the copy on a standby; absent without `--replicate`", replication) {
+      $0.replication
+    }
   }
 
   /// The counts of a run for its pipeline as a whole.

@@ -8,17 +8,31 @@ extension DiskStore {
   ///
   /// - Parameter copier: Was made before the store was opened.
   package func copy(through copier: StoreCopier) throws(PosixError) {
-    copier.readLog()
+    copier.readLog(of: identity)
     state.withLock { $0.copier = copier }
     let turns = turns
     try copier.begin { turns.wake() }
   }
+
+  /// Whether commits may be reported now; false: the process must not act any more. Called on the thread of the store.
+  package var mayReport: @Sendable () -> Bool {
+    get { state.withLock(\.mayReport) }
+    set { state.withLock { $0.mayReport = newValue } }
+  }
+
+  /// How far the copy on another machine is behind; nil: there is none. On any thread.
+  package var standing: StoreCopier.Standing? { state.withLock(\.copier)?.standing }
 }
 
 extension DiskStore.Writer {
   /// Reports that the requests are on the disk or, if that is awaited, waits until the copy has them too.
   func report(_ requests: [DiskStore.Request]) {
-    let copier = state.withLock(\.copier)
+    let (copier, mayReport) = state.withLock { ($0.copier, $0.mayReport) }
+    guard mayReport() else {
+      // Another process may have taken the pipeline over: this one ends, and nothing counts any more.
+      uncopied.append((.max, requests))
+      return
+    }
     guard let copier else {
       for request in requests { request.done() }
       return

@@ -30,6 +30,7 @@ package final class DiskStore: PipelineStore {
     var owners: Set<Int64> = []
     var spill: SpillFile?
     var copier: StoreCopier?
+    var mayReport: @Sendable () -> Bool = { true }
     var statistics = StoreStatistics()
     var reportDeadLetters: @Sendable (Int) -> Void = { _ in }
     var room = RoomOfStore.enough

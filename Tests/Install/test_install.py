@@ -10,7 +10,7 @@ class InstallTests(unittest.TestCase):
     def test_everything_is_there(self):
         stage = staged.stage()
         for path in [
-            "usr/bin/rxd", "usr/lib/systemd/system/rxd.service", "usr/lib/systemd/system/rxd@.service", "usr/lib/sysusers.d/rxd.conf",
+            "usr/bin/rxd", "usr/lib/systemd/system/rxd.service", "usr/lib/systemd/system/rxd@.service", "usr/lib/systemd/system/rxd-standby.service", "usr/lib/sysusers.d/rxd.conf",
             "usr/lib/tmpfiles.d/rxd.conf", "usr/share/rxd/systemd/read-logs.conf", "usr/share/rxd/examples/access-log.yaml",
             "usr/share/man/man1/rxd.1", "usr/share/man/man1/rxd-run.1", "usr/share/man/man5/rxd.yaml.5", "usr/share/man/man7/rxd-plugin.7",
             "usr/share/bash-completion/completions/rxd", "usr/share/zsh/site-functions/_rxd", "usr/share/fish/vendor_completions.d/rxd.fish",
@@ -84,7 +84,7 @@ class InstallTests(unittest.TestCase):
         folder = staged.scratch()
         prefix = f"{folder}/x"
         staged.install(PREFIX=prefix)
-        for path in ["lib/systemd/system/rxd.service", "lib/systemd/system/rxd@.service", "lib/tmpfiles.d/rxd.conf", "share/man/man1/rxd.1"]:
+        for path in ["lib/systemd/system/rxd.service", "lib/systemd/system/rxd@.service", "lib/systemd/system/rxd-standby.service", "lib/tmpfiles.d/rxd.conf", "share/man/man1/rxd.1"]:
             text = (folder / "x" / path).read_text()
             for word in ["/usr/bin/rxd", "/usr/share/rxd", " /etc/rxd", "=/etc/", "-/etc/", "=-/etc/"]:
                 self.assertNotIn(word, text, path)

@@ -101,7 +101,9 @@ private let packageRoot = URL(fileURLWithPath: Rxd.root)
   private func paths(_ members: [(String, JSONText)]) -> Set<String> {
     Set(
       members.flatMap { name, value -> [String] in
-        guard case .object(let inner) = value, ["connections", "queue", "outbox", "plugin"].contains(name) else {
+        guard case .object(let inner) = value,
+          ["connections", "queue", "outbox", "plugin", "replication"].contains(name)
+        else {
           return [name]
         }
         return [name] + inner.map { "\(name).\($0.0)" }
@@ -133,6 +135,7 @@ private let packageRoot = URL(fileURLWithPath: Rxd.root)
     writer.write(Figures.edges, [("", edge)])
     var pipeline = PipelineFigures(file: "a.yaml", state: "running", since: "")
     pipeline.deadLetters = [("kept", 1)]
+    pipeline.replication = ReplicationFigures(isReached: true, behindBytes: 2, lag: .seconds(3))
     let statistics = PipelineStatistics(of: plan)
     #expect(
       paths(Figures.pipelines.members(of: pipeline) + Figures.runs.members(of: statistics)) == Self.chapters[1].keys)

@@ -15,7 +15,7 @@ struct UnitFileTests {
     try Program.run("/usr/bin/systemd-analyze", arguments)
   }
 
-  @Test(arguments: ["rxd.service", "rxd@.service"])
+  @Test(arguments: ["rxd.service", "rxd@.service", "rxd-standby.service"])
   func unitIsSoundAndTight(_ name: String) throws {
     let folder = try Scratch()
     let text = try String(contentsOfFile: "\(Rxd.root)/systemd/\(name)", encoding: .utf8)

@@ -32,7 +32,7 @@ import Testing
       state = Mutex(State(generator: SplitMix(seed), faults: faults))
     }
 
-    func send(_ request: StandbyRequest, _ done: @escaping @Sendable (StandbyAnswer) -> Void) {
+    func send(_ request: StandbyRequest, of _: UInt64, _ done: @escaping @Sendable (StandbyAnswer) -> Void) {
       queue.async { [self] in
         let (isDown, isPromoted, fault) = state.withLock { state in
           if case .file = request { state.files += 1 }

@@ -5,8 +5,8 @@ import Transport
 
 /// The way to the process that keeps the copy of a store.
 package protocol StandbyLink: Sendable {
-  /// Sends a request; `done` is called once, on any thread.
-  func send(_ request: StandbyRequest, _ done: @escaping @Sendable (StandbyAnswer) -> Void)
+  /// Sends a request about the store of this identity; `done` is called once, on any thread.
+  func send(_ request: StandbyRequest, of store: UInt64, _ done: @escaping @Sendable (StandbyAnswer) -> Void)
 }
 
 package enum StandbyRequest: Sendable {
@@ -71,6 +71,8 @@ package final class StoreCopier: Sendable {
   private struct State {
     /// The path of the log.
     let log: String
+    /// The identity of the store.
+    var store: UInt64 = 0
     var phase = Phase.unknown
     /// The frames of the log that are on this disk.
     var written = 0
@@ -81,9 +83,13 @@ package final class StoreCopier: Sendable {
     /// have moved its log meanwhile.
     var asked: Phase?
     var isOver = false
-    /// Failures in a row; the time of the next attempt.
+    /// Failures in a row; the time of the next attempt; the reason of the last one.
     var failures = 0
     var nextTry: Int64 = 0
+    var trouble: String?
+    var pace = PiecePace()
+    var hasAnswered = false
+    var arrears = Arrears()
 
     /// The frames of the log with these salts that the copy has; nil: it has another log, or none.
     func copied(_ salt: UInt64) -> Int? {
@@ -95,6 +101,13 @@ package final class StoreCopier: Sendable {
     mutating func giveUp() {
       phase = .wantsFile
       predecessor = nil
+      arrears.forgetFrames()
+    }
+
+    /// Notes what the copy has now.
+    mutating func settle() {
+      guard case .following(let position) = phase, written == 0 || predecessor == nil else { return }
+      arrears.settle(written == 0 && position == predecessor ? .max : position.frames)
     }
 
     /// Goes on where the copy is, if the log continues it.
@@ -124,8 +137,6 @@ package final class StoreCopier: Sendable {
   private let wakeStore = Mutex<@Sendable () -> Void>({})
 
   let limits: Limits
-  /// The bytes of one request.
-  private static let mostBytes = 4 << 20
   private static let threads = SharedThreads("rxd standby", usual: 2, most: 8)
 
   /// - Parameters:
@@ -146,9 +157,13 @@ package final class StoreCopier: Sendable {
 
   /// Looks how long the log is: after a crash it goes on, and a new store has its tables there. Called before the thread of the store
   /// knows this object.
-  func readLog() {
+  func readLog(of store: UInt64) {
     let frames = LogFormat.read(path + "-wal")?.committed ?? 0
-    state.withLock { $0.written = frames }
+    state.withLock { state in
+      state.store = store
+      state.written = frames
+      if frames > 0 { state.arrears.note(frames, at: monotonicNow()) }
+    }
   }
 
   /// Begins. `wakeStore`: wakes the thread of the store, which then calls ``storeIsAwake()``.
@@ -165,7 +180,10 @@ package final class StoreCopier: Sendable {
 
   /// The log has this many frames on the disk.
   func wrote(_ frames: Int) {
-    state.withLock { $0.written = frames }
+    state.withLock { state in
+      if frames > state.written { state.arrears.note(frames, at: monotonicNow()) }
+      state.written = frames
+    }
     wake()
   }
 
@@ -235,6 +253,47 @@ package final class StoreCopier: Sendable {
     }
   }
 
+  // MARK: Its standing
+
+  /// How far the copy is behind the store. On any thread.
+  package struct Standing: Sendable, Equatable {
+    /// Whether the standby has answered the last request; false: it is away, or refuses.
+    package var isReached: Bool
+    /// What is not in the copy yet; with a copy that needs the whole file, its size. Nil: unknown, because it has not answered yet.
+    package var bytes: Int?
+    /// How long the oldest commit that the copy lacks is on this disk; zero: it lacks none.
+    package var lag: TimeSpan
+    /// Why the standby takes nothing; one sentence without a full stop.
+    package var trouble: String?
+    package var isAwaited: Bool
+
+    package init(isReached: Bool, bytes: Int?, lag: TimeSpan, trouble: String? = nil, isAwaited: Bool) {
+      (self.isReached, self.bytes, self.lag) = (isReached, bytes, lag)
+      (self.trouble, self.isAwaited) = (trouble, isAwaited)
+    }
+  }
+
+  package var standing: Standing {
+    let now = monotonicNow()
+    return state.withLock { state in
+      func file(_ from: Int) -> Int { max(0, Int(FileDescriptor.Status(path: path)?.size ?? 0) - from) }
+      let log = state.written * LogFormat.frameBytes
+      let bytes: Int? =
+        switch state.phase {
+        case .unknown: nil
+        case .wantsFile: file(0) + log
+        case .file(let offset, _, _): file(offset) + log
+        case .following(let position):
+          state.predecessor == nil ? max(0, state.written - position.frames) * LogFormat.frameBytes : log
+        case .promoted: nil
+        }
+      return Standing(
+        isReached: state.failures == 0 && state.phase != .promoted && state.hasAnswered, bytes: bytes,
+        lag: TimeSpan(nanoseconds: state.arrears.oldest.map { max(0, now - $0) } ?? 0), trouble: state.trouble,
+        isAwaited: isAwaited)
+    }
+  }
+
   // MARK: Over a restart
 
   /// The file in which a store that was closed in order says what its copy has, so that the next log continues it. Whoever opens the
@@ -272,7 +331,10 @@ package final class StoreCopier: Sendable {
       if state.asked != nil { return (nil, false, .whenWoken) }
       if now < state.nextTry { return (nil, false, .at(state.nextTry)) }
       let piece = nextPiece(&state)
-      if piece != nil { state.asked = state.phase }
+      if piece != nil {
+        state.asked = state.phase
+        state.pace.begin(at: now)
+      }
       var isWhole = state.written == 0
       if case .log(_, let from, let count, _)? = piece { isWhole = from + count == state.written }
       return (piece, isWhole, .whenWoken)
@@ -290,7 +352,7 @@ package final class StoreCopier: Sendable {
       wakeStore.withLock { $0 }()
       return next
     }
-    link.send(request) { [self] answer in answered(answer, request) }
+    link.send(request, of: state.withLock(\.store)) { [self] answer in answered(answer, request) }
     return next
   }
 
@@ -300,7 +362,7 @@ package final class StoreCopier: Sendable {
     case .unknown: return .position
     case .wantsFile, .promoted: return nil
     case .file(let offset, let total, let sending):
-      return .file(offset: offset, count: min(Self.mostBytes, total - offset), total: total, sending: sending)
+      return .file(offset: offset, count: min(state.pace.bytes, total - offset), total: total, sending: sending)
     case .following(let position):
       guard state.written > 0 else { return nil }
       let salt = LogFormat.salt(path + "-wal")
@@ -311,7 +373,7 @@ package final class StoreCopier: Sendable {
         return nil
       }
       let from = isSame ? position.frames : 0
-      let count = min(state.written - from, Self.mostBytes / LogFormat.frameBytes)
+      let count = min(state.written - from, state.pace.bytes / LogFormat.frameBytes)
       return .log(salt: salt, from: from, count: count, after: isSame ? nil : position)
     }
   }
@@ -341,6 +403,8 @@ package final class StoreCopier: Sendable {
       state.asked = nil
       if case .failed(let reason) = answer {
         state.failures += 1
+        state.pace.failed()
+        state.trouble = reason
         state.nextTry = monotonicNow() + limits.pause << min(state.failures - 1, 6)
         if state.failures == 1 {
           notice = (
@@ -354,7 +418,9 @@ package final class StoreCopier: Sendable {
         return
       }
       if state.failures > 0 { notice = (.info, "the standby \(name) answers again") }
-      state.failures = 0
+      state.pace.answered(at: monotonicNow())
+      (state.failures, state.trouble, state.hasAnswered) = (0, nil, true)
+      defer { state.settle() }
       if answer == .promoted {
         state.phase = .promoted
         isPromoted = true

@@ -25,7 +25,10 @@ extension Supervisor {
       return text
     }
     let more = left.count > names.count ? " and \(left.count - names.count) more" : ""
-    let rest = slot.store == nil ? "answers that are under way" : "its last commit and answers that are under way"
+    var rest = slot.store == nil ? "answers that are under way" : "its last commit and answers that are under way"
+    if let copy = slot.store?.standing, copy.isAwaited, let trouble = copy.trouble {
+      rest = "its last commit, which the standby does not take (\(Printable.cut(trouble, limit: 200)))"
+    }
     let what = names.isEmpty ? rest : "\(names.joined(separator: ", "))\(more)"
     let fate = slot.store == nil ? "is lost" : "stays in the state directory"
     let seconds = max(1, (deadline - now).nanoseconds / 1_000_000_000)

@@ -110,6 +110,9 @@ extension Supervisor {
         (figures.isRunning, figures.restarts) = (slot.run != nil, slot.restarts.count)
         figures.isCurrent = slot.run == nil || isSame == true
         (figures.failure, figures.deadLetters) = (slot.failureDocument, deadLetters.counts.of(slot.name))
+        figures.replication = slot.store?.standing.map {
+          ReplicationFigures(isReached: $0.isReached, behindBytes: $0.bytes, lag: $0.lag)
+        }
         return ProcessView.Pipeline(
           name: slot.name, figures: figures,
           index: slot.index, revision: slot.revision,

@@ -48,7 +48,7 @@ struct Replication: Sendable {
   }
 
   private func request(
-    _ method: String, _ path: String, within limit: TimeSpan = .seconds(60), body: [UInt8]? = nil
+    _ method: String, _ path: String, within limit: TimeSpan = .seconds(15), body: [UInt8]? = nil
   ) -> HTTPRequest {
     var request = HTTPRequest(method: method, url: url + path, body: body)
     request.headers = [HTTPHeader(StandbyProtocol.versionHeader, StandbyProtocol.version)]
@@ -67,20 +67,23 @@ struct Replication: Sendable {
     let replication: Replication
     let pipeline: String
 
-    func send(_ request: StandbyRequest, _ done: @escaping @Sendable (StandbyAnswer) -> Void) {
+    func send(
+      _ request: StandbyRequest, of store: UInt64, _ done: @escaping @Sendable (StandbyAnswer) -> Void
+    ) {
+      let identity = "store=\(String(store, radix: 16))"
       let store = "/stores/\(StandbyProtocol.segment(pipeline))"
       let message =
         switch request {
-        case .position: replication.request("GET", store)
+        case .position: replication.request("GET", "\(store)?\(identity)")
         case .log(let salt, let from, let after, let isWhole, let bytes):
           replication.request(
             "PUT",
-            "\(store)/log?salt=\(String(salt, radix: 16))&from=\(from)&whole=\(isWhole)"
+            "\(store)/log?\(identity)&salt=\(String(salt, radix: 16))&from=\(from)&whole=\(isWhole)"
               + (after.map { "&after=" + StandbyProtocol.text($0).replacing(" ", with: "+") } ?? ""), body: bytes)
         case .file(let offset, let total, let sending, let isWhole, let bytes):
           replication.request(
             "PUT",
-            "\(store)/file?offset=\(offset)&total=\(total)&sending=\(String(sending, radix: 16))&whole=\(isWhole)",
+            "\(store)/file?\(identity)&offset=\(offset)&total=\(total)&sending=\(String(sending, radix: 16))&whole=\(isWhole)",
             body: bytes)
         }
       let held = Guarded<(any Cancellable)?>(nil)
@@ -104,6 +107,7 @@ struct Replication: Sendable {
           }
           return .position(position)
         case 410: return .promoted
+        case 423: return .failed(String(text))
         case 401: return .failed("it answered 401: the token differs from that of the standby")
         default:
           return .failed(

@@ -6,11 +6,12 @@ import Storage
 /// | request | answer |
 /// |---|---|
 /// | `GET /` | 200 |
-/// | `GET /stores/NAME` | 200 and the position of the copy |
-/// | `PUT /stores/NAME/log?salt=&from=&after=&whole=`, frames as the body | 204; 409 and the position that they do not continue |
-/// | `PUT /stores/NAME/file?offset=&total=&sending=&whole=`, a piece of the file as the body | likewise |
+/// | `GET /stores/NAME?store=` | 200 and the position of the copy |
+/// | `PUT /stores/NAME/log?store=&salt=&from=&after=&whole=`, frames as the body | 204; 409 and the position that they do not continue |
+/// | `PUT /stores/NAME/file?store=&offset=&total=&sending=&whole=`, a piece of the file as the body | likewise |
 ///
-/// 410: the standby has been promoted. A position is ``LogPosition/text`` or `none`. Every request has the
+/// `store` is the identity of the store, a hexadecimal number. 423: another store of this name was sent in the last minute. 410: the
+/// standby has been promoted. A position is ``LogPosition/text`` or `none`. Every request has the
 /// version of the protocol, and every other version is refused with 400.
 enum StandbyProtocol {
   static let version = "2"

@@ -69,7 +69,8 @@ final class StandbyServer: Sendable {
     do throws(PosixError) {
       let copy = try state.withLock { state throws(PosixError) in
         if let known = state.stores[name] { return known }
-        let made = try Copy("\(path)/\(Stores.folder)/\(name).db", Self.threads) { [log] in log.write(.error, name, $0)
+        let made = try Copy("\(path)/\(Stores.folder)/\(name).db", Self.threads) { [log] in
+          log.write($0.logLevel, name, $1)
         }
         state.stores[name] = made
         return made
@@ -100,7 +101,7 @@ final class StandbyServer: Sendable {
     private let work: SerialWork
 
     init(
-      _ path: String, _ threads: SharedThreads, _ log: @escaping @Sendable (String) -> Void
+      _ path: String, _ threads: SharedThreads, _ log: @escaping @Sendable (Services.Level, String) -> Void
     ) throws(PosixError) {
       let waiting = waiting
       let keeper = Keeper(path, log)
@@ -140,10 +141,14 @@ final class StandbyServer: Sendable {
   /// The copy on the disk. Used by one thread at a time.
   private final class Keeper: @unchecked Sendable {
     private let path: String
-    private let log: (String) -> Void
+    private let log: (Services.Level, String) -> Void
     private var store: StandbyStore?
+    /// The store that the last piece came from, and when.
+    private var owner: (store: String, last: Int64)?
+    /// How long a store must send nothing before another one of its name replaces it, in nanoseconds.
+    private static let patience: Int64 = 60_000_000_000
 
-    init(_ path: String, _ log: @escaping @Sendable (String) -> Void) {
+    init(_ path: String, _ log: @escaping @Sendable (Services.Level, String) -> Void) {
       self.path = path
       self.log = log
     }
@@ -153,6 +158,12 @@ final class StandbyServer: Sendable {
         let store = try open()
         let bytes = request.body.bytes
         let query = Dictionary(request.query) { $1 }
+        if request.method == "PUT", !isFrom(query["store"] ?? "") {
+          return StandbyServer.answer(
+            request, 423,
+            "another machine has sent a store of this name in the last minute: two machines that run pipelines of equal names need a standby each"
+          )
+        }
         func number(_ name: String) -> Int { query[name].flatMap { Int($0) } ?? -1 }
         switch (request.method, part) {
         case ("GET", ""): return StandbyServer.answer(request, 200, StandbyProtocol.text(store.position))
@@ -176,12 +187,23 @@ final class StandbyServer: Sendable {
         case .elsewhere(let position): StandbyServer.answer(request, 409, StandbyProtocol.text(position))
         case .damaged(let reason): StandbyServer.answer(request, 400, reason)
         case .failed(let reason):
-          log(reason)
+          log(.error, reason)
           // What is on the disk is read again.
           store = nil
           StandbyServer.answer(request, 500, reason)
         }
       }
+    }
+
+    /// Whether the store may send now; then it is the one that the copy is of.
+    private func isFrom(_ store: String) -> Bool {
+      let now = monotonicNow()
+      if let owner, owner.store != store {
+        guard now - owner.last > Self.patience else { return false }
+        log(.warning, "another store of this name replaces the copy: two machines may run a pipeline of this name")
+      }
+      owner = (store, now)
+      return true
     }
 
     private func open() throws(StandbyStore.Refusal) -> StandbyStore {

@@ -1,5 +1,8 @@
+import ArgumentParser
 import Glibc
+import PipelineCore
 import PipelineRuntime
+import Synchronization
 import Transport
 
 /// The storage that a process keeps between its runs. It belongs to one user, and to one process at a time.
@@ -8,6 +11,18 @@ final class StateDirectory: Sendable {
     case unusable(String)
     /// Another process uses the directory, perhaps temporarily.
     case inUse(String)
+
+    /// Prints the reason; returns the exit status. `advice`: what to do about a directory that is in use.
+    func reported(_ advice: String = "") -> ExitCode {
+      switch self {
+      case .unusable(let message):
+        Console.printError(message)
+        return ExitStatus.inputOutput
+      case .inUse(let message):
+        Console.printError(message + advice)
+        return ExitStatus.temporary
+      }
+    }
   }
 
   /// The folder of the stores.
@@ -21,6 +36,8 @@ final class StateDirectory: Sendable {
   private let directory: FileDescriptor
   /// Holds the directory's lock while it is open.
   private let lock: FileDescriptor
+  /// Says that this directory is the one that may be run; nil: nothing says so.
+  private let heldLease = Mutex<Lease?>(nil)
 
   /// Creates the directory if there is none, accessible to its owner only.
   ///
@@ -87,10 +104,62 @@ final class StateDirectory: Sendable {
     return owner(lock)
   }
 
+  /// Waits until nobody holds a directory's lock; returns whether that is so within the limit.
+  static func awaitFree(_ path: String, within limit: TimeSpan) -> Bool {
+    let number = Glibc.open(path + "/lock", O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC)
+    guard number >= 0 else { return true }
+    defer { close(number) }
+    return FileLock.take(number, within: limit) != EWOULDBLOCK
+  }
+
   /// The process that holds a directory's lock; nil: none does.
   static func process(of path: String) -> pid_t? {
     guard let user = user(of: path), user.hasPrefix("process ") else { return nil }
     return pid_t(user.dropFirst("process ".count))
+  }
+
+  // MARK: The lease
+
+  var lease: Lease? { heldLease.withLock { $0 } }
+
+  /// Takes the lease for this directory, and ends the process when it is lost.
+  func take(lease path: String, for seconds: Int, _ log: LogWriter) throws(Lease.Refusal) {
+    let lease = try Lease(
+      path, owner: try Self.identity(of: self.path), seconds: Int64(seconds), waits: { log.write(.info, "", $0) },
+      warn: { log.write(.warning, "", $0) },
+      lost: { reason in
+        log.write(.error, "", "\(reason): this process ends at once, because another machine may go on")
+        log.flush(patience: .seconds(1))
+        kill(getpid(), SIGQUIT)
+      })
+    heldLease.withLock { $0 = lease }
+  }
+
+  /// Gives the lease to the directory, which is that of a standby, if nobody holds it.
+  static func give(lease path: String, to directory: String, waits: (String) -> Void) throws(Lease.Refusal) {
+    try Lease.give(path, to: try identity(of: directory), waits: waits)
+  }
+
+  /// Tells a directory from all others: 32 hexadecimal digits, made when they are asked for first.
+  private static func identity(of directory: String) throws(Lease.Refusal) -> String {
+    let path = directory + "/identity"
+    if let bytes = SystemFile.read(path, limit: 64) {
+      let text = String(decoding: bytes.prefix { $0 != 0x0A }, as: UTF8.self)
+      if text.utf8.count == 32, text.allSatisfy(\.isHexDigit) { return text }
+    }
+    let (high, low) = (UInt64.random(in: 0 ... .max), UInt64.random(in: 0 ... .max))
+    // A number of 17 digits, without its first.
+    let text = [high, low].map { String(String($0 >> 4 | 1 << 60, radix: 16) + String($0 & 15, radix: 16)).suffix(16) }
+      .joined()
+    let line = Array("\(text)\n".utf8)
+    let failure = line.withUnsafeBytes { bytes -> PosixError? in
+      do throws(PosixError) {
+        try replaceFile(path, with: bytes, permissions: 0o600)
+        return nil
+      } catch { return error }
+    }
+    if let failure { throw .unusable(failure.message) }
+    return text
   }
 
   private static func make(_ path: String) throws(Refusal) {

@@ -149,16 +149,7 @@ struct StateFolder {
     do throws(StateDirectory.Refusal) {
       lock = try StateDirectory(path)
       if makesStores { _ = try lock.folder(Stores.folder) }
-    } catch {
-      switch error {
-      case .unusable(let message):
-        Console.printError(message)
-        throw ExitStatus.inputOutput
-      case .inUse(let message):
-        Console.printError("\(message): stop it first")
-        throw ExitStatus.temporary
-      }
-    }
+    } catch { throw error.reported(": stop it first") }
     return try withExtendedLifetime(lock) { try body() }
   }
 

@@ -155,6 +155,7 @@ final class Stores: Sendable {
     let store = try DiskStore(path, room: room, caches: caches) { level, message in
       log.write(level.logLevel, pipeline, message)
     }
+    if let lease = self.state.lease { store.mayReport = { lease.isHeld } }
     if let copier {
       do throws(PosixError) { try store.copy(through: copier) } catch { throw StoreRefusal(error.message) }
     }

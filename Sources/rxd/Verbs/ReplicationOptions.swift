@@ -32,9 +32,24 @@ struct ReplicationOptions: ParsableArguments {
       valueName: "file"), completion: .file())
   var replicateCa: String?
 
+  @Option(
+    help: ArgumentHelp(
+      """
+      Run only while this process holds the lease, a file on storage that both machines share; 'rxd promote-standby --lease' gives it \
+      to the other. (RXD_LEASE)
+      """, valueName: "file"), completion: .file())
+  var lease: String?
+
+  @Option(
+    help: ArgumentHelp(
+      "A lease that is not renewed for this time may be taken, 3 to 3600; 15 by default. (RXD_LEASE_SECS)",
+      valueName: "seconds"))
+  var leaseSecs: Int?
+
   var settings: ReplicationSettings {
     ReplicationSettings(
-      replicate: replicate, waits: replicateWait, tokenFile: replicateTokenFile, caFile: replicateCa)
+      replicate: replicate, waits: replicateWait, tokenFile: replicateTokenFile, caFile: replicateCa, lease: lease,
+      leaseSecs: leaseSecs)
   }
 }
 
@@ -44,6 +59,26 @@ struct ReplicationSettings {
   var waits = false
   var tokenFile: String?
   var caFile: String?
+  var lease: String?
+  var leaseSecs: Int?
+
+  /// The path of the lease, and the seconds for which it lasts; nil: there is none.
+  ///
+  /// - Parameter keepsState: Whether there is a state directory.
+  func leaseFile(keepsState: Bool) throws -> (path: String, seconds: Int)? {
+    let seconds = try setting(leaseSecs, "RXD_LEASE_SECS")
+    guard let path = try setting(lease, "RXD_LEASE") else {
+      if seconds != nil { throw ValidationError("--lease-secs needs --lease FILE.") }
+      return nil
+    }
+    guard keepsState else {
+      throw ValidationError("--lease says which state directory may be run, but without --state-dir there is none.")
+    }
+    guard (3...3600).contains(seconds ?? 15) else {
+      throw ValidationError("--lease-secs is between 3 and 3600, not \(seconds ?? 15).")
+    }
+    return (path, seconds ?? 15)
+  }
 
   /// Nil: nothing is copied.
   ///

@@ -270,7 +270,10 @@ struct RunSettings {
       throw ExitStatus.failure
     }
     if options.isDaemon { rx_forbid_dumps() }
-    let (deadLetters, stores) = try storage(log, options.queueMemory, try copying.replication(keepsState: keepsState))
+    let lease = try copying.leaseFile(keepsState: keepsState)
+    let replication = try copying.replication(keepsState: keepsState)
+    let (deadLetters, stores) = try storage(
+      try self.stateDirectory(log, lease), log, options.queueMemory, replication)
     options.watch = watch
     options.metrics = try metrics()
     options.page = try page()
@@ -384,25 +387,28 @@ struct RunSettings {
     }
   }
 
-  /// Opens the storage, before anything is read: nothing may start without storage for dead letters.
-  private func storage(
-    _ log: LogWriter, _ memory: Int, _ replication: Replication?
-  ) throws -> (DeadLetters, Stores?) {
-    do throws(StateDirectory.Refusal) {
-      guard let path = stateDirectoryName else { return (try DeadLetters(nil, log: log), nil) }
-      let state = try StateDirectory(path)
-      let letters = try DeadLetters(state, log: log)
-      return (letters, try Stores(state, log: log, counting: letters.counts, memory: memory, replication))
-    } catch {
-      switch error {
-      case .unusable(let message):
-        Console.printError(message)
-        throw ExitStatus.inputOutput
-      case .inUse(let message):
-        Console.printError(message)
-        throw ExitStatus.temporary
+  /// Opens the state directory; nil: there is none. With a lease, it is held from now on.
+  private func stateDirectory(_ log: LogWriter, _ lease: (path: String, seconds: Int)?) throws -> StateDirectory? {
+    guard let path = stateDirectoryName else { return nil }
+    let state: StateDirectory
+    do throws(StateDirectory.Refusal) { state = try StateDirectory(path) } catch { throw error.reported() }
+    if let lease {
+      do throws(Lease.Refusal) { try state.take(lease: lease.path, for: lease.seconds, log) } catch {
+        throw error.reported()
       }
     }
+    return state
+  }
+
+  /// Opens the storage, before anything is read: nothing may start without storage for dead letters.
+  private func storage(
+    _ state: StateDirectory?, _ log: LogWriter, _ memory: Int, _ replication: Replication?
+  ) throws -> (DeadLetters, Stores?) {
+    do throws(StateDirectory.Refusal) {
+      let letters = try DeadLetters(state, log: log)
+      guard let state else { return (letters, nil) }
+      return (letters, try Stores(state, log: log, counting: letters.counts, memory: memory, replication))
+    } catch { throw error.reported() }
   }
 
   /// Prints the errors of the files, and throws if nothing may start.

@@ -58,37 +58,34 @@ struct StandbyVerb: ParsableCommand {
     let token = Secret(try TokenFile.read(tokenFile))
     let log = try logging.settings.writer()
     defer { log.flush(patience: .seconds(1)) }
+    let notify = Notify()
     Signals.hold()
-    do throws(StateDirectory.Refusal) {
-      var tls: TLSServing?
-      if let tlsCertificate {
-        do throws(SocketFailure) {
-          tls = try TLSServing(.init(certificate: tlsCertificate, key: tlsKey)) { log.write(.info, "", $0) }
-        } catch {
-          Console.printError(error.message)
-          throw StateDirectory.Refusal.unusable("")
-        }
-      }
-      // The server alone holds the directory, because it lets go of it when it is promoted.
-      let server = try StandbyServer(try StateDirectory(path, isStandby: true), log)
-      do throws(HTTPServerFailure) {
-        let port = try server.start(address, token: token, tls: tls)
-        log.write(.info, "", "standby: \(path) takes copies on \(address.host) port \(port)")
+    var tls: TLSServing?
+    if let tlsCertificate {
+      do throws(SocketFailure) {
+        tls = try TLSServing(.init(certificate: tlsCertificate, key: tlsKey)) { log.write(.info, "", $0) }
       } catch {
         Console.printError(error.message)
-        throw StateDirectory.Refusal.unusable("")
-      }
-      Self.serve(server)
-    } catch {
-      switch error {
-      case .unusable(let message):
-        if !message.isEmpty { Console.printError(message) }
         throw ExitStatus.inputOutput
-      case .inUse(let message):
-        Console.printError(message)
-        throw ExitStatus.temporary
       }
     }
+    let server: StandbyServer
+    // The server alone holds the directory, because it lets go of it when it is promoted.
+    do throws(StateDirectory.Refusal) {
+      server = try StandbyServer(try StateDirectory(path, isStandby: true), log)
+    } catch {
+      throw error.reported()
+    }
+    do throws(HTTPServerFailure) {
+      let port = try server.start(address, token: token, tls: tls)
+      log.write(.info, "", "standby: \(path) takes copies on \(address.host) port \(port)")
+    } catch {
+      Console.printError(error.message)
+      throw ExitStatus.inputOutput
+    }
+    notify?.send("READY=1")
+    Self.serve(server)
+    notify?.send("STOPPING=1")
   }
 
   /// Waits for signals: SIGHUP comes with a promotion, SIGINT and SIGTERM end the process. What was answered is on the disk.
@@ -112,11 +109,17 @@ struct PromoteStandby: ParsableCommand {
     abstract: "Turns the copies of a standby into a state directory that 'rxd run' can use.",
     discussion: """
       The standby takes nothing any more from then on. Make sure first that the other process has ended or cannot act: only with \
-      --replicate-wait, or where it reaches the standby, does it end by itself.
+      --replicate-wait, with --lease, or where it reaches the standby, does it end by itself.
       """)
 
   @Argument(help: ArgumentHelp("The state directory of the standby.", valueName: "dir"), completion: .directory)
   var directory: String
+
+  @Option(
+    help: ArgumentHelp(
+      "The lease that the other process is run with: refuses while that holds it, and gives it to this directory.",
+      valueName: "file"), completion: .file())
+  var lease: String?
 
   func run() throws {
     let (marker, promoted) = (
@@ -127,24 +130,23 @@ struct PromoteStandby: ParsableCommand {
         Console.printError("\(directory) is not the directory of a standby: there is no file \(marker)")
         throw ExitStatus.noInput
       }
+      if let lease {
+        do throws(Lease.Refusal) { try StateDirectory.give(lease: lease, to: directory) { Console.note($0) } } catch {
+          throw error.reported(": it has not ended, and may still run the pipelines")
+        }
+      }
       guard rename(marker, promoted) == 0 else {
         Console.printError(PosixError("rename", marker).message)
         throw ExitStatus.inputOutput
       }
-      do throws(StateDirectory.Refusal) { try StateDirectory.sync(directory) } catch {
-        Console.printError("\(error)")
-        throw ExitStatus.inputOutput
-      }
+      do throws(StateDirectory.Refusal) { try StateDirectory.sync(directory) } catch { throw error.reported() }
     }
     if let process = StateDirectory.process(of: directory) { kill(process, SIGHUP) }
-    let limit = monotonicNow() + 30_000_000_000
-    while let user = StateDirectory.user(of: directory) {
-      guard monotonicNow() < limit else {
-        Console.printError("\(user) still holds \(directory) after 30 s: end it, and try again")
-        throw ExitStatus.temporary
-      }
-      usleep(20_000)
+    if !StateDirectory.awaitFree(directory, within: .seconds(30)), let user = StateDirectory.user(of: directory) {
+      Console.printError("\(user) still holds \(directory) after 30 s: end it, and try again")
+      throw ExitStatus.temporary
     }
-    Console.print("\(directory) is a state directory now: rxd run --state-dir \(directory) FILE ...")
+    let leased = lease.map { " --lease \($0)" } ?? ""
+    Console.print("\(directory) is a state directory now: rxd run --state-dir \(directory)\(leased) FILE ...")
   }
 }
