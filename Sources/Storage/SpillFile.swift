@@ -119,15 +119,27 @@ final class SpillFile: SpillStore, @unchecked Sendable {
 
   func find(_ key: UnsafeRawBufferPointer, of owner: Int64) throws(SpillFault) -> SpilledValue? {
     guard let keys else { return nil }
-    var value = (rank: UInt64(0), time: Int64(0))
     var length = 0
-    let result = withUnsafeMutableBytes(of: &value) {
-      rx_rocks_find(keys, UInt32(owner), key.baseAddress, key.count, $0.baseAddress, $0.count, &length)
-    }
-    switch result {
-    case 0: return nil
-    case 1: return SpilledValue(rank: Int(clamping: value.rank), time: value.time)
-    default: throw SpillFault(Self.failure)
+    var room = 256
+    while true {
+      var result: Int32 = 0
+      let value = [UInt8](unsafeUninitializedCapacity: room) { bytes, filled in
+        result = rx_rocks_find(keys, UInt32(owner), key.baseAddress, key.count, bytes.baseAddress, room, &length)
+        filled = result == 1 ? min(length, room) : 0
+      }
+      guard result == 1 else {
+        if result == 0 { return nil }
+        throw SpillFault(Self.failure)
+      }
+      guard length <= room else {
+        room = length
+        continue
+      }
+      let head = value.withUnsafeBytes {
+        (rank: $0.loadUnaligned(as: UInt64.self), time: $0.loadUnaligned(fromByteOffset: 8, as: Int64.self))
+      }
+      return SpilledValue(
+        rank: Int(clamping: head.rank), time: head.time, payload: Array(value[Int(RX_ROCKS_HEAD)...]))
     }
   }
 
@@ -140,7 +152,11 @@ final class SpillFile: SpillStore, @unchecked Sendable {
     for (key, value) in batch {
       let head = (rank: UInt64(value.rank), time: value.time)
       withUnsafeBytes(of: head) { bytes in
-        rx_rocks_put(keys, UInt32(owner), key.baseAddress, key.count, bytes.baseAddress, bytes.count)
+        guard !value.payload.isEmpty else {
+          return rx_rocks_put(keys, UInt32(owner), key.baseAddress, key.count, bytes.baseAddress, bytes.count)
+        }
+        let whole = Array(bytes) + value.payload
+        rx_rocks_put(keys, UInt32(owner), key.baseAddress, key.count, whole, whole.count)
       }
     }
     guard rx_rocks_write(keys, UInt32(owner), UInt64(top)) else { throw SpillFault(Self.failure) }

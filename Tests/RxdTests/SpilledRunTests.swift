@@ -24,14 +24,16 @@ struct SpilledRunTests {
     try folder.write("in.ndjson", text)
   }
 
-  private func pipeline(_ memory: String = "16MiB", top: String = "") throws -> String {
+  private static let steps = ["{ distinct: { memory: 10000000 } }", "{ latest: { by: event, maxKeys: 10000000 } }"]
+
+  private func pipeline(_ memory: String = "16MiB", top: String = "", step: String = Self.steps[0]) throws -> String {
     try folder.write(
       "once.yaml",
       """
       name: once
       \(memory.isEmpty ? "" : "state: { memory: \(memory) }")
       sources: { in: { file: { path: \(folder.path)/in.ndjson, decode: json\(top) } } }
-      sinks: { out: { from: in, chain: [ { distinct: { memory: 10000000 } } ], file: { path: \(folder.path)/out.ndjson, encode: json } } }
+      sinks: { out: { from: in, chain: [ \(step) ], file: { path: \(folder.path)/out.ndjson, encode: json } } }
 
       """)
   }
@@ -46,9 +48,9 @@ struct SpilledRunTests {
   }
 
   /// Every number stands once, however often the process is killed while it moves keys to the disk.
-  @Test func aKilledProcessForgetsNothing() throws {
+  @Test(arguments: steps) func aKilledProcessForgetsNothing(step: String) throws {
     try writeInput()
-    let file = try pipeline()
+    let file = try pipeline(step: step)
     let whole = (0..<Self.count).reduce(0) { $0 + "\($1 * 7919 % 1_000_003)\n".utf8.count }
     var generator = SplitMix(UInt64(Date().timeIntervalSince1970))
     var hadKeys = false

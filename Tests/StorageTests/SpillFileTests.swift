@@ -55,6 +55,32 @@ import Testing
     #expect(lines.all.isEmpty)
   }
 
+  /// A value may have any length, and another one takes its place.
+  @Test func valuesChange() throws {
+    var file: SpillFile? = try open()
+    func payload(_ number: Int, _ round: Int) -> [UInt8] {
+      let lengths = [0, 1, 239, 240, 241, 300, 5000, 100_000]
+      return [UInt8](repeating: UInt8(number * 7 + round), count: lengths[(number + round) % lengths.count])
+    }
+    for round in 0..<3 {
+      for number in 0..<20 {
+        try Array("key \(number)".utf8).withUnsafeBytes { text in
+          let value = SpilledValue(rank: 0, time: 0, payload: payload(number, round))
+          try #require(file).write([(key: text, value: value)], of: 3, top: round)
+        }
+      }
+      if round == 1 {
+        try file?.sync()
+        file = nil
+        file = try open()
+      }
+      for number in 0..<20 { #expect(try find(number, of: 3, #require(file))?.payload == payload(number, round)) }
+    }
+    // What is not below a floor stays, whatever its rank.
+    #expect(file?.keep([SpilledOwner(owner: 3, least: SpilledValue(rank: 0, time: .min))]) == nil)
+    #expect(try find(5, of: 3, #require(file))?.payload == payload(5, 2))
+  }
+
   /// Few of many pipelines with a limit ever reach it.
   @Test func nothingIsThereBeforeTheFirstKey() throws {
     let file = try open()

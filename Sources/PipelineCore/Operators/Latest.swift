@@ -1,5 +1,5 @@
 /// `latest`: the newest event of each key, as it changes.
-struct Latest: FusableOperator, ChangingOperator {
+struct Latest: FusableOperator, ChangingOperator, SpillingOperator {
   var by = ExpressionParameter()
   var pairs = false
   var maxKeys = 10_000
@@ -19,12 +19,14 @@ struct Latest: FusableOperator, ChangingOperator {
       `sqlite` with `mode: upsert`, then has one row for each key. Where rows of the input are taken back, the newest one of a key is taken back, too. \
       See [results that change](../../event-time.md#results-that-change).
 
-      A key that has had no event for `idle` is forgotten, and its row stays where it was sent to. An event that would need more than `maxKeys` keys goes to the errors output.
+      A key that has had no event for `idle` is forgotten, and its row stays where it was sent to. An event that would need more than `maxKeys` keys goes to the errors output. \
+      With `state: { memory: SIZE }` at the top of the file, and without `idle`, the keys that have not come for the longest time are kept on the disk \
+      instead of in memory, unless rows of the input are taken back.
       """,
     parameters: [
       .init("by", \.by, primary: true, required: true, "The key: a text, number, boolean, null or a list of these."),
       .init("pairs", \.pairs, "Take back an event before another takes its place."),
-      .init("maxKeys", \.maxKeys, range: 1...10_000_000, "The largest number of keys."),
+      .init("maxKeys", \.maxKeys, range: 1...1_000_000_000, "The largest number of keys."),
       .init("idle", \.idle, range: 1...(1 << 60), "How long a key may have no events."),
     ],
     examples: [
@@ -47,6 +49,9 @@ struct Latest: FusableOperator, ChangingOperator {
       .init(.gathering, "keep the last bid of each bidder in each auction", "latest: '[event.bidder, event.auction]'"),
     ],
     seeAlso: ["topN", "groupBy", "aggregate"])
+
+  /// A key that is forgotten would have to be forgotten on the disk, too.
+  var movesKeys: Bool { idle == nil && !takesBack }
 
   mutating func bind(_ binder: inout Binder) { takesBack = binder.inputs.first?.changes == .pairs }
 
@@ -74,6 +79,13 @@ struct Latest: FusableOperator, ChangingOperator {
     private var kept: [Kept?] = []
     private var bytes = 0
     private let pages = StatePages()
+    /// The keys on the disk; nil: all stay in memory.
+    private var spilled: SpilledValues?
+    /// For each number of a key in memory, when it changed (``SpilledValues/change(_:)``), and whether it has come since it was last
+    /// looked at for moving it to the disk; empty while all stay in memory.
+    private var uses: [(stamp: Int, hasCome: Bool)] = []
+    /// The number of the key that is looked at next.
+    private var hand = 0
     private let buffer = OutputBuffer()
 
     init(_ parameters: Latest) {
@@ -83,14 +95,21 @@ struct Latest: FusableOperator, ChangingOperator {
       super.init()
     }
 
-    override var isFresh: Bool { known.count == 0 }
+    override var isFresh: Bool { count == 0 }
+
+    private var count: Int { known.count + (spilled?.count ?? 0) }
 
     override func apply(_ event: inout Event, _ frame: EventFrame, _ run: FusedRun) -> StepVerdict {
       if let failure = KeyText.failureToWrite(program, frame, to: buffer) {
         return failed(event, failure, program, frame, run)
       }
       let hash = known.hash(buffer.bytes)
-      let found = known.find(buffer.bytes, hash)
+      var found = known.find(buffer.bytes, hash)
+      if found == nil, let spilled, spilled.count > 0 {
+        do throws(SpillFault) { found = try comeBack(hash, spilled, run) } catch {
+          return refused(event, .keysUnreadable, "the keys on the disk cannot be read: \(error.message)", run)
+        }
+      }
       let time = run.executor.eventTime
       if parameters.takesBack, event.retracts {
         guard let number = found, let old = kept[number], frame.areEqual(old.event.value, event.value) else {
@@ -102,17 +121,22 @@ struct Latest: FusableOperator, ChangingOperator {
         return .keep
       }
       guard let number = found else {
-        guard known.count < parameters.maxKeys else {
+        guard count < parameters.maxKeys else {
           return refused(
-            event, .limitReached, "latest has \(Printable.count(known.count, "key")), its limit `maxKeys`", run)
+            event, .limitReached, "latest has \(Printable.count(count, "key")), its limit `maxKeys`", run)
         }
         insert(Kept(event: OwnedValue(event.value), time: time, last: now), at: known.insert(buffer.bytes, hash))
+        makeRoom(run)
         send(event.value, .early, .adds)
         return .keep
       }
       guard let old = kept[number] else { return .drop }
       pages.mark(number)
       kept[number]?.last = now
+      if let spilled {
+        uses[number] = (spilled.change(uses[number].stamp), true)
+      }
+      defer { makeRoom(run) }
       if time < old.time || frame.areEqual(old.event.value, event.value) {
         if time > old.time { kept[number]?.time = time }
         return .drop
@@ -121,6 +145,7 @@ struct Latest: FusableOperator, ChangingOperator {
       kept[number]?.event = new
       kept[number]?.time = time
       bytes += new.byteCount - old.event.byteCount
+      spilled?.add(new.byteCount - old.event.byteCount)
       countKept()
       if pairs {
         old.event.keep(in: run.arena)
@@ -135,6 +160,9 @@ struct Latest: FusableOperator, ChangingOperator {
       kept[number] = new
       pages.mark(number)
       if let idle = parameters.idle { kept[number]?.timer = wake(at: new.last + idle, number) }
+      if let spilled {
+        add(number, new, to: spilled)
+      }
       bytes += new.event.byteCount
       countKept()
     }
@@ -142,6 +170,7 @@ struct Latest: FusableOperator, ChangingOperator {
     private func forget(_ number: Int) {
       guard var old = kept[number] else { return }
       cancelWake(&old.timer)
+      spilled?.remove(size(old, number))
       bytes -= old.event.byteCount
       kept[number] = nil
       pages.mark(number)
@@ -149,7 +178,70 @@ struct Latest: FusableOperator, ChangingOperator {
       countKept()
     }
 
-    private func countKept() { keptSize.set(keys: known.count, bytes: known.textBytes + bytes) }
+    private func countKept() { keptSize.set(keys: count, bytes: known.textBytes + bytes) }
+
+    // MARK: Keys on the disk
+
+    /// The estimated bytes of a key in memory.
+    private func size(_ entry: Kept, _ number: Int) -> Int {
+      KeyTable.bytes(of: known.text(number).count) + MemoryLayout<Kept?>.stride + entry.event.byteCount
+    }
+
+    /// Takes the loaded key back from the disk, if it is there; returns its number.
+    private func comeBack(_ hash: UInt64, _ spilled: SpilledValues, _ run: FusedRun) throws(SpillFault) -> Int? {
+      guard let bytes = try spilled.find(buffer.bytes) else { return nil }
+      var reader = StateReader(bytes, 0..<bytes.count, StateReader.Context(run.executor))
+      let entry: Kept
+      do throws(StateFault) {
+        entry = Kept(event: try reader.read(), time: try reader.read(), last: now)
+      } catch { throw SpillFault(error.message) }
+      let number = known.insert(buffer.bytes, hash)
+      spilled.cameBack()
+      insert(entry, at: number)
+      return number
+    }
+
+    /// Moves keys that have not come for long to the disk, while there is no room for all.
+    private func makeRoom(_ run: FusedRun) {
+      guard let spilled, spilled.isOver(known.count) else { return }
+      let context = StateWriter.Context(run.executor, StateTable.Builder(), .taken)
+      var moved: [(number: Int, value: [UInt8])] = []
+      var (looked, stayed) = (0, 0)
+      while looked < min(2 * SpilledValues.atOnce, uses.count), moved.count < SpilledValues.atOnce {
+        let number = hand < uses.count ? hand : 0
+        hand = number + 1
+        looked += 1
+        let use = uses[number]
+        uses[number].hasCome = false
+        if use.hasCome { continue }
+        guard spilled.isSettled(use.stamp), let entry = kept[number] else {
+          stayed += 1
+          continue
+        }
+        var value = StateWriter(context)
+        value.write(entry.event)
+        value.write(entry.time)
+        // What cannot be read again stays in memory.
+        if context.fault == nil { moved.append((number, value.bytes)) }
+        context.fault = nil
+      }
+      let isWritten = spilled.write(moved.map { (known.text($0.number), $0.value) })
+      spilled.stayed(stayed, hasMoved: isWritten && !moved.isEmpty)
+      if isWritten { for (number, _) in moved { forget(number) } }
+    }
+
+    private func take(_ spilled: SpilledValues) {
+      self.spilled = spilled
+      for number in kept.indices {
+        if let entry = kept[number] { add(number, entry, to: spilled) }
+      }
+    }
+
+    private func add(_ number: Int, _ entry: Kept, to spilled: SpilledValues) {
+      spilled.add(size(entry, number))
+      while uses.count <= number { uses.append((0, false)) }
+      uses[number] = (spilled.change(nil), true)
+    }
 
     /// The timer is not moved for each event; when it fires too early, it is set again.
     override func timeCame(_ token: Int) {
@@ -172,6 +264,10 @@ struct Latest: FusableOperator, ChangingOperator {
           state.write(entry.last)
         }
       }
+      if spilled == nil, parameters.movesKeys, let spilling = state.spilling(pages) {
+        take(SpilledValues(spilling, owner: pages.owner))
+      }
+      spilled?.save(&state)
     }
 
     override func restore(_ state: inout StateReader) throws(StateFault) {
@@ -181,7 +277,12 @@ struct Latest: FusableOperator, ChangingOperator {
         }
         insert(Kept(event: try state.read(), time: try state.read(), last: try state.read()), at: number)
       }
-      guard state.version < 2 else { return try state.readPages(pages, read) }
+      guard state.version < 2 else {
+        try state.readPages(pages, read)
+        guard !state.isAtEnd else { return }
+        take(try SpilledValues(&state))
+        return countKept()
+      }
       for _ in 0..<(try state.count()) { try read(&state, nil) }
     }
   }

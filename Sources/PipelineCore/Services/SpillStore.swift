@@ -10,7 +10,7 @@ package protocol SpillStore: AnyObject, Sendable {
   /// (``SpilledOwner``).
   func find(_ key: UnsafeRawBufferPointer, of owner: Int64) throws(SpillFault) -> SpilledValue?
 
-  /// Adds keys with their values. ``find(_:of:)`` finds them from now on; they are on the disk before the next commit.
+  /// Adds keys with their values, or replaces them. ``find(_:of:)`` finds them from now on; they are on the disk before the next commit.
   ///
   /// - Parameter top: The highest rank that any key of the owner has had here.
   func write(
@@ -27,8 +27,12 @@ package struct SpilledValue: Sendable, Equatable {
   package var rank: Int
   /// In nanoseconds, from a moment that the owner has chosen.
   package var time: Int64
+  /// What the step keeps of the key.
+  package var payload: [UInt8]
 
-  package init(rank: Int, time: Int64) { (self.rank, self.time) = (rank, time) }
+  package init(rank: Int, time: Int64, payload: [UInt8] = []) {
+    (self.rank, self.time, self.payload) = (rank, time, payload)
+  }
 }
 
 /// A step of a committed state that has keys on the disk. All other owners are gone: their keys are removed.

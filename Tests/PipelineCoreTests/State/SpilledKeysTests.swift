@@ -55,18 +55,23 @@ import Testing
     }
   }
 
-  /// `distinct` sends what it sends when all is in memory, though the process or the machine is lost at any turn, after any
+  /// Steps with keys send what they send when all is in memory, though the process or the machine is lost at any turn, after any
   /// commit, heard of or not.
   @Test(arguments: 0..<60 as Range<UInt64>) func crashesChangeNothing(_ seed: UInt64) throws {
     var generator = SplitMix(seed)
+    // Whether a key comes again must depend on what is kept of it, and the value of an event on its key and more.
+    let values = 4 + generator.next() % 60
     let steps = [
+      "{ latest: { by: event % 40 } }",
+      "{ latest: { by: event % 17, pairs: true, maxKeys: 12 } }",
+      "{ map: \"{'id': event % 30, 'n': event, 'text': 'a longer text than fits into a word'}\" }, { latest: { by: event.id } }",
       "{ distinct: { memory: 12 } }", "{ distinct: { memory: 1000 } }", "{ distinct: { within: 40ms } }",
       "{ distinct: { memory: 15, within: 60ms } }",
       "{ distinct: { by: event % 9 } }, { scan: { start: 0, next: running + 1 } }, { distinct: { memory: 5 } }",
     ]
     let step = steps[Int(seed) % steps.count]
     let plan = try Self.plan(step)
-    let history = Self.history(seed, 150, of: 4 + generator.next() % 60)
+    let history = Self.history(seed, 150, of: step.contains("latest") ? 400 : values)
     let whole = Run(plan, ["a": history], isDurable: nil)
     whole.advance(turns: 5000)
     let wanted = whole.written["out"] ?? []
@@ -106,6 +111,60 @@ import Testing
     let history = Self.history(1, 300, of: 1000)
     _ = disks.run(try Self.plan("{ distinct: { memory: 1000 } }"), history) { run, _ in run.advance(turns: 20_000) }
     #expect(disks.writes > 150 && disks.finds > 150)
+  }
+
+  /// Keys of `latest` go to the disk, come back when they are needed, and go again as they are then.
+  @Test func keysComeBack() throws {
+    var disks = Disks()
+    let plan = try Self.plan("{ latest: { by: event % 50, maxKeys: 50 } }")
+    let history = Self.history(1, 600, of: 10_000)
+    let whole = Run(plan, ["a": history], isDurable: nil)
+    whole.advance(turns: 20_000)
+    let written = disks.run(plan, history) { run, spill in
+      run.advance(turns: 20_000)
+      #expect(spill.writes > 300 && spill.finds > 300)
+    }
+    #expect(written == whole.written["out"])
+    let few = try Self.plan("{ latest: { by: event % 50, maxKeys: 30 } }")
+    let (all, moved) = (Run(few, ["a": history], isDurable: nil), Disks())
+    all.advance(turns: 20_000)
+    disks = moved
+    #expect(
+      disks.run(few, history) { run, _ in run.advance(turns: 20_000) } == all.written["out"], "the limit counts all")
+  }
+
+  /// Keys that have come lately stay in memory, and as many as there is room for.
+  @Test func whatComesStays() throws {
+    var entries: [SignalHistory.Entry] = []
+    for index in 0..<2000 {
+      // Every other event is of one of ten keys, the others are of new ones.
+      let key = index % 2 == 0 ? index / 2 % 10 : 100 + index
+      entries.append(.init(at: .milliseconds(Int64(index)), .next(.int(Int64(index * 100_000 + key)))))
+    }
+    var disks = Disks()
+    let plan = try Self.plan("{ latest: { by: event % 100000, maxKeys: 100000 } }")
+    _ = disks.run(plan, SignalHistory(entries), memory: 20_000) { run, spill in
+      run.advance(turns: 40_000)
+      #expect(spill.writes > 700 && spill.writes < 1100, "\(spill.writes)")
+      #expect(spill.written.keys.values.reduce(0) { $0 + $1.count } > 700)
+    }
+    // Hot keys are not looked for on the disk: new ones are.
+    #expect(disks.finds < 1100, "\(disks.finds)")
+  }
+
+  /// A step that would have to forget keys keeps all in memory.
+  @Test(arguments: [
+    "{ latest: { by: event, idle: 1h } }", "{ latest: { by: event % 7, pairs: true } }, { latest: { by: event } }",
+  ])
+  func whatIsForgottenStays(_ chain: String) throws {
+    let history = Self.history(3, 300, of: 1000)
+    let plan = try Self.plan(chain)
+    var disks = Disks()
+    let whole = Run(plan, ["a": history], isDurable: nil)
+    whole.advance(turns: 40_000)
+    let written = disks.run(plan, history) { run, _ in run.advance(turns: 40_000) }
+    #expect(written == whole.written["out"])
+    #expect(chain.contains("idle") == (disks.writes == 0))
   }
 
   /// As many keys as there is room for stay in memory; the oldest are moved.
@@ -188,9 +247,10 @@ import Testing
   }
 
   /// Keys that are missing, or newer than the rest, are no reason to send what has been sent: the step says so and starts empty.
-  @Test(arguments: [true, false]) func keysThatDoNotFitAreRefused(_ areMissing: Bool) throws {
+  @Test(arguments: [true, false], ["{ distinct: { memory: 1000 } }", "{ latest: { by: event } }"])
+  func keysThatDoNotFitAreRefused(_ areMissing: Bool, _ chain: String) throws {
     let history = SignalHistory((0..<200).map { .init(at: .milliseconds(Int64($0)), .next(.int(Int64($0)))) })
-    let plan = try Self.plan("{ distinct: { memory: 1000 } }")
+    let plan = try Self.plan(chain)
     var disks = Disks()
     _ = disks.run(plan, history) { run, _ in run.advance(turns: 2000) }
     let spill = MemorySpill(disks.keys)
@@ -230,9 +290,13 @@ import Testing
 
   /// The next version of a pipeline in this process goes on with the keys on the disk, whether it has a limit or not; if the step has
   /// changed, its keys go.
-  @Test func aReloadGoesOn() throws {
+  @Test(arguments: [
+    ("{ distinct: { memory: 1000 } }", "{ distinct: { by: event + 1, memory: 1000 } }"),
+    ("{ latest: { by: event } }", "{ latest: { by: event + 1 } }"),
+  ])
+  func aReloadGoesOn(_ chain: String, _ other: String) throws {
     let history = SignalHistory((0..<200).map { .init(at: .milliseconds(Int64($0)), .next(.int(Int64($0)))) })
-    let plan = try Self.plan("{ distinct: { memory: 1000 } }")
+    let plan = try Self.plan(chain)
     var disks = Disks()
     var left: [UInt8]?
     _ = disks.run(plan, history) { run, spill in
@@ -243,7 +307,7 @@ import Testing
       #expect(spill.written.keys.values.first?.isEmpty == false, "the last commit keeps them")
     }
     let state = try #require(left)
-    for (next, isKept) in [(plan, true), (try Self.plan("{ distinct: { by: event + 1, memory: 1000 } }"), false)] {
+    for (next, isKept) in [(plan, true), (try Self.plan(other), false)] {
       let time = VirtualTime()
       let executor = Executor(clock: time)
       let services = Services(
@@ -289,9 +353,11 @@ import Testing
     #expect(Self.codes(text).contains { $0.hasPrefix(code) }, "\(Self.codes(text))")
   }
 
-  @Test func aLimitWithoutEffectIsRefused() throws {
+  @Test(arguments: ["{ take: 1 }", "{ latest: { by: event, idle: 1h } }"]) func aLimitWithoutEffectIsRefused(
+    _ step: String
+  ) throws {
     let text =
-      "state: { memory: 64MiB }\nsources: { a: { values: [1] } }\nsinks: { out: { from: a, chain: [ { take: 1 } ], probe: {} } }"
+      "state: { memory: 64MiB }\nsources: { a: { values: [1] } }\nsinks: { out: { from: a, chain: [ \(step) ], probe: {} } }"
     #expect(Self.codes(text).contains { $0.hasPrefix("RX342") })
   }
 }

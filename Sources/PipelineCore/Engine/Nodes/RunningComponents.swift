@@ -33,7 +33,14 @@ public protocol FusableOperator: OperatorComponent, FusableDeclaration {
 }
 
 /// An operator whose steps move keys to the disk if the file has `state: { memory: SIZE }`.
-package protocol SpillingOperator: FusableOperator {}
+package protocol SpillingOperator: FusableOperator {
+  /// Whether this one does, with its parameters.
+  var movesKeys: Bool { get }
+}
+
+extension SpillingOperator {
+  package var movesKeys: Bool { true }
+}
 
 extension FusableOperator {
   public func makeStep(beside first: FusedStep) -> FusedStep { makeStep() }
