@@ -169,7 +169,7 @@ def upgrade():
 
 def refused_downgrade():
     text = run("dpkg", "--install", SETTINGS["old_file"], fails=True)
-    wants("has the format 2" in text and "downgrade" in text and "is refused" in text, f"the reason is missing: {text}")
+    wants(f"has the format {SETTINGS['format']}" in text and "downgrade" in text and "is refused" in text, f"the reason is missing: {text}")
     wants(installed().startswith(NEW) and installed().endswith("ok installed"), f"installed is {installed()}")
     wants(shown("rxd", "ActiveState")["ActiveState"] == "active", "the service runs after a refused downgrade")
     post([402])

@@ -112,15 +112,17 @@ def run(rxd, packages, scratch, cache):
     shutil.copytree(HERE / "pipelines", files / "pipelines")
     shutil.copy(HERE / "inside.py", files)
     version = field(main, "Version")
+    # A version before the stores that this one writes: they have pages, and only those with spilled keys a later format.
+    with_pages = int(re.search(r"static let versionWithPages: Int64 = (\d+)\n", (ROOT / "Sources/Storage/StoreSchema.swift").read_text())[1])
     reads = re.search(r"^FORMAT=(\d+)$", subprocess.run(
         ["dpkg-deb", "--ctrl-tarfile", main], capture_output=True, check=True).stdout.decode(errors="replace"), re.M)[1]
-    old = repacked(main, files, "0.0.9-1", int(reads) - 1)
+    old = repacked(main, files, "0.0.9-1", with_pages - 1)
     newer = repacked(main, files, version + "+newer", int(reads))
     for path in [main, plugin]:
         shutil.copy(path, files)
     (files / "settings.json").write_text(json.dumps({
         "old": "0.0.9-1", "new": version, "old_file": f"/opt/packages/{old.name}", "new_file": f"/opt/packages/{main.name}",
-        "newer_file": f"/opt/packages/{newer.name}", "plugin_file": f"/opt/packages/{plugin.name}"}))
+        "newer_file": f"/opt/packages/{newer.name}", "plugin_file": f"/opt/packages/{plugin.name}", "format": with_pages}))
     out = scratch / "out"
     out.mkdir()
     (root / "etc/systemd/system/rxd-check.service").write_text(CHECK)
