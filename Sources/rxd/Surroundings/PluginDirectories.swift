@@ -10,12 +10,7 @@ enum PluginDirectories {
     if let variable = ProcessEnvironment["RXD_PLUGIN_DIR"] {
       return variable.split(separator: ":").map { absolute(String($0)) }
     }
-    var buffer = [CChar](repeating: 0, count: Int(PATH_MAX) + 1)
-    let count = readlink("/proc/self/exe", &buffer, Int(PATH_MAX))
-    guard count > 0 else { return [] }
-    let program = String(decoding: buffer[..<count].map { UInt8(bitPattern: $0) }, as: UTF8.self)
-    guard program.hasSuffix("/bin/rxd") else { return [] }
-    return [String(program.dropLast("/bin/rxd".count)) + "/lib/rxd/plugins"]
+    return InstalledProgram.prefix.map { [$0 + "/lib/rxd/plugins"] } ?? []
   }
 
   static func absolute(_ path: String) -> String {
