@@ -20,7 +20,7 @@ struct Rxd: ParsableCommand {
       Describe.self,
       Explain.self,
       Graph.self, Eval.self, PluginVerb.self, StateVerb.self, DeadLettersVerb.self, SchemaVerb.self, Completion.self,
-      StandbyVerb.self, PromoteStandby.self, VersionVerb.self,
+      StandbyVerb.self, PromoteStandby.self, DocsVerb.self, VersionVerb.self,
     ],
     defaultSubcommand: Run.self)
 }

@@ -22,7 +22,7 @@ package enum FormText {
   }
 
   /// A path, or a name or value of a query, with its escapes decoded.
-  static func unescaped(_ text: ArraySlice<UInt8>) -> [UInt8] {
+  package static func unescaped(_ text: ArraySlice<UInt8>) -> [UInt8] {
     var bytes: [UInt8] = []
     var rest = text
     while let byte = rest.popFirst() {

@@ -51,6 +51,41 @@ package struct FileTree: Sendable {
     return opened
   }
 
+  /// The contents of a regular file; nil: it is a directory.
+  ///
+  /// - Parameter path: As for ``openForAppending(_:permissions:makes:syncs:)``.
+  package func read(_ path: String, limit: Int) throws(PosixError) -> [UInt8]? {
+    let (directory, last) = try openDirectory(of: path)
+    let shown = Glob.join(directory.name, last)
+    let number = uninterrupted {
+      openat(directory.number, last, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | O_NOFOLLOW)
+    }
+    if number < 0 { throw failure("open", last, of: directory, shown) }
+    let opened = FileDescriptor(number, name: shown)
+    let status = try opened.status()
+    if status.kind == .directory { return nil }
+    guard status.kind == .regular else {
+      throw PosixError("read", shown, code: EINVAL, detail: "it is \(status.kind.rawValue)")
+    }
+    guard status.size <= limit else { throw PosixError("read", shown, code: EFBIG) }
+    var content = [UInt8](repeating: 0, count: Int(status.size))
+    var count = 0
+    while count < content.count {
+      let before = count
+      let outcome: Result<Int, PosixError> = content.withUnsafeMutableBytes { buffer in
+        do throws(PosixError) {
+          return .success(
+            try opened.read(into: UnsafeMutableRawBufferPointer(rebasing: buffer[before...]), at: Int64(before)))
+        } catch { return .failure(error) }
+      }
+      let more = try outcome.get()
+      // The file has become shorter meanwhile.
+      guard more > 0 else { break }
+      count += more
+    }
+    return Array(content.prefix(count))
+  }
+
   /// The directory of a path, and the name of the path in it. See ``openForAppending(_:permissions:makes:syncs:)``.
   func openDirectory(
     of path: String, makes: Bool = false, syncs: Bool = false
