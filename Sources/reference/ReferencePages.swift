@@ -12,8 +12,11 @@ struct ReferencePages {
       ("README.md", index()), ("codes.md", codes()), ("functions.md", functions()),
       ("questions.md", QuestionIndex.page),
     ]
+    let shared = SharedParameter.all(in: .builtIn)
+    for parameter in shared { pages.append((parameter.file, parameter.page(note: Self.note))) }
     for entry in Catalogue.builtIn.components {
-      let page = ComponentPage(entry, in: ComponentPage.Surroundings(note: Self.note, catalogue: .builtIn))
+      let page = ComponentPage(
+        entry, in: ComponentPage.Surroundings(note: Self.note, catalogue: .builtIn, shared: shared))
       pages.append(("\(folder(entry.kind))/\(entry.name).md", page.text))
       pages += ComponentPage.pictures(entry).map { ("\(folder(entry.kind))/marbles/\($0.name)", $0.text) }
     }
@@ -43,6 +46,7 @@ struct ReferencePages {
 
       ## More
 
+      - [`decode`](decode.md) and [`encode`](encode.md): the formats and their parameters
       - [Functions](functions.md) of the expression language
       - [Codes](codes.md) of diagnostics and rejected events
       - `pipeline.schema.json`: the JSON Schema of pipeline files, for editors

@@ -6,10 +6,13 @@ package struct ComponentPage {
     var note: String
     /// The components that have pages in the same directory; nil: the page is not part of a set and has no links or pictures.
     var catalogue: Catalogue?
+    /// The parameters that have a page of their own in the directory above.
+    var shared: [SharedParameter]
 
-    package init(note: String = "", catalogue: Catalogue? = nil) {
+    package init(note: String = "", catalogue: Catalogue? = nil, shared: [SharedParameter] = []) {
       self.note = note
       self.catalogue = catalogue
+      self.shared = shared
     }
   }
 
@@ -93,39 +96,26 @@ package struct ComponentPage {
 
   private var parameters: String {
     guard !entry.parameters.isEmpty else { return "\n## Parameters\n\nNone.\n" }
-    var text = "\n## Parameters\n\n| name | type | default | meaning |\n|---|---|---|---|\n"
-    for row in rows(entry.parameters, "") { text += row }
+    var text = "\n## Parameters\n\n" + ParameterRow.head
+    var others: [(parameter: SharedParameter, rows: [ParameterRow])] = []
+    for info in entry.parameters {
+      let rows = ParameterRow.rows(of: info)
+      if let shared = surroundings.shared.first(where: { $0.isOn(entry) && $0.name == info.name }) {
+        text += rows[0].linked(to: shared)
+        others.append((shared, shared.different(rows)))
+      } else {
+        text += rows.map(\.text).joined()
+      }
+    }
     if let primary = entry.parameters.first(where: \.isPrimary) {
       text += "\nThe short form `\(entry.name): ...` gives `\(primary.name)`.\n"
     }
+    for (shared, rows) in others {
+      text += "\n### \(shared.name)\n\n\(shared.introduction)"
+      text += rows.isEmpty ? " All of them are the same here.\n" : " These differ here:\n\n"
+      if !rows.isEmpty { text += ParameterRow.head + rows.map(\.text).joined() }
+    }
     return text
-  }
-
-  private func rows(_ parameters: [ParameterInfo], _ prefix: String, _ depth: Int = 0) -> [String] {
-    parameters.flatMap { info -> [String] in
-      let fallback = info.isRequired ? "required" : info.defaultText.map { "`\(Self.cell($0))`" } ?? ""
-      let help = ([info.help] + [SpecText.range(info), SpecText.condition(info)].compactMap { $0 }).joined(
-        separator: " ")
-      let type = Self.cell(typeName(info.shape))
-      var rows = ["| `\(prefix)\(info.name)` | \(type) | \(fallback) | \(Self.cell(help)) |\n"]
-      for choice in SpecText.choices(info.shape) {
-        rows.append("| | | | `\(choice.name)`: \(Self.cell(choice.help)) |\n")
-      }
-      if depth < 3 {
-        for fields in SpecText.records(info.shape) {
-          rows += self.rows(fields, "\(prefix)\(info.name).", depth + 1)
-        }
-      }
-      return rows
-    }
-  }
-
-  private func typeName(_ shape: ParameterShape) -> String {
-    switch shape {
-    case .choice: "choice"
-    case .oneOf(let shapes): shapes.map(typeName).joined(separator: " or ")
-    default: SpecText.typeName(shape)
-    }
   }
 
   // MARK: Examples
