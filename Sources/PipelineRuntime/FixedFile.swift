@@ -14,9 +14,13 @@ package struct FixedFile {
   /// The maximum number of replacements that are tried: a file with more mistakes is left for another run.
   private var attempts = 2_000
 
-  package init(_ loaded: PipelineLoader.Loaded, _ loader: PipelineLoader) {
+  /// The kinds of diagnostics whose replacements are made; nil: all.
+  private let codes: Set<Diagnostic.Code>?
+
+  package init(_ loaded: PipelineLoader.Loaded, _ loader: PipelineLoader, only codes: Set<Diagnostic.Code>? = nil) {
     self.loader = loader
     self.loaded = loaded
+    self.codes = codes
   }
 
   /// Makes one replacement after another. A replacement may reveal errors, because an error in the YAML hides
@@ -38,7 +42,7 @@ package struct FixedFile {
     var difference = ""
     var made = 0
     while attempts > 0, let source = current.source,
-      let (diagnostic, fix) = Self.next(current, in: source, except: useless)
+      let (diagnostic, fix) = next(current, in: source, except: useless)
     {
       attempts -= 1
       let edit = TextEdit(offset: fix.location.offset, length: fix.location.length, fix.replacement)
@@ -66,13 +70,14 @@ package struct FixedFile {
   }
 
   /// The first diagnostic with exactly one fix: choosing among several would be a guess.
-  private static func next(
+  private func next(
     _ loaded: PipelineLoader.Loaded, in source: SourceText, except useless: Set<String>
   ) -> (Diagnostic, Diagnostic.FixIt)? {
     for diagnostic in loaded.diagnostics where diagnostic.fixIts.count == 1 {
+      if let codes, !codes.contains(diagnostic.code) { continue }
       let fix = diagnostic.fixIts[0]
       let end = fix.location.offset + fix.location.length
-      if fix.location.text.name == source.name, end <= source.bytes.count, !useless.contains(name(diagnostic)) {
+      if fix.location.text.name == source.name, end <= source.bytes.count, !useless.contains(Self.name(diagnostic)) {
         return (diagnostic, fix)
       }
     }

@@ -31,6 +31,46 @@ struct FormatVerbTests {
     #expect(again.status == 0 && again.output == "")
   }
 
+  private static let former = """
+    sources:
+      n: { values: [1, 2] }   # numbers
+
+    sinks:
+      out:
+        from: n
+        chain:
+          - log: { on: [next] }   # each of them
+          - join: { signal: n, within: 1s, key: event, otherKey: other, unmatched: send }
+        stdout: json
+
+    """
+
+  @Test func formerNamesAreReplacedOnDemand() throws {
+    let folder = try Scratch()
+    let file = try folder.write("a.yaml", Self.former)
+    // The names alone are no matter of layout.
+    #expect(try Rxd.run("fmt", file).output == Self.former)
+    #expect(try Rxd.run("fmt", "--check", file).status == 0)
+    let checked = try Rxd.run("check", file)
+    #expect(checked.output.components(separatedBy: "warning[RX226]").count == 3, "\(checked.output)")
+    #expect(try Rxd.run("fmt", "--upgrade", "--check", file).status == 1)
+    let written = try Rxd.run("fmt", "--upgrade", "--write", file)
+    #expect(written.status == 0 && written.output == "\(file)\n")
+    let present = Self.former.replacing("{ on: [next] }", with: "{ when: [next] }").replacing(
+      "unmatched: send", with: "unmatched: left")
+    #expect(try String(contentsOfFile: file, encoding: .utf8) == present)
+    #expect(try !Rxd.run("check", file).output.contains("RX226"))
+    #expect(try Rxd.run("fmt", "--upgrade", "--check", file).status == 0)
+  }
+
+  /// Fixes of other mistakes are those of `check --fix`; a file with them is upgraded nevertheless.
+  @Test func onlyFormerNamesAreReplaced() throws {
+    let wrong = Self.former.replacing("signal: n,", with: "signal: nn,")
+    let outcome = try Rxd.run("fmt", "--upgrade", "-", input: wrong)
+    #expect(outcome.status == 0)
+    #expect(outcome.output.contains("signal: nn,") && outcome.output.contains("{ when: [next] }"), "\(outcome.output)")
+  }
+
   @Test func whatCannotBeFormattedIsLeft() throws {
     let folder = try Scratch()
     let broken = try folder.write("a.yaml", "sources: [\n")

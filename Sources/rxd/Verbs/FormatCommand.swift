@@ -11,7 +11,8 @@ struct Format: ParsableCommand {
     discussion: """
       Writes the formatted files to standard output; with --write into the files, and with --check it only names those that are not formatted. \
       Two spaces a level, double quotes, flow style where it fits a line of 120, and the top level in this order: name, description, \
-      settings, plugins, sources, signals, commands, sinks, tests. Comments, anchors and aliases stay with their values, and the meaning never \
+      settings, plugins, sources, signals, commands, sinks, tests. With --upgrade, names that had others in earlier versions (RX226) \
+      are written as this version calls them. Comments, anchors and aliases stay with their values, and the meaning never \
       changes: a file for which that is not certain is refused. The exit status is 1 if --check finds a file, 78 if one cannot be \
       formatted, 66 if one is missing.
       """)
@@ -28,6 +29,10 @@ struct Format: ParsableCommand {
 
   @Flag(name: .shortAndLong, help: "Write the files, and name those that have changed.")
   var write = false
+
+  @Flag(
+    help: "Also replace former names of keys and values, which 'rxd check' warns about (RX226), by the present ones.")
+  var upgrade = false
 
   @OptionGroup var color: ColorOptions
 
@@ -46,19 +51,21 @@ struct Format: ParsableCommand {
     var isRefused = false
     var changed = 0
     for path in selection.paths {
-      let source: SourceText
+      var source: SourceText
       do throws(PosixError) { source = try PipelineLoader.read(path) } catch {
         diagnostics.append(Diagnostic(.unreadableFile, error.message, at: nil))
         isMissing = true
         continue
       }
+      let former = source.bytes
+      if upgrade { source = Self.upgraded(path, source) }
       var found = Diagnostics()
       guard let formatted = FormattedFile(source, into: &found) else {
         diagnostics += found.all.filter { $0.severity == .error }
         isRefused = true
         continue
       }
-      let isChanged = formatted.bytes != source.bytes
+      let isChanged = formatted.bytes != former
       if isChanged { changed += 1 }
       if check || write {
         if write, isChanged { try FixedFile.replace(path, with: formatted.bytes) }
@@ -75,5 +82,13 @@ struct Format: ParsableCommand {
     if isRefused { throw ExitStatus.configuration }
     if isMissing { throw ExitStatus.noInput }
     if check, changed > 0 { throw ExitStatus.failure }
+  }
+
+  /// The text with the names of this version, also in a file that has errors of other kinds.
+  private static func upgraded(_ path: String, _ source: SourceText) -> SourceText {
+    let loader = PipelineLoader(acceptsLibraries: true)
+    var fixes = FixedFile(loader.compile(path, source), loader, only: [.formerName])
+    fixes.make()
+    return fixes.loaded.source ?? source
   }
 }
