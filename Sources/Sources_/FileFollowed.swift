@@ -105,7 +105,7 @@ extension File {
       for path in parameters.paths where !Self.exists(path.text) {
         execution.services.log(
           .info, execution.plan.steps[nodeContext.step.number].label,
-          "\(location(of: path))no file matches \(path.shown) yet; waiting for one")
+          "\(location(of: path))no file matches \(path.shown)\(Self.directory(of: path.text)) yet; waiting for one")
       }
       let inputQueue = inputQueue
       let node = Weak(self)
@@ -137,6 +137,11 @@ extension File {
         let (a, b) = ($0.position.born, $1.position.born)
         return a == b || a == 0 || b == 0 ? $0.number < $1.number : a < b
       }
+    }
+
+    /// Where a relative path begins, for messages: a service runs in `/`.
+    private static func directory(of pattern: String) -> String {
+      pattern.hasPrefix("/") ? "" : Glob.currentDirectory.map { " in the directory \($0)" } ?? ""
     }
 
     private static func exists(_ pattern: String) -> Bool {

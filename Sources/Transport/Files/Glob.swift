@@ -8,6 +8,13 @@ package enum Glob {
     path.utf8.contains { $0 == UInt8(ascii: "*") || $0 == UInt8(ascii: "?") || $0 == UInt8(ascii: "[") }
   }
 
+  /// The directory in which relative paths begin; nil if it cannot be found.
+  package static var currentDirectory: String? {
+    guard let path = getcwd(nil, 0) else { return nil }
+    defer { free(path) }
+    return String(cString: path)
+  }
+
   /// The result of an expansion.
   package struct Found {
     /// The existing paths that match, sorted by their bytes.
