@@ -189,6 +189,23 @@ def plugin():
     wants(shown("rxd", "ActiveState")["ActiveState"] == "active", "the service goes on")
 
 
+def documentation():
+    text = run("rxd", "docs", fails=True)
+    wants("rxd-doc" in text and "/usr/share/doc/rxd/html" in text, f"without the pages: {text}")
+    run("dpkg", "--install", SETTINGS["documentation_file"])
+    serving = subprocess.Popen(["rxd", "docs"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    try:
+        address = serving.stdout.readline().strip()
+        for path, word in [("", b"<title>"), ("docs/first-pipeline.html", b"access.log"), ("site/site.css", b"{")]:
+            with urllib.request.urlopen(address + path, timeout=10) as answer:
+                wants(answer.status == 200 and word in answer.read(), f"the page {address}{path}")
+    finally:
+        serving.terminate()
+        serving.wait()
+    text = run("rxd", "version", "--licenses")
+    wants("/usr/share/doc/libyaml-0-2/copyright" in text and "Apache License" in text, f"the licences: {text[:2000]}")
+
+
 def drop_ins():
     folder = pathlib.Path("/var/log/nginx")
     folder.mkdir()
@@ -271,7 +288,7 @@ def purge():
     wants(left == ["/etc/systemd/system/rxd.service.d"], f"left: {left}")
 
 
-STEPS = [install, first_pipeline, reload, upgrade, refused_downgrade, delivery, plugin, drop_ins, instance, upgraded_instance, remove, purge]
+STEPS = [install, first_pipeline, reload, upgrade, refused_downgrade, delivery, plugin, documentation, drop_ins, instance, upgraded_instance, remove, purge]
 
 
 def main():

@@ -105,6 +105,7 @@ def run(rxd, packages, scratch, cache):
     """Raises a Failure with the report if a step fails."""
     main = named(packages, "rxd")
     plugin = named(packages, "rxd-plugin-cbor")
+    documentation = named(packages, "rxd-doc")
     base = system(cache / "bookworm", [main, plugin])
     root = scratch / "root"
     output("cp", "-a", "--reflink=auto", base, root)
@@ -118,11 +119,12 @@ def run(rxd, packages, scratch, cache):
         ["dpkg-deb", "--ctrl-tarfile", main], capture_output=True, check=True).stdout.decode(errors="replace"), re.M)[1]
     old = repacked(main, files, "0.0.9-1", with_pages - 1)
     newer = repacked(main, files, version + "+newer", int(reads))
-    for path in [main, plugin]:
+    for path in [main, plugin, documentation]:
         shutil.copy(path, files)
     (files / "settings.json").write_text(json.dumps({
         "old": "0.0.9-1", "new": version, "old_file": f"/opt/packages/{old.name}", "new_file": f"/opt/packages/{main.name}",
-        "newer_file": f"/opt/packages/{newer.name}", "plugin_file": f"/opt/packages/{plugin.name}", "format": with_pages}))
+        "newer_file": f"/opt/packages/{newer.name}", "plugin_file": f"/opt/packages/{plugin.name}", "format": with_pages,
+        "documentation_file": f"/opt/packages/{documentation.name}"}))
     out = scratch / "out"
     out.mkdir()
     (root / "etc/systemd/system/rxd-check.service").write_text(CHECK)

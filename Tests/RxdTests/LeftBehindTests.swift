@@ -49,6 +49,16 @@ struct LeftBehindTests {
     _ = try process.wait()
   }
 
+  /// The same check is possible before a service has started for the first time.
+  @Test func aStateDirectoryThatIsNotThereHoldsNothing() throws {
+    let outcome = try Rxd.run("check", "--state-dir", state, try write())
+    #expect(outcome.status == 0)
+    #expect(outcome.errors == "There is no \(state) yet, so no events wait there.\n")
+    // A file in its place is an error as before.
+    try folder.write("state", "")
+    #expect(try Rxd.run("check", "--state-dir", state, try write()).status == 66)
+  }
+
   @Test func aCheckReportsStoredEvents() throws {
     try end(fillOutbox(write()))
     let same = try rxd("check", write())

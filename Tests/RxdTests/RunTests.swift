@@ -516,4 +516,16 @@ struct RunTests {
     let config = try Rxd.run(environment: ["RXD_CONFIG": file])
     #expect(config.status == 0)
   }
+
+  /// A service runs in `/`, so the place where a relative path begins is part of the message.
+  @Test func aFileThatIsNotThereYetIsNamedWithItsDirectory() throws {
+    let folder = try Scratch()
+    let file = try folder.write(
+      "a.yaml", "sources: { s: { file: { path: later.log, follow: true } } }\nsinks: { o: { from: s, discard: {} } }\n")
+    let process = try RunningRxd(["--log-format", "text", file], in: folder.path)
+    let line = try process.errorLine(with: "no file matches")
+    let real = URL(fileURLWithPath: folder.path).resolvingSymlinksInPath().path
+    #expect(line.contains("no file matches 'later.log' in the directory \(real) yet; waiting for one"), "\(line)")
+    #expect(try process.wait(sending: SIGTERM) == 0)
+  }
 }
