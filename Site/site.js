@@ -10,9 +10,9 @@
   const here = menu.querySelector("[aria-current]");
   if (here && wide.matches) menu.scrollTop = here.offsetTop - menu.clientHeight / 3;
 
-  const field = document.getElementById("words");
-  const found = document.getElementById("found");
-  document.getElementById("search").hidden = false;
+  const field = document.getElementById("site-words");
+  const found = document.getElementById("site-found");
+  document.getElementById("site-search").hidden = false;
   if (matchMedia("(hover: hover)").matches) field.placeholder = "Search ( / )";
 
   // The index is a script, because a page that is opened from a disk may not read other files. It is loaded when the search is first used.
@@ -169,7 +169,7 @@
     field.select();
   });
   document.addEventListener("click", (event) => {
-    if (!event.target.closest("#search")) close();
+    if (!event.target.closest("#site-search")) close();
     else if (event.target === field) show();
   });
   found.addEventListener("click", (event) => { if (event.target.closest("a")) close(); });

@@ -93,7 +93,7 @@ const checks = {
       of(element, { ...["fontSize", "fontWeight"].reduce((all, name) => ({ ...all, [name]: getComputedStyle(element)[name] }), {}),
         color: getComputedStyle(element, "::after").color }, "::after");
     }
-    const field = document.getElementById("words");
+    const field = document.getElementById("site-words");
     if (field) of(field, getComputedStyle(field, "::placeholder"), "::placeholder");
     return { count: known.size, low: [...known.values()].filter(({ found, least }) => found < least).map(({ found, text }) => `${found.toFixed(2)} ${text}`) };
   },
