@@ -87,6 +87,8 @@ let package = Package(
       ]),
     // Every figure of a running process: its names, kinds, labels and meaning.
     .target(name: "FigureTable", dependencies: ["PipelineCore"]),
+    // Plans as Flink SQL.
+    .target(name: "FlinkExport", dependencies: ["PipelineCore"]),
     // Loads pipeline files of this machine and runs them in real time.
     .target(
       name: "PipelineRuntime",
@@ -95,8 +97,8 @@ let package = Package(
     .target(
       name: "RxdProgram",
       dependencies: [
-        "FigureTable", "PipelineCore", "PipelineRuntime", "PipelineTesting", "PluginHost", "Sources_", "Sinks",
-        "Storage", "Transport",
+        "FigureTable", "FlinkExport", "PipelineCore", "PipelineRuntime", "PipelineTesting", "PluginHost", "Sources_",
+        "Sinks", "Storage", "Transport",
         "CEdit", "CLinux",
         .product(name: "ArgumentParser", package: "swift-argument-parser"),
         .product(name: "Logging", package: "swift-log"),

@@ -219,3 +219,7 @@ package struct FileSink: StreamSinkComponent {
     return StreamSink(nodeContext, encode, streamTarget?.target ?? .replace(path: path.literal.text), options)
   }
 }
+
+extension FileSink: RelationalSink {
+  package var relationalOutput: RelationalOutput { path.template == nil ? .file(path.literal) : .files }
+}

@@ -267,3 +267,9 @@ package struct SQLiteSink: SinkComponent {
     }
   }
 }
+
+extension SQLiteSink: RelationalSink {
+  package var relationalOutput: RelationalOutput {
+    .table(table, columns: columns.entries.map { ($0.name, $0.value) }, key: key, replaces: mode == .upsert)
+  }
+}

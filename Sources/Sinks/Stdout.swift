@@ -50,3 +50,7 @@ package struct Stdout: StreamSinkComponent {
     StreamSink(nodeContext, streamEncoding ?? encode, .descriptor(.standardOutput))
   }
 }
+
+extension Stdout: RelationalSink {
+  package var relationalOutput: RelationalOutput { .file(nil) }
+}

@@ -304,3 +304,7 @@ extension RunningSource {
     (path.location ?? nodeContext.location).map { "\($0): " } ?? ""
   }
 }
+
+extension File: RelationalSource {
+  package var relationalInput: RelationalInput { RelationalInput(paths: paths, decoding: decoding, ends: !follow) }
+}

@@ -191,3 +191,7 @@ extension Stdin {
     [SavedPosition(offset: try state.read(DecodingPosition.self).offset)]
   }
 }
+
+extension Stdin: RelationalSource {
+  package var relationalInput: RelationalInput { RelationalInput(paths: [], decoding: decoding, ends: true) }
+}

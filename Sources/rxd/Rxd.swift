@@ -19,7 +19,8 @@ struct Rxd: ParsableCommand {
       Initialize.self, List.self,
       Describe.self,
       Explain.self,
-      Graph.self, Eval.self, PluginVerb.self, StateVerb.self, DeadLettersVerb.self, SchemaVerb.self, Completion.self,
+      Graph.self, ExportVerb.self, Eval.self, PluginVerb.self, StateVerb.self, DeadLettersVerb.self, SchemaVerb.self,
+      Completion.self,
       StandbyVerb.self, PromoteStandby.self, DocsVerb.self, VersionVerb.self,
     ],
     defaultSubcommand: Run.self)

@@ -528,6 +528,9 @@ package struct CodeExample: Sendable {
       do:
         "Write the secret into a file of that name, with 'chmod 600', in a directory that '--secrets-dir DIR' names; for a service, 'LoadCredential=token:/etc/rxd/secrets/token'. Do not write it into the pipeline file, and give it no default there."
     ),
+    "RX650": when(
+      "A pipeline with 'throttle' is exported to Flink SQL, which has no such step.",
+      do: "Follow the help of the message, or leave the step to rxd: the export translates exactly, or not at all."),
     "RX704": when(
       "A variable or secret is not UTF-8, or has more than 64 KiB.", do: "Keep such data in a file, and name the file."),
     "RX710": when(

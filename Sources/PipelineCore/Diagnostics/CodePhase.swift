@@ -9,6 +9,7 @@ extension Diagnostic.Code {
     case "5": "Given as the reason of an event that was rejected while the pipeline runs."
     // Run-time codes that were added when the earlier ranges were full.
     case "6" where (Int(name.dropFirst(2)) ?? 0) < 640: "Reported by 'rxd test'."
+    case "6" where name == "RX650": "Reported by 'rxd export'."
     case "6": "Reported while names and wiring are checked."
     default: "Reported about the environment: variables, secrets, files, plugins."
     }

@@ -64,6 +64,8 @@ extension Diagnostic.Code {
     "RX646", "A step takes changes of earlier rows for further events.", severity: .warning)
   package static let cannotTakeBack = Diagnostic.Code(
     "RX647", "Only count, sum and avg can take back a value that an earlier row gave.")
+  package static let notInFlink = Diagnostic.Code(
+    "RX650", "A part of the file has no exact equal in Flink SQL.")
   static let compile: [Diagnostic.Code] = [
     .sectionWithoutEngine, .signalsTooDeep, .schemaType, .schemaFile, .schemaPart,
     .addressInUseTwice, .unansweredRequests, .limitTooSmall, .aggregateMisplaced, .raisedDelivery,
@@ -71,6 +73,6 @@ extension Diagnostic.Code {
     .unknownTemplate, .templateForm, .templateArgument, .templateKind, .insertion,
     .templateTooLarge, .foreachForm, .include, .includedKey,
     .functionCircle, .functionExample, .eventTimeEnded, .asOfWithoutTime, .joinByClock, .changesMistaken,
-    .cannotTakeBack,
+    .cannotTakeBack, .notInFlink,
   ]
 }

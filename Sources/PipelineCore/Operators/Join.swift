@@ -245,7 +245,7 @@ struct Join: OperatorComponent, TimedOperator {
   }
 
   /// Whether it goes by the event time of its signals.
-  private var followsTime: Bool {
+  var followsTime: Bool {
     !byClock && !isInGroup && inputTime == .given && signal.plan?.type.isTimed == true
   }
 

@@ -129,6 +129,9 @@ public struct Binder {
     return (checked.compile(projection: segment.projection), checked.reads)
   }
 
+  /// The index of the report on the expression that was compiled last.
+  var lastReport: Int { compilation.expressions.count - 1 }
+
   private func note(_ checked: CheckedExpression, _ scope: ExpressionScope) {
     segment.hasPrograms = true
     segment.variableCount = max(segment.variableCount, scope.variables.count)

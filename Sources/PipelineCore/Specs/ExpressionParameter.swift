@@ -9,6 +9,8 @@ public struct ExpressionParameter: ParameterValue {
   package private(set) var program: Program?
   /// The paths that the expression reads; empty before binding.
   private(set) var reads: [ReadPath] = []
+  /// The index of its report in `Plan.expressions`; nil before binding.
+  package private(set) var report: Int?
 
   /// The parameter is not given.
   public init() {}
@@ -141,6 +143,7 @@ public struct ExpressionParameter: ParameterValue {
     guard let (program, type, reads) = binder.compile(syntax, use) else { return }
     self.program = program
     self.reads = reads
+    report = binder.lastReport
     // A type names the fields of literals and is printed, so it could reveal a secret.
     self.type = program.isSecret ? .dyn : type
   }
@@ -209,12 +212,12 @@ package struct TemplateParameter: ParameterValue {
 ///
 /// A field whose expression returns `optional.none()` is omitted.
 public struct MappingParameter: ParameterValue {
-  indirect enum Node: Sendable {
+  package indirect enum Node: Sendable {
     case expression(ExpressionParameter)
     case object([(key: String, node: Node)])
     case list([Node])
   }
-  private(set) var root: Node?
+  package private(set) var root: Node?
   /// Whether the file gives the mapping.
   public var isGiven: Bool { root != nil }
   package private(set) var type = ExpressionType.dyn

@@ -1,5 +1,5 @@
 /// The functions that aggregate many events.
-enum AggregateFunction: String, CaseIterable {
+package enum AggregateFunction: String, CaseIterable, Sendable {
   case count, countDistinct, sum, avg, min, max, first, last
 
   /// The syntax, for messages.
@@ -15,20 +15,20 @@ enum AggregateFunction: String, CaseIterable {
 /// last event.
 package struct FiguresParameter: ParameterValue {
   /// One aggregate; calls with equal texts share it.
-  struct Call: Sendable {
-    var function: AggregateFunction
+  package struct Call: Sendable {
+    package var function: AggregateFunction
     /// The text of the call, and the variable's name in the surrounding expression.
-    var name: String
+    package var name: String
     /// The indexes in `arguments` and in `conditions`; nil: none.
-    var argument: Int?
-    var condition: Int?
+    package var argument: Int?
+    package var condition: Int?
   }
-  private(set) var calls: [Call] = []
+  package private(set) var calls: [Call] = []
   /// The arguments of the aggregates, each once.
-  private(set) var arguments: [(text: [UInt8], expression: ExpressionParameter)] = []
-  private(set) var conditions: [(text: [UInt8], expression: ExpressionParameter)] = []
+  package private(set) var arguments: [(text: [UInt8], expression: ExpressionParameter)] = []
+  package private(set) var conditions: [(text: [UInt8], expression: ExpressionParameter)] = []
   /// The expressions around the aggregates, in which the aggregates are variables.
-  private(set) var around = MappingParameter()
+  package private(set) var around = MappingParameter()
   package private(set) var location: SourceLocation?
 
   package init() {}

@@ -91,7 +91,7 @@ extension SignalPlan {
   }
 
   /// Whether the signal's step is not in any file: drawings show its first input instead.
-  var isHidden: Bool { firstOperator?.isHidden ?? false }
+  package var isHidden: Bool { firstOperator?.isHidden ?? false }
   /// Whether the signal only subscribes to inputs that other signals run.
   var onlyListens: Bool { firstOperator?.onlyListens ?? false }
   /// Whether the signal may subscribe its inputs after its own start, or repeatedly.
