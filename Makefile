@@ -24,7 +24,7 @@ TESTS_AT_ONCE ?= 3
 # Each a package of its own, with a Makefile.
 PLUGINS := $(patsubst %/Makefile,%,$(wildcard Plugins/*/Makefile Plugins/examples/*/Makefile))
 
-.PHONY: run test test-some test-swift test-program test-beside test-embedding test-plugins test-install test-compatibility test-unit pictures site test-site build build-release build-tests packages test-packages bench-packages bench bench-check fuzz faults fmt lint docs check-docs install uninstall deb dist image test-deb clean
+.PHONY: run test test-some test-swift test-program test-beside test-embedding test-plugins test-install test-compatibility test-unit test-flink pictures site test-site build build-release build-tests packages test-packages bench-packages bench bench-check fuzz faults fmt lint docs check-docs install uninstall deb dist image test-deb clean
 
 ## Installs missing packages, builds, and shows search as you type, without internet. Optimising takes four times as long as the rest of a build.
 run: packages
@@ -130,6 +130,11 @@ fuzz: packages
 ## Kills, cuts and starves rxd, and judges what it delivered; takes an hour. FAULTS="kill/file-http --rounds 100" runs less.
 faults: test-packages build
 	Tests/Faults/run --rxd $(RXD) $(FAULTS)
+
+## Runs exported pipelines in a Flink 2.3 and compares the rows with those of rxd; FLINK="--events 200000" reads more. Downloads 329 MB once.
+test-flink: build
+	@scripts/install-packages --flink
+	Tests/Flink/run $(RXD) $(BUILD)/flink $(FLINK)
 
 fmt:
 	swift format --in-place --recursive Sources Tests Package.swift Plugins/RxdPlugin/Sources Plugins/examples/swift-shout/Sources
