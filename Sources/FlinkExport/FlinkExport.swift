@@ -112,7 +112,12 @@ final class ScriptWriter {
       """
     ]
     // A watermark after each event: what is late then does not depend on the clock.
-    if endStep == nil { parts[0] += "\nSET 'pipeline.auto-watermark-interval' = '0 ms';" }
+    if endStep == nil {
+      parts[0] += "\nSET 'pipeline.auto-watermark-interval' = '0 ms';"
+    } else if definitions.contains(where: { $0.contains("WATERMARK FOR") }) {
+      parts[0] +=
+        "\n-- In batch execution no event is late: those that are later than 'lateness' count, and rxd rejects them."
+    }
     parts += definitions
     let body =
       inserts.count == 1

@@ -136,6 +136,12 @@ extension ScriptWriter {
     relation.shape = shape
     let leaves = shape.leaves
     try checkPolicy(info, mayFail: leaves.contains { $0.value.null == .failure }, standard: .route)
+    if let taken = leaves.first(where: { $0.path.contains { $0.hasPrefix("__") } }) {
+      throw Refusal(
+        message: "'\(taken.path.joined(separator: "."))' begins as the names of the export do",
+        help: "Use another name",
+        location: info.location)
+    }
     if let missing = leaves.first(where: { $0.value.null == .nothing }) {
       throw Refusal(
         message: "'\(missing.path.joined(separator: "."))' may have no value, and would then be left out of the event",

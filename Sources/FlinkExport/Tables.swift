@@ -31,6 +31,11 @@ extension ScriptWriter {
     var shape: [(name: String, shape: Shape)] = []
     var columns: [(name: String, definition: String)] = []
     for field in fields {
+      if field.name.hasPrefix("__") {
+        throw Refusal(
+          message: "the field '\(field.name)' begins as the names of the export do",
+          help: "Rename it before the exported part", location: info.location)
+      }
       let type: FlinkType
       do throws(TypeRefusal) { type = try FlinkType(field.type) } catch {
         throw Refusal(

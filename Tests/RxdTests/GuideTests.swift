@@ -53,6 +53,7 @@ struct GuideTests {
   static let guides = [
     ("trying-out", 10), ("reuse", 5), ("event-time", 3), ("tables", 3), ("first-pipeline", 14), ("pipeline-file", 2),
     ("four-texts", 5), ("secrets", 5), ("alerting", 4), ("formats", 30), ("coming-from", 1), ("troubleshooting", 2),
+    ("export-flink", 2),
   ]
 
   /// A file may be shown again with more in it: each command sees what the page has shown before it.
