@@ -169,7 +169,17 @@ extension ScriptWriter {
       }
     case .object(let members):
       var fields: [(name: String, shape: Shape)] = []
-      for member in members { fields.append((member.key, try shape(member.node, translator, info))) }
+      // Each refused member is reported, the last by the caller.
+      var refusal: Refusal?
+      for member in members {
+        do throws(Refusal) {
+          fields.append((member.key, try shape(member.node, translator, info)))
+        } catch {
+          if let refusal { report(refusal) }
+          refusal = error
+        }
+      }
+      if let refusal { throw refusal }
       if fields.isEmpty {
         throw Refusal(
           message: "the event has no fields, and a table has columns", help: "Add a field", location: info.location)
