@@ -202,6 +202,8 @@ def documentation():
     finally:
         serving.terminate()
         serving.wait()
+    run("dpkg", "--purge", "rxd-doc")
+    wants(not pathlib.Path("/usr/share/doc/rxd/html").exists(), "the pages are left")
     text = run("rxd", "version", "--licenses")
     wants("/usr/share/doc/libyaml-0-2/copyright" in text and "Apache License" in text, f"the licences: {text[:2000]}")
 
