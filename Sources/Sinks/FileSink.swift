@@ -219,7 +219,3 @@ package struct FileSink: StreamSinkComponent {
     return StreamSink(nodeContext, encode, streamTarget?.target ?? .replace(path: path.literal.text), options)
   }
 }
-
-extension FileSink: RelationalSink {
-  package var relationalOutput: RelationalOutput { path.template == nil ? .file(path.literal) : .files }
-}

@@ -267,9 +267,3 @@ package struct SQLiteSink: SinkComponent {
     }
   }
 }
-
-extension SQLiteSink: RelationalSink {
-  package var relationalOutput: RelationalOutput {
-    .table(table, columns: columns.entries.map { ($0.name, $0.value) }, key: key, replaces: mode == .upsert)
-  }
-}

@@ -50,7 +50,3 @@ package struct Stdout: StreamSinkComponent {
     StreamSink(nodeContext, streamEncoding ?? encode, .descriptor(.standardOutput))
   }
 }
-
-extension Stdout: RelationalSink {
-  package var relationalOutput: RelationalOutput { .file(nil) }
-}
