@@ -129,9 +129,11 @@ struct Join: OperatorComponent, TimedOperator {
         """),
       .init("asOf", \.asOf, "Pair each event with the version of the other signal that was valid at its time."),
       .init("key", \.key, "The key of `event`."),
-      .init("otherKey", \.otherKey, variables: [("other", .dyn)], "The key of `other`."),
       .init(
-        "reduce", \.reduce, variables: [("other", .dyn)],
+        "otherKey", \.otherKey, variables: [("other", .dyn)], typing: { join, _ in ["other": join.signal.type] },
+        "The key of `other`."),
+      .init(
+        "reduce", \.reduce, variables: [("other", .dyn)], typing: { $0.typesOfPairs($1) },
         "The result for `event` and `other`; without it, a list of both."),
       .init("unmatched", \.unmatched, "What happens to an event without a partner in the other signal."),
       .init("clock", \.byClock, "Go by the clock, although the events of both signals have a time."),
@@ -242,6 +244,16 @@ struct Join: OperatorComponent, TimedOperator {
   mutating func bind(_ binder: inout Binder) {
     inputTime = binder.inputs.first?.time ?? EventType.Time.none
     isInGroup = binder.isInGroup
+  }
+
+  /// The types in `reduce`: where there is no partner, it is null.
+  private func typesOfPairs(_ event: ExpressionType) -> [String: ExpressionType] {
+    func orNull(_ type: ExpressionType, _ isAlone: Bool) -> ExpressionType {
+      isAlone && type != .dyn ? type.orNull : type
+    }
+    return [
+      "event": orNull(event, unmatched.sendsRight), "other": orNull(signal.type, unmatched.sendsLeft),
+    ]
   }
 
   /// Whether it goes by the event time of its signals.

@@ -17,7 +17,7 @@ struct WithLatestFrom: OperatorComponent, TimedOperator {
     parameters: [
       .init("signal", \.signal, primary: true, required: true, "The other signal."),
       .init(
-        "reduce", \.reduce, variables: [("latest", .dyn)],
+        "reduce", \.reduce, variables: [("latest", .dyn)], typing: { step, _ in ["latest": step.signal.type] },
         "The result for `event` and `latest`; without it, a list of both."),
     ],
     examples: [

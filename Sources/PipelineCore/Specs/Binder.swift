@@ -61,14 +61,14 @@ public struct Binder {
     for (index, base) in Variables.base.enumerated() {
       switch index {
       case Variables.event where !hasEvent: variables.append(.init("@event"))
-      case Variables.event: variables.append(.init("event", inputs.first?.type ?? .dyn))
+      case Variables.event: variables.append(.init("event", use.types["event"] ?? inputs.first?.type ?? .dyn))
       case Variables.outer where context.outer == nil: variables.append(.init("@outer"))
       case Variables.outer: variables.append(.init("outer", context.outer?.type ?? .dyn))
       case Variables.error where !(seesError || context.seesError): variables.append(.init("@error"))
       default: variables.append(.init(base.name, base.type))
       }
     }
-    for own in use.variables { variables.append(.init(own.name, own.type)) }
+    for own in use.variables { variables.append(.init(own.name, use.types[own.name] ?? own.type)) }
     if let tuple = inputs.first?.tuple, seesParts {
       for (index, name) in tuple.enumerated() {
         let type = inputs[0].elements.indices.contains(index) ? inputs[0].elements[index] : .dyn

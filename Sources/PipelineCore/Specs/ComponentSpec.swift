@@ -119,6 +119,8 @@ public struct Parameter<C: Component>: Sendable {
   ///   - beside: The parameter is written next to the component key, as `onError` is, because the value of the key is
   ///     the whole primary parameter.
   ///   - variables: Further variables of the parameter's expressions.
+  ///   - typing: The types of variables that follow from parameters before this one and the type of `event`, by name; `event` may be
+  ///     one of them.
   ///   - expecting: The type that the expressions must have.
   ///   - applies: When the parameter has an effect; nil: always. Otherwise the parameter is an error.
   ///   - nested: Conditions for fields of its value, in addition to those that the fields have wherever the record is
@@ -126,8 +128,10 @@ public struct Parameter<C: Component>: Sendable {
   public init<Value: ParameterValue>(
     _ name: String, _ path: WritableKeyPath<C, Value> & Sendable, formerly: String? = nil, primary: Bool = false,
     required: Bool = false, whole: Bool = false, beside: Bool = false, range: ClosedRange<Int64>? = nil,
-    variables: [(String, ExpressionType)] = [], expecting: ExpressionType? = nil,
-    applies: Applicability? = nil, nested: [String: Applicability] = [:], _ help: String
+    variables: [(String, ExpressionType)] = [],
+    typing: (@Sendable (C, ExpressionType) -> [String: ExpressionType])? = nil,
+    expecting: ExpressionType? = nil, applies: Applicability? = nil, nested: [String: Applicability] = [:],
+    _ help: String
   ) {
     let initial = C()[keyPath: path]
     info = ParameterInfo(
@@ -142,6 +146,8 @@ public struct Parameter<C: Component>: Sendable {
       }
     }
     bind = { component, binder in
+      var usage = usage
+      usage.types = typing?(component, binder.inputs.first?.type ?? .dyn) ?? [:]
       component[keyPath: path].bind(&binder, usage)
     }
     let plans: @Sendable (C) -> [SignalPlan] = { $0[keyPath: path].innerPlans }
@@ -153,6 +159,8 @@ public struct Parameter<C: Component>: Sendable {
 public struct ExpressionUse: Sendable {
   package var variables: [Variable]
   package var expecting: ExpressionType?
+  /// The types of variables that other parameters decide, by name.
+  package var types: [String: ExpressionType] = [:]
   /// A variable that the expression sees.
   package struct Variable: Sendable {
     package var name: String

@@ -7,6 +7,8 @@ package struct SignalParameter: ParameterValue {
   package init() {}
 
   package var isGiven: Bool { node != nil }
+  /// The type of its events in expressions.
+  var type: ExpressionType { plan?.type.type ?? .dyn }
 
   package static func shape(range: ClosedRange<Int64>?) -> ParameterShape {
     .oneOf([.signalName, .signal])

@@ -1,0 +1,63 @@
+import Foundation
+import Testing
+
+/// The other event of a pair has the types of its signal: declared times are times, and unknown fields are errors.
+@Suite struct TypedPairTests {
+  private let folder: Scratch
+
+  init() throws {
+    folder = try Scratch()
+    try folder.write(
+      "a.ndjson", #"{"id":1,"at":"2026-01-01T00:00:00Z"}"# + "\n" + #"{"id":2,"at":"2026-01-01T00:00:09Z"}"# + "\n")
+    try folder.write(
+      "b.ndjson", #"{"id":1,"at":"2026-01-01T00:00:05Z"}"# + "\n" + #"{"id":3,"at":"2026-01-01T00:00:06Z"}"# + "\n")
+  }
+
+  private func file(_ step: String) throws -> String {
+    try folder.write(
+      "pairs.yaml",
+      """
+      sources:
+        a: { file: { path: \(folder.path)/a.ndjson, decode: json }, schema: { id: int, at: timestamp } }
+        b: { file: { path: \(folder.path)/b.ndjson, decode: json }, schema: { id: int, at: timestamp } }
+      sinks:
+        out: { from: a, chain: [ { \(step) } ], stdout: {} }
+
+      """)
+  }
+
+  private static let later = #""{'later': other.at - event.at}""#
+
+  @Test(arguments: [
+    ("join: { signal: b, within: 1h, key: event.id, otherKey: other.id, reduce: \(later) }", [#"{"later":"5s"}"#]),
+    (
+      "join: { signal: b, within: 1h, key: event.id, otherKey: other.id, unmatched: left, "
+        + #"reduce: "other == null ? {'alone': event.id} : {'later': other.at - event.at}" }"#,
+      [#"{"later":"5s"}"#, #"{"alone":2}"#]
+    ),
+    (
+      "join: { signal: b, within: 1h, key: event.id, otherKey: other.id, unmatched: right, "
+        + #"reduce: "event == null ? {'alone': other.id} : {'later': other.at - event.at}" }"#,
+      [#"{"later":"5s"}"#, #"{"alone":3}"#]
+    ),
+    (
+      #"withLatestFrom: { signal: { from: b, chain: [ { take: 1 } ] }, reduce: "{'later': latest.at - event.at}" }"#,
+      [#"{"later":"5s"}"#, #"{"later":"-4s"}"#]
+    ),
+  ])
+  func declaredTimesAreTimes(_ step: String, _ wanted: [String]) throws {
+    let outcome = try Rxd.run("run", "-q", try file(step))
+    #expect(outcome.status == 0 && outcome.lines.sorted() == wanted.sorted(), "\(outcome.lines) \(outcome.errors)")
+  }
+
+  @Test(arguments: [
+    ("join: { signal: b, within: 1h, reduce: other.att }", "there is no field 'att'"),
+    ("join: { signal: b, within: 1h, key: event.id, otherKey: other.idd }", "there is no field 'idd'"),
+    ("join: { signal: b, within: 1h, unmatched: full, reduce: event.att }", "there is no field 'att'"),
+    ("withLatestFrom: { signal: b, reduce: latest.id + 'x' }", "RX413"),
+  ])
+  func mistakesAreFoundBefore(_ step: String, _ part: String) throws {
+    let outcome = try Rxd.run("check", try file(step))
+    #expect(outcome.status == 78 && outcome.output.contains(part), "\(outcome.output)")
+  }
+}
