@@ -18,7 +18,7 @@ PROGRAM = os.environ.get("RABBITMQ_SERVER", "/usr/lib/rabbitmq/bin/rabbitmq-serv
 CTL = os.environ.get("RABBITMQ_CTL", "/usr/lib/rabbitmq/bin/rabbitmqctl")
 PASSWORD = "correct horse battery"
 BODY_MOST = 1 << 20
-PATIENCE = 120  # seconds for a start, beside other work
+PATIENCE = 300  # seconds for a start, beside other work
 
 
 def free_ports(count):
