@@ -1,7 +1,7 @@
 import Foundation
 import Testing
 
-/// The other event of a pair has the types of its signal: declared times are times, and unknown fields are errors.
+/// Other events than `event` have the types of its signal: declared times are times, and unknown fields are errors.
 @Suite struct TypedPairTests {
   private let folder: Scratch
 
@@ -44,6 +44,19 @@ import Testing
       #"withLatestFrom: { signal: { from: b, chain: [ { take: 1 } ] }, reduce: "{'later': latest.at - event.at}" }"#,
       [#"{"later":"5s"}"#, #"{"later":"-4s"}"#]
     ),
+    (
+      "combinePrevious: \"{'later': previous == null ? null : event.at - previous.at}\"",
+      [#"{"later":null}"#, #"{"later":"9s"}"#]
+    ),
+    (
+      #"combinePrevious: { start: { at: '2026-01-01T00:00:00Z' }, next: "{'later': event.at - previous.at}" }"#,
+      [#"{"later":"0s"}"#, #"{"later":"9s"}"#]
+    ),
+    (#"window: { count: 2, to: "{'later': events[1].at - events[0].at}" }"#, [#"{"later":"9s"}"#]),
+    (
+      #"window: { count: 2, to: "{'late': events.filter(e, e.at > timestamp('2026-01-01T00:00:05Z')).map(e, e.id)}" }"#,
+      [#"{"late":[2]}"#]
+    ),
   ])
   func declaredTimesAreTimes(_ step: String, _ wanted: [String]) throws {
     let outcome = try Rxd.run("run", "-q", try file(step))
@@ -55,6 +68,8 @@ import Testing
     ("join: { signal: b, within: 1h, key: event.id, otherKey: other.idd }", "there is no field 'idd'"),
     ("join: { signal: b, within: 1h, unmatched: full, reduce: event.att }", "there is no field 'att'"),
     ("withLatestFrom: { signal: b, reduce: latest.id + 'x' }", "RX413"),
+    ("combinePrevious: previous.att", "there is no field 'att'"),
+    ("window: { count: 2, to: 'events[0].att' }", "there is no field 'att'"),
   ])
   func mistakesAreFoundBefore(_ step: String, _ part: String) throws {
     let outcome = try Rxd.run("check", try file(step))

@@ -4,7 +4,12 @@ public indirect enum ExpressionType: Sendable, Equatable {
   package var opened: ExpressionType {
     switch self {
     case .object(let fields, _):
-      .object(fields: fields.map { Field($0.name, $0.type.opened, mayBeAbsent: $0.mayBeAbsent) }, open: true)
+      .object(
+        fields: fields.map { field in
+          var field = field
+          field.type = field.type.opened
+          return field
+        }, open: true)
     case .list(let element): .list(element.opened)
     case .optional(let inner): .optional(inner.opened)
     case .wrapper(let inner): .wrapper(inner.opened)

@@ -16,7 +16,12 @@ struct CombinePrevious: FusableOperator {
       .init("start", \.start, whole: true, "The value of `previous` for the first event."),
       .init(
         "next", \.next, primary: true, required: true,
-        variables: [("previous", .dyn), ("index", .int)], "What to send."),
+        variables: [("previous", .dyn), ("index", .int)],
+        typing: { step, event in
+          // A start that is no object may have another type than the events, and one that is an object more fields.
+          guard event.hasFields else { return [:] }
+          return ["previous": step.start.value.value.is(.null) ? event.orNull : event.opened]
+        }, "What to send."),
     ],
     examples: [
       .marble(

@@ -95,6 +95,7 @@ struct Window: FusableOperator, TimedOperator, ChangingOperator {
       .init("idle", \.idle, range: span, applies: .with("time"), "Close all windows after this time without events."),
       .init(
         "to", \.to, variables: [("events", .list(.dyn)), ("start", .timestamp), ("end", .timestamp)],
+        typing: { _, event in ["events": .list(event)] },
         "The value to send; the list of events by default."),
       .init(
         "aggregate", \.aggregate, variables: [("start", .timestamp), ("end", .timestamp)],
