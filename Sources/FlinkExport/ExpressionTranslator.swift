@@ -198,7 +198,7 @@ struct ExpressionTranslator {
     case .has(let target, let field): return try presence(target, field, expression)
     case .select(_, let field, _):
       throw refusal(
-        expression, "'.?\(field)' tells an absent field from null, and a table has only NULL",
+        expression, "'.?\(field)' distinguishes an absent field from null, and a table has only NULL",
         "Write 'optional.ofNonNull(event.\(field)).orValue(...)'")
     case .variable, .bind:
       throw refusal(expression, "the expression has no equal in Flink SQL", "Leave this step to rxd")
@@ -456,7 +456,7 @@ struct ExpressionTranslator {
     if case .object(let shape, nil) = try operand(target), let found = shape.field(field) {
       if case .leaf(let value) = found, value.null != .never {
         throw refusal(
-          expression, "'has' tells an absent field from null, and a table has only NULL",
+          expression, "'has' distinguishes an absent field from null, and a table has only NULL",
           "Write 'event.\(field) != null', which is true for a value only")
       }
       return SQLValue(text: "TRUE", type: .boolean)

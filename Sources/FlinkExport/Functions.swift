@@ -143,7 +143,7 @@ extension ExpressionTranslator {
         return found.value
       }
       throw refusal(
-        expression, "'.?\(field)' tells an absent field from null, and a table has only NULL",
+        expression, "'.?\(field)' distinguishes an absent field from null, and a table has only NULL",
         "Write 'optional.ofNonNull(event.\(field))'")
     default:
       throw refusal(expression, "this optional has no equal in Flink SQL", "Use 'optional.ofNonNull(...)'")
