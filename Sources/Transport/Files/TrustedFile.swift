@@ -42,9 +42,8 @@ package struct TrustedFile {
     }
     var whole = path
     if path.utf8.first != UInt8(ascii: "/") {
-      guard let current = getcwd(nil, 0) else { throw PosixError("open", path) }
-      defer { free(current) }
-      whole = String(cString: current) + "/" + path
+      guard let current = Glob.currentDirectory else { throw PosixError("open", path) }
+      whole = current + "/" + path
     }
     let root = try PathWalk.Entry(directory: "/", shownAs: "/")
     try look(root, root)

@@ -1,6 +1,7 @@
 import Glibc
 import PipelineCore
 import PipelineRuntime
+import Transport
 
 /// The directories of plugins.
 enum PluginDirectories {
@@ -14,8 +15,7 @@ enum PluginDirectories {
   }
 
   static func absolute(_ path: String) -> String {
-    guard !path.hasPrefix("/"), let here = getcwd(nil, 0) else { return path }
-    defer { free(here) }
-    return String(cString: here) + "/" + path
+    guard !path.hasPrefix("/"), let here = Glob.currentDirectory else { return path }
+    return here + "/" + path
   }
 }
