@@ -119,27 +119,24 @@ final class SpillFile: SpillStore, @unchecked Sendable {
 
   func find(_ key: UnsafeRawBufferPointer, of owner: Int64) throws(SpillFault) -> SpilledValue? {
     guard let keys else { return nil }
-    var length = 0
+    // Most values are short.
     var room = 256
     while true {
-      var result: Int32 = 0
-      let value = [UInt8](unsafeUninitializedCapacity: room) { bytes, filled in
-        result = rx_rocks_find(keys, UInt32(owner), key.baseAddress, key.count, bytes.baseAddress, room, &length)
-        filled = result == 1 ? min(length, room) : 0
+      var length = 0
+      let found = withUnsafeTemporaryAllocation(byteCount: room, alignment: 8) {
+        bytes -> Result<SpilledValue?, SpillFault> in
+        let result = rx_rocks_find(
+          keys, UInt32(owner), key.baseAddress, key.count, bytes.baseAddress, bytes.count, &length)
+        guard result == 1, length <= bytes.count else {
+          return result < 0 ? .failure(SpillFault(Self.failure)) : .success(nil)
+        }
+        return .success(
+          SpilledValue(
+            rank: Int(clamping: bytes.load(as: UInt64.self)), time: bytes.load(fromByteOffset: 8, as: Int64.self),
+            payload: Array(bytes[Int(RX_ROCKS_HEAD)..<length])))
       }
-      guard result == 1 else {
-        if result == 0 { return nil }
-        throw SpillFault(Self.failure)
-      }
-      guard length <= room else {
-        room = length
-        continue
-      }
-      let head = value.withUnsafeBytes {
-        (rank: $0.loadUnaligned(as: UInt64.self), time: $0.loadUnaligned(fromByteOffset: 8, as: Int64.self))
-      }
-      return SpilledValue(
-        rank: Int(clamping: head.rank), time: head.time, payload: Array(value[Int(RX_ROCKS_HEAD)...]))
+      if length <= room { return try found.get() }
+      room = length
     }
   }
 
