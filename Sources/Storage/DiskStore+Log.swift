@@ -27,30 +27,28 @@ extension DiskStore {
 extension DiskStore.Writer {
   /// Reports that the requests are on the disk or, if that is awaited, waits until the copy has them too.
   func report(_ requests: [DiskStore.Request]) {
-    let (copier, mayReport) = state.withLock { ($0.copier, $0.mayReport) }
-    guard mayReport() else {
-      // Another process may have taken the pipeline over: this one ends, and nothing counts any more.
-      uncopied.append((.max, requests))
-      return
-    }
-    guard let copier else {
-      for request in requests { request.done() }
-      return
-    }
+    guard let copier = state.withLock(\.copier) else { return reportNow(requests) }
     let frames = noteLog(copier)
-    guard copier.isAwaited else {
-      for request in requests { request.done() }
-      return
-    }
+    guard copier.isAwaited else { return reportNow(requests) }
     uncopied.append((frames, requests))
     reportCopied(copier)
   }
 
+  private func reportNow(_ requests: [DiskStore.Request]) {
+    guard state.withLock(\.mayReport)() else {
+      // Another process may have taken the pipeline over: this one ends, and nothing counts any more.
+      withheld += requests
+      return
+    }
+    for request in requests { request.done() }
+  }
+
   /// Reports the commits that the copy has.
   func reportCopied(_ copier: StoreCopier) {
-    while let first = uncopied.first, copier.has(first.frames) {
+    guard !uncopied.isEmpty, let copied = copier.copiedFrames else { return }
+    while let first = uncopied.first, first.frames <= copied {
       uncopied.removeFirst()
-      for request in first.requests { request.done() }
+      reportNow(first.requests)
     }
   }
 

@@ -277,6 +277,8 @@ package final class DiskStore: PipelineStore {
     private var newLetterBytes: Int64 = 0
     /// Commits that are on this disk but not in the copy, each with the frames that the log then had.
     var uncopied: [(frames: Int, requests: [Request])] = []
+    /// Commits that must not be reported any more (``DiskStore/mayReport``).
+    var withheld: [Request] = []
     /// Until when the end waits for the copy, on the monotonic clock.
     private var copyUntil: Int64?
     private var nextReport: Int64 = 0
@@ -373,7 +375,7 @@ package final class DiskStore: PipelineStore {
       }
       file = nil
       held = []
-      uncopied = []
+      (uncopied, withheld) = ([], [])
       let reportOver = state.withLock { state in
         state.spill = nil
         state.copier = nil

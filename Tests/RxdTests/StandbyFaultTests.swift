@@ -158,7 +158,10 @@ struct StandbyFaultTests {
     #expect(try process.wait() == 0)
     process = try machines.run(machines.first, url, "--lease", machines.lease, "--lease-secs", "3")
     try machines.line(of: process, with: "following")
-    var outcome = try promote()
+    // A path that leads nowhere says nothing about the first.
+    var outcome = try Rxd.run("promote-standby", machines.second, "--lease", machines.lease + ".other")
+    #expect(outcome.status == 74 && outcome.errors.contains("there is no lease"), "\(outcome.errors)")
+    outcome = try promote()
     #expect(
       outcome.status == 75 && outcome.errors.contains("is held by process \(process.pid) of"), "\(outcome.errors)")
     // It stops as if its machine slept, and loses the lock of the file, as on storage that it cannot reach.
@@ -178,6 +181,8 @@ struct StandbyFaultTests {
     let late = try Rxd.run(
       arguments: ["run", "--state-dir", machines.first, "--lease", machines.lease, machines.file], input: "")
     #expect(late.status == 78 && late.errors.contains("belongs to another state directory"), "\(late.errors)")
+    // Once more does no harm.
+    #expect(try promote().status == 0)
     let second = try machines.run(machines.second, nil, "--lease", machines.lease)
     machines.awaits("the second goes on") { machines.sums().last == 210 }
     second.send(SIGTERM)
@@ -201,6 +206,23 @@ struct StandbyFaultTests {
     }
     try machines.line(of: process, with: "was given away or removed")
     #expect(try process.wait() != 0)
+  }
+
+  /// Storage that is not mounted gives no machine a lease of its own.
+  @Test func aLeaseIsMadeOnce() throws {
+    let process = try machines.run(machines.first, nil, "--lease", machines.lease)
+    try machines.append(1...10)
+    machines.awaits("it works") { machines.sums().last == 55 }
+    process.send(SIGTERM)
+    #expect(try process.wait() == 0)
+    for isEmpty in [false, true] {
+      try FileManager.default.removeItem(atPath: machines.lease)
+      if isEmpty { try Data().write(to: URL(fileURLWithPath: machines.lease)) }
+      let outcome = try Rxd.run(
+        arguments: ["run", "--state-dir", machines.first, "--lease", machines.lease, machines.file], input: "")
+      #expect(outcome.status == 74 && outcome.errors.contains("is its storage mounted"), "\(outcome.errors)")
+      if !isEmpty { try Data().write(to: URL(fileURLWithPath: machines.lease)) }
+    }
   }
 
   @Test func mistakesWithALease() throws {

@@ -195,10 +195,8 @@ package final class StoreCopier: Sendable {
     }
   }
 
-  /// Whether the copy has the log up to this number of frames.
-  func has(_ frames: Int) -> Bool {
-    state.withLock { $0.copied(LogFormat.salt(path + "-wal")) ?? -1 >= frames }
-  }
+  /// The frames of the log that the copy has; nil: it has another log, or none.
+  var copiedFrames: Int? { state.withLock { $0.copied(LogFormat.salt(path + "-wal")) } }
 
   var isPromoted: Bool { state.withLock { $0.phase == .promoted } }
 
@@ -275,8 +273,9 @@ package final class StoreCopier: Sendable {
 
   package var standing: Standing {
     let now = monotonicNow()
+    let size = Int(FileDescriptor.Status(path: path)?.size ?? 0)
     return state.withLock { state in
-      func file(_ from: Int) -> Int { max(0, Int(FileDescriptor.Status(path: path)?.size ?? 0) - from) }
+      func file(_ from: Int) -> Int { max(0, size - from) }
       let log = state.written * LogFormat.frameBytes
       let bytes: Int? =
         switch state.phase {

@@ -86,14 +86,17 @@ final class Lease: Sendable {
   ///
   /// - Parameters:
   ///   - owner: The identity of the state directory.
+  ///   - isNew: Whether the directory has never held a lease, so that the file may be made.
   ///   - seconds: How long others wait before they may take a lease that is not renewed.
   ///   - waits: Called before a wait for as long as the former holder's lease may last.
   init(
-    _ path: String, owner: String, seconds: Int64, waits: (String) -> Void, warn: @escaping @Sendable (String) -> Void,
+    _ path: String, owner: String, isNew: Bool, seconds: Int64, waits: (String) -> Void,
+    warn: @escaping @Sendable (String) -> Void,
     lost: @escaping @Sendable (String) -> Void
   ) throws(Refusal) {
-    let file = try Self.open(path)
+    let file = try Self.open(path, makes: isNew)
     let known = try Self.read(file, path)
+    guard known != nil || isNew else { throw Self.missing(path) }
     if let known {
       guard known.owner == owner else {
         throw .elsewhere(
@@ -120,11 +123,15 @@ final class Lease: Sendable {
 
   /// Gives the lease to the state directory of this identity, if no process holds it.
   static func give(_ path: String, to owner: String, waits: (String) -> Void) throws(Refusal) {
-    let file = try open(path)
-    let known = try read(file, path)
-    if let known, known.owner != owner { try awaitEnd(of: known, file, path, waits) }
-    var holder = Holder(owner: owner, seconds: known?.seconds ?? 1)
-    holder.count = (known?.count ?? 0) &+ 1
+    // A new file would be no lease of the other machine's: another path, or storage that is not mounted.
+    if let bytes = SystemFile.read(path, limit: 512), Holder(String(decoding: bytes, as: UTF8.self))?.owner == owner {
+      return
+    }
+    let file = try open(path, makes: false)
+    guard let known = try read(file, path) else { throw missing(path) }
+    try awaitEnd(of: known, file, path, waits)
+    var holder = Holder(owner: owner, seconds: known.seconds)
+    holder.count = known.count &+ 1
     do throws(PosixError) { try write(holder, file) } catch { throw .unusable(error.message) }
   }
 
@@ -198,9 +205,12 @@ final class Lease: Sendable {
 
   // MARK: The file
 
-  private static func open(_ path: String) throws(Refusal) -> FileDescriptor {
-    let number = uninterrupted { Glibc.open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0o600) }
-    guard number >= 0 else { throw .unusable(PosixError("open", path).message) }
+  private static func open(_ path: String, makes: Bool) throws(Refusal) -> FileDescriptor {
+    let flags = O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | (makes ? O_CREAT : 0)
+    let number = uninterrupted { Glibc.open(path, flags, 0o600) }
+    guard number >= 0 else {
+      throw errno == ENOENT && !makes ? missing(path) : .unusable(PosixError("open", path).message)
+    }
     let file = FileDescriptor(number, name: path)
     switch FileLock.take(file.number, within: .milliseconds(100)) {
     case 0: return file
@@ -211,6 +221,12 @@ final class Lease: Sendable {
       errno = code
       throw .unusable(PosixError("lock", path).message)
     }
+  }
+
+  private static func missing(_ path: String) -> Refusal {
+    .unusable(
+      "there is no lease \(path), although there was one: is its storage mounted, and is this the path of both machines?"
+    )
   }
 
   /// Nil: the file is new.

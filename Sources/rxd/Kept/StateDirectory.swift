@@ -124,20 +124,32 @@ final class StateDirectory: Sendable {
 
   /// Takes the lease for this directory, and ends the process when it is lost.
   func take(lease path: String, for seconds: Int, _ log: LogWriter) throws(Lease.Refusal) {
+    // Without this, a machine whose storage is not mounted would make a lease of its own.
+    let mark = self.path + "/leased"
     let lease = try Lease(
-      path, owner: try Self.identity(of: self.path), seconds: Int64(seconds), waits: { log.write(.info, "", $0) },
+      path, owner: try Self.identity(of: self.path), isNew: access(mark, F_OK) != 0, seconds: Int64(seconds),
+      waits: { log.write(.info, "", $0) },
       warn: { log.write(.warning, "", $0) },
       lost: { reason in
         log.write(.error, "", "\(reason): this process ends at once, because another machine may go on")
         log.flush(patience: .seconds(1))
         kill(getpid(), SIGQUIT)
       })
+    try Self.note(mark)
     heldLease.withLock { $0 = lease }
   }
 
   /// Gives the lease to the directory, which is that of a standby, if nobody holds it.
   static func give(lease path: String, to directory: String, waits: (String) -> Void) throws(Lease.Refusal) {
     try Lease.give(path, to: try identity(of: directory), waits: waits)
+    try note(directory + "/leased")
+  }
+
+  private static func note(_ mark: String) throws(Lease.Refusal) {
+    do throws(Refusal) {
+      try make(mark)
+      try sync(String(mark.prefix(upTo: mark.lastIndex(of: "/") ?? mark.startIndex)))
+    } catch { throw .unusable("\(error)") }
   }
 
   /// Tells a directory from all others: 32 hexadecimal digits, made when they are asked for first.

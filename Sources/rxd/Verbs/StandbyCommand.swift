@@ -125,16 +125,17 @@ struct PromoteStandby: ParsableCommand {
     let (marker, promoted) = (
       StateDirectory.standbyMarker(in: directory), StateDirectory.promotedMarker(in: directory)
     )
-    if access(promoted, F_OK) != 0 {
-      guard access(marker, F_OK) == 0 else {
-        Console.printError("\(directory) is not the directory of a standby: there is no file \(marker)")
-        throw ExitStatus.noInput
+    let isPromoted = access(promoted, F_OK) == 0
+    guard isPromoted || access(marker, F_OK) == 0 else {
+      Console.printError("\(directory) is not the directory of a standby: there is no file \(marker)")
+      throw ExitStatus.noInput
+    }
+    if let lease {
+      do throws(Lease.Refusal) { try StateDirectory.give(lease: lease, to: directory) { Console.note($0) } } catch {
+        throw error.reported(": it has not ended, and may still run the pipelines")
       }
-      if let lease {
-        do throws(Lease.Refusal) { try StateDirectory.give(lease: lease, to: directory) { Console.note($0) } } catch {
-          throw error.reported(": it has not ended, and may still run the pipelines")
-        }
-      }
+    }
+    if !isPromoted {
       guard rename(marker, promoted) == 0 else {
         Console.printError(PosixError("rename", marker).message)
         throw ExitStatus.inputOutput
