@@ -59,8 +59,10 @@ package struct CharsetParameter: ParameterValue {
 
   /// The parameter `charset` of a media type (RFC 9110, 8.3), in lower case.
   static func charset(ofType type: String?) -> String? {
+    guard let type else { return nil }
     // Most types have no parameter.
-    guard let type, type.utf8.contains(UInt8(ascii: ";")) else { return nil }
+    let hasParameters = type.utf8.withContiguousStorageIfAvailable { $0.contains(UInt8(ascii: ";")) }
+    guard hasParameters ?? true else { return nil }
     for part in type.utf8.split(separator: UInt8(ascii: ";")).dropFirst() {
       let pair = part.split(separator: UInt8(ascii: "="), maxSplits: 1)
       func text(_ bytes: Substring.UTF8View) -> String {

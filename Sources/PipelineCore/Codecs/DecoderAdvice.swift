@@ -16,13 +16,18 @@ enum DecoderAdvice {
   static func advice(_ options: DecoderOptions, startingAs input: UnsafeRawBufferPointer, hasRejected: Bool) -> String?
   {
     guard options.readsText else { return nil }
+    switch options.format {
+    // What decodes as JSON is text in the right encoding.
+    case .json, .ndjson, .jsonDocuments: guard hasRejected else { return nil }
+    default: break
+    }
     let sample = input.part(0, min(input.count, sampleBytes))
     if let found = encoding(sample, isCharsetKnown: options.charset != nil) { return found }
     let text = sample.part(sample.byteOrderMarkLength, sample.count)
     let (first, second) = lines(text)
     switch options.format {
     case .json, .ndjson, .jsonDocuments:
-      guard hasRejected, options.unit != .row else { return nil }
+      guard options.unit != .row else { return nil }
       if options.format != .jsonDocuments, options.framing == .lines, let form = json(text), form != .lines {
         return "looks like \(form.rawValue): write 'decode: jsonDocuments'"
       }

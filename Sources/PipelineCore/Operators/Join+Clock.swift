@@ -45,12 +45,8 @@ extension Join {
     /// The chains of both sides by key number, each key's left one first.
     @exclusivity(unchecked) private var chains: [Chain] = []
     /// The fields that expressions read of either side's events, unless they read whole events.
-    private lazy var leftFields = parameters.leftFields.flatMap {
-      SeenFields($0, arena: execution.executor.arena, json: execution.json)
-    }
-    private lazy var rightFields = parameters.rightFields.flatMap {
-      SeenFields($0, arena: execution.executor.arena, json: execution.json)
-    }
+    private let leftFields: SeenFields?
+    private let rightFields: SeenFields?
     /// Set only while events are kept.
     private var timer = Wake.none
     private var timerDue = Instant.distantFuture
@@ -59,6 +55,9 @@ extension Join {
       let within = parameters.within ?? Bounds()
       left = Side("first", index: 0, span: within.after, sendsUnmatched: parameters.unmatched.sendsLeft)
       right = Side("other", index: 1, span: within.before, sendsUnmatched: parameters.unmatched.sendsRight)
+      let (arena, json) = (nodeContext.execution.executor.arena, nodeContext.execution.json)
+      leftFields = parameters.leftFields.flatMap { SeenFields($0, arena: arena, json: json) }
+      rightFields = parameters.rightFields.flatMap { SeenFields($0, arena: arena, json: json) }
       super.init(parameters, nodeContext, downstream)
     }
 
@@ -111,7 +110,8 @@ extension Join {
         // No partner can arrive any more.
         if case .none = partners { giveUp(event, seen, side, opposite) }
       } else {
-        keep(event, seen, known ?? keys.insert(buffer.bytes, hash), partners, side)
+        let isMatched = if case .none = partners { false } else { true }
+        keep(event, seen, known ?? keys.insert(buffer.bytes, hash), isMatched: isMatched, side)
       }
       return partners
     }
@@ -131,8 +131,7 @@ extension Join {
       }
     }
 
-    private func keep(_ event: Event, _ seen: Value?, _ key: Int, _ partners: Partners, _ side: Side) {
-      let isMatched = if case .none = partners { false } else { true }
+    private func keep(_ event: Event, _ seen: Value?, _ key: Int, isMatched: Bool, _ side: Side) {
       insert(event, seen, key, due: now + side.span, isMatched: isMatched, side)
       if side.events.count > parameters.limit, let displaced = removeOldest(side) {
         lose(displaced.pointee.event, of: side.name, &side.losses)
@@ -253,10 +252,13 @@ extension Join {
     private func end() {
       guard !isClosed else { return }
       for side in [left, right] {
-        while let entry = removeOldest(side) {
+        var next = side.events.first
+        while let entry = next {
+          next = entry.pointee.next
           if !entry.pointee.isMatched { countDropped(entry.pointee.event) }
         }
       }
+      forgetAll()
       finish()
     }
 
@@ -266,13 +268,16 @@ extension Join {
 
     override func stop() {
       cancelWake(&timer)
-      for side in [left, right] {
-        report(side.losses, of: side.name)
-        side.removeAll(keeping: arena)
-      }
+      for side in [left, right] { report(side.losses, of: side.name) }
+      forgetAll()
+      super.stop()
+    }
+
+    /// Removes all events at once; they stay valid until the end of the turn.
+    private func forgetAll() {
+      for side in [left, right] { side.removeAll(keeping: arena) }
       chains = []
       keys.removeAll()
-      super.stop()
     }
 
     override func save(_ state: inout StateWriter) {

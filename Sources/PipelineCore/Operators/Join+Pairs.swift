@@ -3,7 +3,7 @@ extension Join {
   class PairNode: TriggeredNode {
     final let parameters: Join
     private let builder: ValueBuilder?
-    private lazy var frame = makeFrame()
+    private let frame: EventFrame
     /// The keys of the kept events, as ``KeyText``.
     final let keys = KeyTable()
     final let buffer = OutputBuffer()
@@ -11,6 +11,7 @@ extension Join {
     init(_ parameters: Join, _ nodeContext: NodeContext, _ downstream: Downstream) {
       self.parameters = parameters
       builder = parameters.reduce.makeBuilder()
+      frame = .make(nodeContext)
       super.init(trigger: parameters.signal.plan, nodeContext, downstream)
     }
 

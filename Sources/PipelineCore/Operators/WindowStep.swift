@@ -180,7 +180,7 @@ extension Window {
         return Content(figures: whole)
       }
       let target = run.arena.elements(range.count)
-      for (index, entry) in kept[range].enumerated() { target[index] = entry.event.value }
+      for index in 0..<range.count { target[index] = kept[range.lowerBound + index].event.value }
       return Content(list: Value(kind: .list, pointer: target.baseAddress, length: range.count))
     }
 
@@ -188,9 +188,10 @@ extension Window {
     final func removeFirst(_ count: Int) {
       guard count > 0 else { return }
       let arena = run.arena
-      for entry in kept.prefix(count) {
-        countKept(entry, -1)
-        entry.event.free(after: arena)
+      // Slices of the queue would retain it.
+      for index in 0..<count {
+        countKept(kept[index], -1)
+        kept[index].event.free(after: arena)
       }
       if count == kept.count { kept.removeAll(keepingCapacity: count <= 64) } else { kept.removeFirst(count) }
     }
