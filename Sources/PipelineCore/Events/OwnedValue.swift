@@ -252,7 +252,7 @@ struct HeldValue {
 
   /// Frees the memory at the end of the turn, because emitted values may point to it.
   @inline(__always)
-  func free(after arena: Arena) { if let memory { arena.adopt(memory) } }
+  func free(after arena: @autoclosure () -> Arena) { if let memory { arena().adopt(memory) } }
 }
 
 extension Value {

@@ -187,11 +187,10 @@ extension Window {
     /// Removes the first events; emitted values stay valid until the end of the turn.
     final func removeFirst(_ count: Int) {
       guard count > 0 else { return }
-      let arena = run.arena
       // Slices of the queue would retain it.
       for index in 0..<count {
         countKept(kept[index], -1)
-        kept[index].event.free(after: arena)
+        kept[index].event.free(after: run.arena)
       }
       if count == kept.count { kept.removeAll(keepingCapacity: count <= 64) } else { kept.removeFirst(count) }
     }

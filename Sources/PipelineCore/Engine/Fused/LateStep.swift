@@ -153,10 +153,11 @@ class LateStep: FusedStep, TimerTarget {
   }
 
   final func woke(_ token: Int) {
-    guard !isStopped else { return }
-    chain.acts()
-    run.acting(at: index) { timeCame(token) }
-    if isFresh { chain.becameFresh() }
+    guard !isStopped, let link, let runLink else { return }
+    // A chain and a run that end meanwhile live to the end of the turn, so they need not be retained.
+    link._withUnsafeGuaranteedRef { $0.acts() }
+    runLink._withUnsafeGuaranteedRef { $0.acting(at: index) { timeCame(token) } }
+    if isFresh { link._withUnsafeGuaranteedRef { $0.becameFresh() } }
   }
 
   /// Sends the next output before it is due.
