@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 from pathlib import Path
 
@@ -67,7 +68,16 @@ class Spec(unittest.TestCase):
                       "help": "The file; it is made if it does not exist."},
                      {"name": "field", "type": "text", "default": "text", "help": "The member that is written."}],
                  "input": text, "confirmation": "disk",
-                 "examples": [{"title": "a list of names", "yaml": "exampleLines: { path: names.txt, field: name }"}]}]})
+                 "examples": [{"title": "a list of names", "yaml": "exampleLines: { path: names.txt, field: name }"}]},
+                {"kind": "sink", "name": "exampleFiles", "summary": "Appends each event, as a line of JSON, to a file of a directory.",
+                 "details": "While there is a file `NAME.lock`, events for the file `NAME` wait.",
+                 "parameters": [
+                     {"name": "directory", "type": "text", "primary": True, "required": True, "help": "The directory."},
+                     {"name": "name", "type": "template", "required": True,
+                      "help": "The name of the file; it is made if it does not exist."}],
+                 "confirmation": "system",
+                 "examples": [{"title": "a file for each customer",
+                               "yaml": "exampleFiles: { directory: /srv/orders, name: '{{ event.customer }}' }"}]}]})
 
 
 class Shout(unittest.TestCase):
@@ -158,6 +168,32 @@ class Lines(unittest.TestCase):
         self.assertEqual(caught.exception.at, "path")
 
 
+class Files(unittest.TestCase):
+    def test_each_event_has_its_outcome(self):
+        with tempfile.TemporaryDirectory() as directory:
+            for name in ("a.lock", "b"):
+                Path(directory, name).mkdir()
+            names = ["a", "b", "c", "d/e", "a", "c"]
+            with plugin.open("sink", "exampleFiles", directory=directory) as files:
+                answer = files.write(*range(6), arguments=[[name] for name in names])
+                self.assertEqual((answer["status"], answer["error"]), (host.RETRY, f"'{directory}/a' is locked"))
+                self.assertEqual(sorted(answer["deliveredAt"]), [2, 5])
+                self.assertEqual(answer["delivered"], 0)
+                self.assertEqual(answer["refused"], {
+                    "1": f"cannot write '{directory}/b': Is a directory", "3": "'d/e' cannot be the name of a file"})
+                Path(directory, "a.lock").rmdir()
+                began = time.monotonic()
+                answer = files.write(0, 4, arguments=[["a"], ["a"]])
+                self.assertEqual((answer["status"], answer["refused"]), (host.OK, {}))
+                self.assertGreater(time.monotonic() - began, 0.4, "it has waited for the rest of the pause")
+            self.assertEqual((Path(directory, "a").read_text(), Path(directory, "c").read_text()), ("0\n4\n", "2\n5\n"))
+
+    def test_a_directory_that_is_not_there_is_refused_at_its_place(self):
+        with self.assertRaisesRegex(host.Refused, "cannot write to the directory: No such file or directory") as caught:
+            plugin.open("sink", "exampleFiles", directory="/nowhere")
+        self.assertEqual(caught.exception.at, "directory")
+
+
 class Library(unittest.TestCase):
     def test_it_shares_no_runtime(self):
         """The library contains its own Swift runtime, and exports only the two names of the contract and its own functions."""
@@ -196,6 +232,40 @@ sinks:
             done = self.run_rxd("pipeline.yaml", cwd=directory, input=events)
             self.assertEqual(done.returncode, 0, done.stderr)
             self.assertEqual(Path(directory, "out.txt").read_text().splitlines(), [f"W{n}!" for n in range(5000)])
+
+    def test_only_what_is_asked_for_comes_again(self):
+        """A locked file, a directory in place of a file, and a name that no file can have, between others that are delivered once."""
+        with tempfile.TemporaryDirectory() as directory:
+            for name in ("out", "out/a.lock", "out/b"):
+                Path(directory, name).mkdir()
+            Path(directory, "pipeline.yaml").write_text(f"""
+plugins: {{ shout: '{LIBRARY}' }}
+sources: {{ orders: {{ stdin: {{ decode: json }} }} }}
+sinks:
+  out: {{ from: orders, exampleFiles: {{ directory: out, name: '{{{{ event.to }}}}' }} }}
+  bad: {{ from: out.errors, file: {{ path: bad.ndjson, encode: json }} }}
+""")
+            names = ["c", "a", "c", "b", "a", "c", "x/y"] * 40
+            events = "".join(json.dumps({"to": name, "n": n}) + "\n" for n, name in enumerate(names))
+            with subprocess.Popen([RXD, "pipeline.yaml"], cwd=directory, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as rxd:
+                rxd.stdin.write(events)
+                rxd.stdin.flush()
+                deadline = time.monotonic() + 60
+                while not Path(directory, "out/c").exists() and time.monotonic() < deadline:
+                    time.sleep(0.01)
+                time.sleep(1)
+                Path(directory, "out/a.lock").rmdir()
+                _, log = rxd.communicate(timeout=120)
+            self.assertEqual(rxd.returncode, 0, log)
+            self.assertIn("out/a' is locked; trying again", log)
+
+            def numbers(name):
+                return [json.loads(line)["n"] for line in Path(directory, "out", name).read_text().splitlines()]
+
+            self.assertEqual(numbers("c"), [n for n, name in enumerate(names) if name == "c"])
+            self.assertEqual(numbers("a"), [n for n, name in enumerate(names) if name == "a"])
+            bad = [json.loads(line) for line in Path(directory, "bad.ndjson").read_text().splitlines()]
+            self.assertEqual(sorted(one["event"]["n"] for one in bad), [n for n, name in enumerate(names) if name in ("b", "x/y")])
 
 
 if __name__ == "__main__":

@@ -44,17 +44,31 @@ open class RunningSink: Downstream {
 
   /// Sends the event that is being received to the errors output; it is not retried.
   public final func reject(_ event: Event, _ message: String, on receipt: Receipt? = nil) {
-    let index = fates.count - 1
-    guard index >= 0, fates[index] == .open else { return }
-    fates[index] = .refused
-    message.withText { host.refuse(verdicts, index, $0) }
+    refuse(fates.count - 1, message)
   }
 
   /// The sink cannot continue. Called in `open`, it refuses the sink; the path names the parameter. Later: no event can ever be
   /// delivered.
   public final func fail(because failure: SignalFailure) { if self.failure == nil { self.failure = failure } }
 
-  fileprivate func retry(_ message: String) { if again == nil { again = message } }
+  /// Events without a verdict are passed again after a pause.
+  final func retry(_ message: String) { if again == nil { again = message } }
+  /// Whether events are to be passed again.
+  final var asksAgain: Bool { again != nil }
+
+  /// Sends one event of the batch to the errors output.
+  final func refuse(_ index: Int, _ message: String) {
+    guard fates.indices.contains(index), fates[index] == .open else { return }
+    fates[index] = .refused
+    message.withText { host.refuse(verdicts, index, $0) }
+  }
+
+  /// Reports one event of the batch as delivered, before or after others.
+  final func deliver(at index: Int) {
+    guard fates.indices.contains(index), fates[index] == .open else { return }
+    fates[index] = .delivered
+    host.delivered_at(verdicts, index)
+  }
 
   private func settle(_ count: Int, _ fate: Fate) {
     var left = count

@@ -266,6 +266,87 @@ struct Lines: SinkComponent {
   }
 }
 
+/// `exampleFiles`: appends each event to a file of a directory, whose name the event gives: a sink with an outcome for each event.
+struct Files: SinkComponent {
+  var directory = ""
+  var name = TemplateParameter()
+
+  static let spec = ComponentSpec<Files>(
+    "exampleFiles",
+    summary: "Appends each event, as a line of JSON, to a file of a directory.",
+    details: "While there is a file `NAME.lock`, events for the file `NAME` wait.",
+    parameters: [
+      .init("directory", \.directory, primary: true, required: true, "The directory."),
+      .init("name", \.name, required: true, "The name of the file; it is made if it does not exist."),
+    ],
+    examples: [
+      .snippet("a file for each customer", "exampleFiles: { directory: /srv/orders, name: '{{ event.customer }}' }")
+    ])
+
+  var confirmation: SinkConfirmation { .system }
+
+  func makeSink(_ nodeContext: NodeContext) -> RunningSink { DeliverySink(Connector(self), nodeContext) }
+
+  final class Connector: DeliveryConnector {
+    private let parameters: Files
+    init(_ parameters: Files) { self.parameters = parameters }
+
+    func open() throws {
+      guard access(parameters.directory, W_OK | X_OK) == 0 else {
+        throw SignalFailure(.sink, "cannot write to the directory: \(reason(errno))", at: "directory")
+      }
+    }
+
+    func encode(_ event: Event, _ frame: EventFrame) throws(DeliveryRefusal) -> (path: String, line: [UInt8]) {
+      let name = parameters.name.text(frame)
+      if name.isEmpty || name.contains("/") { throw DeliveryRefusal("'\(name)' cannot be the name of a file") }
+      return ("\(parameters.directory)/\(name)", Array(event.value.json.utf8) + [0x0A])
+    }
+
+    func deliver(_ batch: DeliveryBatch<(path: String, line: [UInt8])>) -> DeliveryOutcome {
+      var again: [Int] = []
+      var refused: [DeliveryOutcome.Refused] = []
+      var problem = ""
+      // A file is written in the order of the events.
+      var waiting: Set<String> = []
+      for (index, (path, line)) in batch.items.map(\.piece).enumerated() {
+        if waiting.contains(path) {
+          again.append(index)
+        } else if access(path + ".lock", F_OK) == 0 {
+          again.append(index)
+          waiting.insert(path)
+          problem = "'\(path)' is locked"
+        } else if let code = append(line, to: path) {
+          if [EISDIR, ENAMETOOLONG, ELOOP].contains(code) {
+            refused.append(.init(index, "cannot write '\(path)': \(reason(code))"))
+          } else {
+            again.append(index)
+            waiting.insert(path)
+            problem = "cannot write '\(path)': \(reason(code))"
+          }
+        }
+      }
+      return .answered(again: again, refused: refused, reason: problem, after: again.isEmpty ? nil : .milliseconds(700))
+    }
+
+    func close() {}
+
+    /// The error; nil: the whole line is in the file.
+    private func append(_ line: [UInt8], to path: String) -> Int32? {
+      let file = Glibc.open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0o644)
+      guard file >= 0 else { return errno }
+      defer { Glibc.close(file) }
+      let start = lseek(file, 0, SEEK_END)
+      let count = line.withUnsafeBytes { Glibc.write(file, $0.baseAddress, $0.count) }
+      if count == line.count { return nil }
+      let code = count < 0 ? errno : ENOSPC
+      // The event is repeated, so no part of it may stay in the file.
+      if count > 0, start >= 0 { _ = ftruncate(file, start) }
+      return code
+    }
+  }
+}
+
 private func reason(_ code: Int32) -> String { String(cString: strerror(code)) }
 
 @_cdecl("rxd_swift_plugin")
@@ -274,7 +355,7 @@ public func plugin() -> UnsafeMutableRawPointer {
     "swift-shout", version: "1.0.0", summary: "A component of each kind, in Swift.",
     [
       CatalogueEntry(row: Shout.self), CatalogueEntry(operator: Tally.self), CatalogueEntry(source: Letters.self),
-      CatalogueEntry(sink: Lines.self),
+      CatalogueEntry(sink: Lines.self), CatalogueEntry(sink: Files.self),
     ]
   ).handle
 }
