@@ -12,6 +12,8 @@ final class SinkInstance: PluginReceiver, TimerTarget {
     var answer: DeliveryAnswer
     /// Its index in the batch.
     var index: Int
+    /// Whether it has been answered before an earlier one.
+    var isAnswered = false
   }
 
   private let plugin: BoundPlugin
@@ -157,7 +159,10 @@ final class SinkInstance: PluginReceiver, TimerTarget {
       (done, refused, batch) = ([], [], next)
     }
     for answer in answers {
-      guard let next = given.first, answer.number == first else { continue }
+      // A library answers the events of a batch in any order.
+      let place = answer.number - first
+      guard given.indices.contains(place), !given[place].isAnswered else { continue }
+      let next = given[place]
       if next.answer !== batch { report(next: next.answer) }
       pace.answered(answer.number)
       switch answer.verdict {
@@ -176,8 +181,11 @@ final class SinkInstance: PluginReceiver, TimerTarget {
         continue
       }
       recovery.answered()
-      given.removeFirst()
-      first += 1
+      given[place].isAnswered = true
+      while given.first?.isAnswered == true {
+        given.removeFirst()
+        first += 1
+      }
     }
     report(next: nil)
     if given.isEmpty { stopChecking() }
