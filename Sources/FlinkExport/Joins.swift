@@ -28,6 +28,11 @@ extension ScriptWriter {
         help: "Name the fields: 'reduce: { id: event.id, name: other.name }'",
         location: info.location)
     }
+    if join.changes != .none {
+      throw Refusal(
+        message: "Flink's join sends an event without a partner once, when that is certain", help: "Remove 'emit'",
+        location: info.location)
+    }
     if join.isAsOf { return try versioned(input, other, join, info, owner) }
     guard let before = SQLText.interval(join.before), let after = SQLText.interval(join.after) else {
       throw Refusal(

@@ -83,6 +83,24 @@ import Transport
     #expect(try shell.run("SELECT n, back, pane FROM t ORDER BY rowid;") == "1|0|early\n1|1|early\n3|0|early")
   }
 
+  /// A join's rows without a partner are deleted when the partner comes, and what remains is what has none.
+  @Test(arguments: [1, 100]) func aJoinCorrectsItsRows(_ batch: Int) throws {
+    let running = try RealPipeline(
+      """
+      sources:
+        orders: { values: [ { id: 1 }, { id: 2 }, { id: 3 } ] }
+        payments: { values: { list: [ { of: 3, n: 30 }, { of: 9, n: 90 }, { of: 1, n: 10 } ], every: 5ms } }
+      sinks:
+        out:
+          from: orders
+          chain: [ { join: { signal: payments, within: 1h, key: event.id, otherKey: other.of, unmatched: full, emit: update, reduce: { id: "event == null ? other.of : event.id", n: "other == null ? 0 : other.n" } } } ]
+          sqlite: { path: '\(path)', table: t, mode: upsert, key: id, batch: \(batch), columns: { id: event.id, n: event.n, pane: meta.pane }, create: 'CREATE TABLE IF NOT EXISTS t(id PRIMARY KEY, n, pane)' }
+      """)
+    #expect(running.runToEnd() == .completed)
+    #expect(
+      try shell.run("SELECT id, n, pane FROM t ORDER BY id;") == "1|10|on-time\n2|0|early\n3|30|on-time\n9|90|early")
+  }
+
   // MARK: Nexmark
 
   private func run(_ query: String, _ auctions: [Auction], _ bids: [Bid]) throws -> String {

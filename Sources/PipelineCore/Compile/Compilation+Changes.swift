@@ -25,7 +25,7 @@ extension Compilation {
 
   /// Whether a step's result is wrong if rows change.
   private static func mistakes(_ component: any OperatorComponent, _ input: Changes) -> Bool {
-    component is Scan || component is CountEvents || component is Join || component is Collect
+    component is Scan || component is CountEvents || component is Collect
       || input == .rows && (component is Filter || component is Ignore)
   }
 

@@ -2,6 +2,18 @@ internal import DequeModule
 
 /// Kept events in the order of their event times, and by the numbers of their keys. Not thread-safe.
 final class TimedEvents {
+  /// What became of an event before it was certain that it has no match.
+  struct Early {
+    /// Whether it was sent.
+    var isSent = false
+    /// What was sent, and has to be retracted when there is a match; nil: nothing.
+    var row: OwnedValue?
+    /// When it is to be sent; distant: not before it is certain.
+    var due = Instant.distantFuture
+    /// Its entry in the owner's queue of these times.
+    var wake = Wake.none
+  }
+
   /// One event, with data of the owner.
   struct Entry {
     let event: OwnedEvent
@@ -11,6 +23,7 @@ final class TimedEvents {
     var isMatched: Bool
     /// The hold on the owner's watermark for this entry.
     var hold = Wake.none
+    fileprivate(set) var early = Early()
     /// Among equal times the entry with the lower serial came first.
     fileprivate(set) var serial: UInt64 = 0
     fileprivate var wake = Wake.none
@@ -70,6 +83,11 @@ final class TimedEvents {
     return slot
   }
 
+  func set(_ early: Early, at slot: Int) {
+    bytes &+= (early.row?.byteCount ?? 0) &- (self[slot].early.row?.byteCount ?? 0)
+    self[slot].early = early
+  }
+
   /// Makes the next inserted event get this slot and this serial, as in a saved state; no other event may have the
   /// slot. ``endReserving()`` must follow the last of these events.
   func reserve(_ slot: Int, _ serial: UInt64) { reserved = (slot, serial) }
@@ -121,7 +139,7 @@ final class TimedEvents {
     changed(slot)
     free.append(slot)
     count &-= 1
-    bytes &-= entry.event.byteCount
+    bytes &-= entry.event.byteCount &+ (entry.early.row?.byteCount ?? 0)
     return entry
   }
 

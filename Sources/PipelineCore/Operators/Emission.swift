@@ -12,6 +12,9 @@ struct Emission {
     pairs = parameter?.pairs ?? false
   }
 
+  /// Whether results are sent before they are certain.
+  var sendsEarly: Bool { early != nil || update != nil }
+
   /// The time at which a change made now must be sent, if before the end.
   @inline(__always)
   func due(_ now: Instant, sentAt: Instant?, isLate: Bool) -> Instant {

@@ -21,6 +21,14 @@ extension Join {
       let events = KeptEvents()
       /// When the first of `events` expires.
       @exclusivity(unchecked) var due = Instant.distantFuture
+      /// With `early`, the oldest event whose time to be sent without a partner has not come.
+      @exclusivity(unchecked) var waiting: Entry?
+      /// When this time comes.
+      @exclusivity(unchecked) var sending = Instant.distantFuture
+      /// The unmatched events that were sent early, with the rows to retract; nil: `reduce` has failed.
+      @exclusivity(unchecked) var sent: [Entry: OwnedValue?] = [:]
+      /// The bytes of these rows.
+      @exclusivity(unchecked) var sentBytes = 0
       var hasEnded = false
       /// Whether the signal ended before the pipeline stopped: an event of the other one without a partner so far will
       /// then never get one.
@@ -37,6 +45,22 @@ extension Join {
       func removeAll(keeping arena: Arena) {
         events.removeAll(keeping: arena)
         due = .distantFuture
+        (waiting, sending) = (nil, .distantFuture)
+        (sent, sentBytes) = ([:], 0)
+      }
+
+      func add(_ row: OwnedValue?, of entry: Entry) {
+        sent[entry] = .some(row)
+        sentBytes &+= row?.byteCount ?? 0
+      }
+
+      /// The row that was sent early for an event, if any. It is not retracted any more.
+      @inline(__always)
+      func takeSent(_ entry: Entry) -> OwnedValue?? {
+        if sent.isEmpty { return .none }
+        guard let row = sent.removeValue(forKey: entry) else { return .none }
+        sentBytes &-= row?.byteCount ?? 0
+        return .some(row)
       }
     }
 
@@ -70,9 +94,14 @@ extension Join {
       let partners = partners(of: event, seen, left, right)
       switch partners {
       case .none: break
-      case .one(let partner): send(event, seen, partner.pointee.value, partner.pointee.seen)
+      case .one(let partner):
+        retract(partner, right)
+        send(event, seen, partner.pointee.value, partner.pointee.seen)
       case .many(let partners):
-        for partner in partners where !isClosed { send(event, seen, partner.pointee.value, partner.pointee.seen) }
+        for partner in partners where !isClosed {
+          retract(partner, right)
+          send(event, seen, partner.pointee.value, partner.pointee.seen)
+        }
       }
       if !isClosed { finishIfOver() }
     }
@@ -83,9 +112,14 @@ extension Join {
       guard !isClosed, readKey(event, seen, isOther: true) else { return }
       switch partners(of: event, seen, right, left) {
       case .none: break
-      case .one(let partner): send(partner.pointee.event, partner.pointee.seen, event.value, seen)
+      case .one(let partner):
+        retract(partner, left)
+        send(partner.pointee.event, partner.pointee.seen, event.value, seen)
       case .many(let partners):
-        for partner in partners where !isClosed { send(partner.pointee.event, partner.pointee.seen, event.value, seen) }
+        for partner in partners where !isClosed {
+          retract(partner, left)
+          send(partner.pointee.event, partner.pointee.seen, event.value, seen)
+        }
       }
       if !isClosed { finishIfOver() }
     }
@@ -132,22 +166,43 @@ extension Join {
     }
 
     private func keep(_ event: Event, _ seen: Value?, _ key: Int, isMatched: Bool, _ side: Side) {
-      insert(event, seen, key, due: now + side.span, isMatched: isMatched, side)
+      let entry = insert(event, seen, key, due: now + side.span, isMatched: isMatched, side)
       if side.events.count > parameters.limit, let displaced = removeOldest(side) {
+        if !displaced.pointee.isMatched { retract(displaced, side) }
         lose(displaced.pointee.event, of: side.name, &side.losses)
       }
       countKept()
-      if !timer.isSet || side.due < timerDue { setTimer() }
+      if !timer.isSet || min(side.due, side.sending) < timerDue { setTimer() }
+      if emission.update != nil, !isMatched, side.sendsUnmatched { sendEarly(entry, side) }
+    }
+
+    private func sendEarly(_ entry: Entry, _ side: Side) {
+      let row = makeEarly(entry.pointee.event, entry.pointee.seen, isOther: side === right)
+      // The row is stored before it is sent: what is sent may reach this step again.
+      side.add(row?.kept, of: entry)
+      countKept()
+      if let row { emit(row.event) }
+    }
+
+    /// Retracts the row that was sent early for an event, if any.
+    @inline(__always)
+    private func retract(_ entry: Entry, _ side: Side) {
+      guard case .some(let row?) = side.takeSent(entry) else { return }
+      countKept()
+      retract(entry.pointee.event, row, isOther: side === right)
     }
 
     @inline(__always)
     private func countKept() {
       keptSize.set(
         keys: keys.count, events: left.events.count &+ right.events.count,
-        bytes: keys.textBytes &+ left.events.bytes &+ right.events.bytes)
+        bytes: keys.textBytes &+ left.events.bytes &+ right.events.bytes &+ left.sentBytes &+ right.sentBytes)
     }
 
-    private func insert(_ event: Event, _ seen: Value?, _ key: Int, due: Instant, isMatched: Bool, _ side: Side) {
+    @discardableResult
+    private func insert(
+      _ event: Event, _ seen: Value?, _ key: Int, due: Instant, isMatched: Bool, _ side: Side
+    ) -> Entry {
       let isFirst = side.events.count == 0
       let entry = side.events.append(event, seen: seen, due: due, number: key, isMatched: isMatched, arena)
       if isFirst { side.due = due }
@@ -155,11 +210,23 @@ extension Join {
       let index = 2 &* key &+ side.index
       if let last = chains[index].last { last.pointee.sibling = entry } else { chains[index].first = entry }
       chains[index].last = entry
+      if emission.early != nil, side.sendsUnmatched, side.waiting == nil { wait(for: entry, side) }
+      return entry
+    }
+
+    /// Makes an event the next that is sent early.
+    private func wait(for entry: Entry?, _ side: Side) {
+      side.waiting = entry
+      side.sending = .distantFuture
+      guard let entry, let early = emission.early, early < side.span else { return }
+      side.sending = Instant(
+        nanoseconds: entry.pointee.due.nanoseconds &- side.span.nanoseconds &+ early.nanoseconds)
     }
 
     /// The removed event stays valid until the end of the turn.
     private func removeOldest(_ side: Side) -> Entry? {
       guard let oldest = side.events.first else { return nil }
+      if side.waiting == oldest { wait(for: oldest.pointee.next, side) }
       side.events.removeFirst(keeping: arena)
       side.due = side.events.first?.pointee.due ?? .distantFuture
       // The oldest event is also the first of its key.
@@ -182,34 +249,49 @@ extension Join {
         side.losses.undecided += 1
         return countDropped(event)
       }
-      if side === left { send(event, seen, .null, nil) } else { sendOther(event, seen) }
+      sendAlone(event, seen, isOther: side === right)
     }
 
     private func giveUp(_ entry: Entry, _ side: Side, _ opposite: Side) {
-      if !entry.pointee.isMatched { giveUp(entry.pointee.event, entry.pointee.seen, side, opposite) }
+      if entry.pointee.isMatched { return }
+      // A row that was sent early is now certain.
+      if case .none = side.takeSent(entry) { giveUp(entry.pointee.event, entry.pointee.seen, side, opposite) }
     }
 
     // MARK: Time
 
-    /// Removes events that are too old to find a partner, in the order in which they became so.
+    /// Removes events that are too old to find a partner, in the order in which they became so, and sends those early
+    /// whose time has come.
     @inline(__always)
     private func expire() {
       let now = now
       // At the end of time no stored event is due, and none that has been removed.
-      while min(left.due, right.due) <= now, !isClosed, expireNext() {}
+      while nextDue <= now, !isClosed, expireNext() {}
     }
+
+    @inline(__always)
+    private var nextDue: Instant { min(min(left.due, right.due), min(left.sending, right.sending)) }
 
     @inline(never)
     private func expireNext() -> Bool {
+      let sending = min(left.sending, right.sending)
+      if sending < min(left.due, right.due) { return sendNextEarly(right.sending <= left.sending ? right : left) }
       let (side, opposite) = right.due <= left.due ? (right, left) : (left, right)
       guard let oldest = removeOldest(side) else { return false }
       giveUp(oldest, side, opposite)
       return true
     }
 
+    private func sendNextEarly(_ side: Side) -> Bool {
+      guard let entry = side.waiting else { return false }
+      wait(for: entry.pointee.next, side)
+      if !entry.pointee.isMatched { sendEarly(entry, side) }
+      return true
+    }
+
     private func setTimer() {
       cancelWake(&timer)
-      timerDue = min(left.due, right.due)
+      timerDue = nextDue
       if timerDue < .distantFuture { timer = wake(at: timerDue) }
     }
 
@@ -263,7 +345,7 @@ extension Join {
     }
 
     override var heldCount: Int {
-      [left, right].reduce(0) { $0 + $1.events.all.count { !$0.pointee.isMatched } }
+      [left, right].reduce(0) { $0 + $1.events.all.count { !$0.pointee.isMatched } - $1.sent.count }
     }
 
     override func stop() {
@@ -288,6 +370,7 @@ extension Join {
           state.append(counted: keys.text(Int(entry.pointee.number)))
           state.write(entry.pointee.due)
           state.write(entry.pointee.isMatched)
+          if emission.sendsEarly { save(entry, side, &state) }
         }
         state.write(side.hasEnded)
         state.write(side.losses.lost)
@@ -303,7 +386,13 @@ extension Join {
       countKept()
       if state.version == 2 { right.isWhole = try state.read() }
       timer = try state.read()
-      timerDue = min(left.due, right.due)
+      timerDue = nextDue
+    }
+
+    private func save(_ entry: Entry, _ side: Side, _ state: inout StateWriter) {
+      let row = side.sent[entry]
+      state.write(row != nil)
+      if let row { state.write(row) }
     }
 
     private func restore(_ side: Side, _ state: inout StateReader) throws(StateFault) {
@@ -313,7 +402,11 @@ extension Join {
         let due = try state.read(Instant.self)
         let isMatched = try state.read(Bool.self)
         let fields = side === left ? leftFields : rightFields
-        insert(event.event, fields?.read(event.event.value), key, due: due, isMatched: isMatched, side)
+        let entry = insert(event.event, fields?.read(event.event.value), key, due: due, isMatched: isMatched, side)
+        if emission.sendsEarly, try state.read(Bool.self) { side.add(try state.read(OwnedValue?.self), of: entry) }
+      }
+      while let entry = side.waiting, entry.pointee.isMatched || side.sent[entry] != nil {
+        wait(for: entry.pointee.next, side)
       }
       side.hasEnded = try state.read()
       side.losses.lost = try state.read(in: 0...Int.max)

@@ -43,6 +43,8 @@ extension Join {
     final let watermarks: InputMarks
     /// The number of signals, one or two, that decide the watermark of the output.
     private let counting: Int
+    /// With `early`: set while an event may have to be sent without a partner.
+    final var timer = Wake.none
 
     init(_ parameters: Join, _ nodeContext: NodeContext, _ downstream: Downstream, counting: Int) {
       let (before, after) = (parameters.within?.before.nanoseconds ?? 0, parameters.within?.after.nanoseconds ?? 0)
@@ -148,6 +150,7 @@ extension Join {
     }
 
     override func stop() {
+      cancelWake(&timer)
       for side in [left, right] {
         report(side.losses, of: side.name)
         side.events.removeAll()
@@ -169,6 +172,7 @@ extension Join {
             state.write(entry.time)
             state.write(entry.isMatched)
             state.write(entry.serial)
+            if emission.sendsEarly { state.write(entry.early) }
           }
         }
         state.write(side.mark)
@@ -177,6 +181,7 @@ extension Join {
         state.write(side.isWhole)
         state.write(side.losses.lost)
       }
+      if emission.early != nil { state.write(timer) }
     }
 
     override final func restore(_ state: inout StateReader) throws(StateFault) {
@@ -191,6 +196,7 @@ extension Join {
         side.losses.lost = try state.read(in: 0...Int.max)
       }
       countKept()
+      if emission.early != nil { timer = try state.read() }
     }
 
     private func restoreEvents(_ side: Side, _ state: inout StateReader) throws(StateFault) {
@@ -201,6 +207,7 @@ extension Join {
         var isMatched: Bool
         var serial: UInt64
         var slot: Int?
+        var early = TimedEvents.Early()
       }
       var found: [Found] = []
       let hasSerials = state.version > 3
@@ -209,13 +216,15 @@ extension Join {
           event: try state.read(), key: try key(&state), time: try state.read(), isMatched: try state.read(),
           serial: UInt64(found.count), slot: slot)
         if hasSerials { one.serial = try state.read() }
+        if emission.sendsEarly { one.early = try state.read() }
         guard EventTime.range.contains(one.time) else { throw StateFault("the time of an event is out of range") }
         found.append(one)
       }
       func insertAll() {
         for one in found.sorted(by: { ($0.time, $0.serial) < ($1.time, $1.serial) }) {
           if let slot = one.slot { side.events.reserve(slot, one.serial) }
-          insert(one.event, at: one.time, key: one.key, isMatched: one.isMatched, side)
+          let slot = insert(one.event, at: one.time, key: one.key, isMatched: one.isMatched, side)
+          if emission.sendsEarly { restoreEarly(one.early, slot, side) }
         }
         side.events.endReserving()
       }
@@ -223,6 +232,9 @@ extension Join {
       for _ in 0..<(try state.count()) { try read(&state, nil) }
       insertAll()
     }
+
+    /// Restores what was sent of an event before it was certain.
+    func restoreEarly(_ early: TimedEvents.Early, _ slot: Int, _ side: Side) {}
 
     /// Keeps an event.
     @discardableResult
@@ -245,7 +257,26 @@ extension Join {
   ///
   /// An event stays until the watermark of the other signal has passed all times that a partner can have. The watermark
   /// of the output waits for the events that may still be sent as unmatched.
+  ///
+  /// An unmatched event that was sent early holds the watermark back, too, so its retraction is not late.
   final class IntervalNode: TimedNode {
+    /// With `early`: the events that are not matched and not sent, by the time at which they are sent without a partner.
+    private var waiting = TimerQueue()
+    private let target = Target()
+
+    /// The timer target of all entries in the queue, none of which becomes due by itself.
+    private final class Target: TimerTarget {
+      func woke(_ token: Int) {}
+    }
+
+    /// An event and what it was sent as before it was matched.
+    private struct Partner {
+      var event: OwnedEvent
+      var time: Int64
+      var sent: OwnedValue?
+      var hold: Wake
+    }
+
     init(_ parameters: Join, _ nodeContext: NodeContext, _ downstream: Downstream) {
       super.init(parameters, nodeContext, downstream, counting: 2)
     }
@@ -257,25 +288,116 @@ extension Join {
       let waits = time &+ side.after >= opposite.bound
       let key = key(inserting: waits)
       let slots = key.map { opposite.events.slots(of: $0, in: (time &- side.before)...(time &+ side.after)) } ?? []
-      var partners: [(event: OwnedEvent, time: Int64)] = []
-      for slot in slots {
-        opposite.events[slot].isMatched = true
-        watermarks.release(&opposite.events[slot].hold)
-        partners.append((opposite.events[slot].event, opposite.events[slot].time))
-      }
+      var partners: [Partner] = []
+      for slot in slots { partners.append(match(slot, opposite)) }
       if waits, let key {
-        insert(OwnedEvent(event), at: time, key: key, isMatched: !partners.isEmpty, side)
-        if side.events.count > parameters.limit, var displaced = removeFirst(side) {
-          watermarks.release(&displaced.hold)
-          lose(displaced.event.event, of: side.name, &side.losses)
+        let slot = insert(OwnedEvent(event), at: time, key: key, isMatched: !partners.isEmpty, side)
+        let serial = side.events[slot].serial
+        if side.events.count > parameters.limit, let displaced = removeFirst(side) { lose(displaced, side) }
+        if partners.isEmpty, emission.sendsEarly, side.sendsUnmatched, side.events.entry(slot)?.serial == serial {
+          expect(slot, side)
         }
       }
-      for partner in partners where !isClosed {
+      for var partner in partners where !isClosed {
         partner.event.keep(in: arena)
+        if let sent = partner.sent {
+          executor.withEventTime(partner.time) { retract(partner.event.event, sent, isOther: side === left) }
+          watermarks.release(&partner.hold)
+        }
         let (one, other) = side === left ? (event, partner.event.event) : (partner.event.event, event)
         executor.withEventTime(max(time, partner.time)) { send(one, nil, other.value, nil) }
       }
       if !waits, partners.isEmpty { giveUp(event, at: time, side) }
+    }
+
+    /// Marks a kept event as matched. Its hold is released here, unless it has sent a row that must be retracted first.
+    private func match(_ slot: Int, _ side: Side) -> Partner {
+      let entry = side.events[slot]
+      var partner = Partner(event: entry.event, time: entry.time, sent: entry.early.row, hold: entry.hold)
+      if emission.sendsEarly {
+        waiting.cancel(entry.early.wake)
+        side.events.set(TimedEvents.Early(), at: slot)
+      }
+      if partner.sent == nil { watermarks.release(&partner.hold) }
+      side.events[slot].hold = .none
+      side.events[slot].isMatched = true
+      return partner
+    }
+
+    // MARK: Unmatched events that are sent early
+
+    /// A new event has no partner yet.
+    private func expect(_ slot: Int, _ side: Side) {
+      guard let early = emission.early else { return sendEarly(slot, side) }
+      wait(for: slot, until: now + early, side)
+      setTimer()
+    }
+
+    private func wait(for slot: Int, until due: Instant, _ side: Side) {
+      var early = side.events[slot].early
+      early.due = due
+      early.wake = waiting.schedule(at: due, target, 2 &* slot &+ side.index)
+      side.events.set(early, at: slot)
+    }
+
+    private func setTimer() { if !timer.isSet, let next = waiting.next { timer = wake(at: next) } }
+
+    private func sendEarly(_ slot: Int, _ side: Side) {
+      let (event, time) = (side.events[slot].event, side.events[slot].time)
+      event.keep(in: arena)
+      // The row is stored before it is sent: what is sent may reach this step again.
+      let isOther = side === right
+      executor.withEventTime(time) {
+        let row = makeEarly(event.event, nil, isOther: isOther)
+        side.events.set(TimedEvents.Early(isSent: true, row: row?.kept), at: slot)
+        if let row { emit(row.event) }
+      }
+    }
+
+    override func woke(_ token: Int) {
+      timer = .none
+      var due: [(slot: Int, side: Side, entry: TimedEvents.Entry)] = []
+      while let next = waiting.popDue(now) {
+        let side = next.token & 1 == 0 ? left : right
+        due.append((next.token >> 1, side, side.events[next.token >> 1]))
+        side.events.set(TimedEvents.Early(), at: next.token >> 1)
+      }
+      // After a restore the queue has another order.
+      due.sort {
+        ($0.entry.early.due, $0.entry.time, $0.side.index, $0.entry.serial)
+          < ($1.entry.early.due, $1.entry.time, $1.side.index, $1.entry.serial)
+      }
+      for (slot, side, entry) in due where !isClosed {
+        guard let now = side.events.entry(slot), now.serial == entry.serial, !now.isMatched else { continue }
+        sendEarly(slot, side)
+      }
+      guard !isClosed else { return }
+      countKept()
+      setTimer()
+    }
+
+    override func restoreEarly(_ early: TimedEvents.Early, _ slot: Int, _ side: Side) {
+      if early.due == .distantFuture {
+        side.events.set(early, at: slot)
+      } else {
+        wait(for: slot, until: early.due, side)
+      }
+    }
+
+    /// Rejects an event that has been removed at the limit. What was sent of it is retracted: no partner will.
+    private func lose(_ entry: TimedEvents.Entry, _ side: Side) {
+      entry.event.keep(in: arena)
+      if let sent = entry.early.row {
+        executor.withEventTime(entry.time) { retract(entry.event.event, sent, isOther: side === right) }
+      }
+      var hold = entry.hold
+      watermarks.release(&hold)
+      lose(entry.event.event, of: side.name, &side.losses)
+    }
+
+    override func stop() {
+      waiting = TimerQueue()
+      super.stop()
     }
 
     /// Keeps an event, which holds the watermark back if it may be sent as unmatched.
@@ -288,6 +410,7 @@ extension Join {
 
     private func removeFirst(_ side: Side) -> TimedEvents.Entry? {
       guard let entry = side.events.removeFirst() else { return nil }
+      waiting.cancel(entry.early.wake)
       forget(entry.key)
       return entry
     }
@@ -316,21 +439,25 @@ extension Join {
       var open: [(due: Int64, side: Side, entry: TimedEvents.Entry)] = []
       for side in [left, right] where side.sendsUnmatched && opposite(side).isIdle && (side.isIdle || side.isOver) {
         let entries = side.events.removeUnmatched()
+        for entry in entries { waiting.cancel(entry.early.wake) }
         // A key is forgotten only once, however many events had it.
         for key in Set(entries.map(\.key)) { forget(key) }
         open += entries.map { (due: $0.time &+ side.after, side: side, entry: $0) }
       }
       // The sort is stable: of one side they are in the order of their times.
       for (_, side, entry) in open.sorted(by: { ($0.due, $0.side.index) < ($1.due, $1.side.index) }) {
-        if isClosed { countDropped(entry.event.event) } else { giveUp(entry, side) }
+        if !isClosed { giveUp(entry, side) } else if !entry.early.isSent { countDropped(entry.event.event) }
       }
     }
 
     /// Gives up an event that has been removed.
     private func giveUp(_ entry: TimedEvents.Entry, _ side: Side) {
       guard !entry.isMatched else { return }
-      entry.event.keep(in: arena)
-      giveUp(entry.event.event, at: entry.time, side)
+      // A row that was sent early is now certain.
+      if !entry.early.isSent {
+        entry.event.keep(in: arena)
+        giveUp(entry.event.event, at: entry.time, side)
+      }
       var hold = entry.hold
       watermarks.release(&hold)
     }
@@ -344,7 +471,7 @@ extension Join {
         side.losses.undecided += 1
         return countDropped(event)
       }
-      executor.withEventTime(time) { if side === left { send(event, nil, .null, nil) } else { sendOther(event, nil) } }
+      executor.withEventTime(time) { sendAlone(event, nil, isOther: side === right) }
     }
 
     override var isOver: Bool {
@@ -353,7 +480,21 @@ extension Join {
     }
 
     override var heldCount: Int {
-      [left, right].reduce(0) { sum, side in sum + side.events.all.count { !side.events[$0].isMatched } }
+      [left, right].reduce(0) { sum, side in
+        sum + side.events.all.count { !side.events[$0].isMatched && !side.events[$0].early.isSent }
+      }
     }
+  }
+}
+
+extension TimedEvents.Early: StateValue {
+  func save(to state: inout StateWriter) {
+    state.write(isSent)
+    state.write(row)
+    state.write(due)
+  }
+
+  init(from state: inout StateReader) throws(StateFault) {
+    (isSent, row, due) = (try state.read(), try state.read(), try state.read())
   }
 }

@@ -7,11 +7,14 @@ extension Join {
     /// The keys of the kept events, as ``KeyText``.
     final let keys = KeyTable()
     final let buffer = OutputBuffer()
+    /// When unmatched events are sent.
+    final let emission: Emission
 
     init(_ parameters: Join, _ nodeContext: NodeContext, _ downstream: Downstream) {
       self.parameters = parameters
       builder = parameters.reduce.makeBuilder()
       frame = .make(nodeContext)
+      emission = Emission(parameters.emit)
       super.init(trigger: parameters.signal.plan, nodeContext, downstream)
     }
 
@@ -44,22 +47,43 @@ extension Join {
 
     /// Sends a pair. `seen` and `otherSeen`: the fields of the two events that `reduce` reads, if known.
     final func send(_ event: Event, _ seen: Value?, _ other: Value, _ otherSeen: Value?) {
-      guard let builder else {
-        emit(event.with(arena.list([event.value, other])))
-        return
-      }
+      guard let builder else { return emit(row(event, arena.list([event.value, other]), .onTime, .adds)) }
       frame.set(0, otherSeen ?? other)
-      if let value = build(builder, event, seeing: seen ?? event.value, frame) { emit(event.with(value)) }
+      if let value = build(builder, event, seeing: seen ?? event.value, frame) {
+        emit(row(event, value, .onTime, .adds))
+      }
     }
 
-    /// Sends an event of the other signal that has no partner.
-    final func sendOther(_ other: Event, _ seen: Value?) {
-      guard let builder else {
-        emit(other.with(arena.list([.null, other.value])))
-        return
-      }
-      frame.set(0, seen ?? other.value)
-      if let value = build(builder, other, seeing: .null, frame) { emit(other.with(value)) }
+    /// Sends an event that has no partner.
+    final func sendAlone(_ event: Event, _ seen: Value?, isOther: Bool) {
+      if let value = valueAlone(event, seen, isOther: isOther) { emit(row(event, value, .onTime, .adds)) }
+    }
+
+    /// The row of an event that has no partner yet, and what ``retract(_:_:isOther:)`` needs; nil: `reduce` has failed.
+    final func makeEarly(_ event: Event, _ seen: Value?, isOther: Bool) -> (event: Event, kept: OwnedValue)? {
+      guard let value = valueAlone(event, seen, isOther: isOther) else { return nil }
+      // The same list can be made again; an expression may have another result the next time.
+      return (row(event, value, .early, .adds), builder == nil ? OwnedValue() : OwnedValue(value))
+    }
+
+    /// Retracts a row of ``makeEarly(_:_:isOther:)`` that was sent.
+    final func retract(_ event: Event, _ sent: OwnedValue, isOther: Bool) {
+      sent.keep(in: arena)
+      let value = builder == nil ? valueAlone(event, nil, isOther: isOther) : sent.value
+      if let value { emit(row(event, value, .early, .retracts)) }
+    }
+
+    private func valueAlone(_ event: Event, _ seen: Value?, isOther: Bool) -> Value? {
+      guard let builder else { return arena.list(isOther ? [.null, event.value] : [event.value, .null]) }
+      let read = seen ?? event.value
+      frame.set(0, isOther ? read : .null)
+      return build(builder, event, seeing: isOther ? .null : read, frame)
+    }
+
+    @inline(__always)
+    private func row(_ event: Event, _ value: Value, _ pane: Pane, _ change: RowChange) -> Event {
+      guard parameters.emit != nil else { return event.with(value) }
+      return Event(value, key: event.key, from: Origin.row(pane, change), position: event.position)
     }
 
     /// Events of a side that were dropped and are in no count of the step; the log has their numbers.

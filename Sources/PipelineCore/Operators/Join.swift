@@ -1,5 +1,5 @@
 /// `join`: pairs of events of two signals that belong together by key and time.
-struct Join: OperatorComponent, TimedOperator {
+struct Join: OperatorComponent, TimedOperator, ChangingOperator {
   enum Unmatched: String, ChoiceParameter {
     case drop, left, right, full
     var help: String {
@@ -82,6 +82,7 @@ struct Join: OperatorComponent, TimedOperator {
   var otherKey = ExpressionParameter()
   var reduce = MappingParameter()
   var unmatched = Unmatched.drop
+  var emit: EmitParameter?
   var byClock = false
   var limit = 1_000_000
   /// The event time of its input, where it can go by it.
@@ -113,6 +114,14 @@ struct Join: OperatorComponent, TimedOperator {
       is kept until no event can need it. With `unmatched: left`, an event without a version is sent with null. When a pipeline is \
       stopped, events that wait are sent with the version known by then.
 
+      **When unmatched events are sent**: by default once no partner can come. With `emit: update` at once, with \
+      `emit: { early: 10s }` if no partner has come within 10 seconds of the clock. A partner that comes later takes \
+      such a row back: the row is sent again with `meta.retracts`, then the pair. When no partner can come any more, \
+      the row stays, and is not sent again. With `emit`, `meta.pane` says which result a row is: `early` for a row \
+      that a partner can take back, and for its retraction, `on-time` for all others. The event times of a row and \
+      its retraction are equal, and neither is late for a window. See \
+      [results that change](../../event-time.md#results-that-change).
+
       **More signals**: a pair has event time, so a `join` behind a `join` adds a third signal.
 
       Each event is kept for `within`, so `limit` must be at least what one signal sends in that time: for two \
@@ -136,6 +145,7 @@ struct Join: OperatorComponent, TimedOperator {
         "reduce", \.reduce, variables: [("other", .dyn)], typing: { $0.typesOfPairs($1) },
         "The result for `event` and `other`; without it, a list of both."),
       .init("unmatched", \.unmatched, "What happens to an event without a partner in the other signal."),
+      .init("emit", \.emit, "When events without a partner are sent. Only with `unmatched`."),
       .init("clock", \.byClock, "Go by the clock, although the events of both signals have a time."),
       .init("limit", \.limit, range: 1...100_000_000, "The largest number of events to keep of each signal."),
     ],
@@ -158,6 +168,11 @@ struct Join: OperatorComponent, TimedOperator {
         "only what comes later",
         "{ from: a, chain: [ { join: { signal: b, within: { after: 4ms } } } ] }",
         in: ["a": "--1---2--|", "b": "-x--yz---|"], out: "----pq---|", values: ["p": "[1, y]", "q": "[1, z]"]),
+      .marbles(
+        "a row that is taken back",
+        "{ from: a, chain: [ { join: { signal: b, within: 4ms, unmatched: left, emit: update } } ] }",
+        in: ["a": "-1----2--|", "b": "--x------|"], out: "-p(pq)---r--|",
+        values: ["p": "[1, null]", "q": "[1, x]", "r": "[2, null]"]),
       .marbles(
         "event time, out of order",
         """
@@ -190,7 +205,8 @@ struct Join: OperatorComponent, TimedOperator {
     memory: """
       By the clock, the events of both signals that came less than `within` ago, and one timer. By event time, the \
       events for which the watermark of the other signal lets a partner come; with `asOf`, the events that wait, and \
-      of each key the newest version and those that events can still need. At most `limit` of each signal.
+      of each key the newest version and those that events can still need. At most `limit` of each signal. With \
+      `emit`, also the result of `reduce` for each unmatched event that was sent and can be taken back.
       """,
     persistence: .state(version: 4),
     lateness: .always("an event that is too old for a partner is too old"),
@@ -209,6 +225,11 @@ struct Join: OperatorComponent, TimedOperator {
         .combining, "reconcile two streams and see what is missing on either side",
         "join: { signal: other, within: 5m, key: event.id, otherKey: other.id, unmatched: full }"),
       .init(
+        .combining, "see an event at once, and its partner when it comes",
+        """
+        join: { signal: other, within: 1h, key: event.id, otherKey: other.id, unmatched: left, emit: update }
+        """),
+      .init(
         .time, "look up what was valid when an event happened",
         """
         { from: a, chain: [ { eventTime: event.at }, { join: { signal: { from: other, chain: [ { eventTime: event.at } ] }, \
@@ -226,6 +247,7 @@ struct Join: OperatorComponent, TimedOperator {
         key.isGiven ? "'join' has 'key' but no 'otherKey'" : "'join' has 'otherKey' but no 'key'",
         "Give both: 'key: event.id' and 'otherKey: other.id'")
     }
+    if let emit { validate(emit, conflict) }
     if asOf {
       if byClock { conflict("'clock' of 'join' cannot go with 'asOf'", "Remove one of them") }
       if unmatched.sendsRight {
@@ -240,6 +262,30 @@ struct Join: OperatorComponent, TimedOperator {
           help: "Write how far apart two events may be, such as 'within: 30s'"))
     }
   }
+
+  private func validate(_ emit: EmitParameter, _ conflict: (String, String) -> Void) {
+    if asOf {
+      return conflict(
+        "'emit' of 'join' cannot go with 'asOf': an event is sent once, when its version is certain", "Remove 'emit'")
+    }
+    if unmatched == .drop, self.emit.changes() != .none, !emit.pairs {
+      conflict(
+        "'emit' of 'join' needs 'unmatched': a pair is sent at once and never changes",
+        "Write 'unmatched: left', 'right' or 'full', or remove 'emit'")
+    }
+    if let update = emit.update, update > .zero {
+      conflict(
+        "'update' of 'join' takes no time: a pair is sent at once, and with it what it takes back",
+        "Write 'emit: update', or 'emit: { early: \(update) }' to wait so long for a partner")
+    }
+    if emit.pairs {
+      conflict(
+        "'pairs' of 'join' has no effect: a row without a partner is always taken back before the pair", "Remove it")
+    }
+  }
+
+  func changes(_ input: Changes) -> Changes { emit.changes() == .none ? .none : .pairs }
+  func understands(_ input: Changes) -> Bool { false }
 
   mutating func bind(_ binder: inout Binder) {
     inputTime = binder.inputs.first?.time ?? EventType.Time.none

@@ -45,7 +45,8 @@ extension Join: RelationalOperator {
     .join(
       RelationalJoin(
         before: within?.before ?? .zero, after: within?.after ?? .zero, isAsOf: asOf, key: key, otherKey: otherKey,
-        reduce: reduce, sendsLeft: unmatched.sendsLeft, sendsRight: unmatched.sendsRight, followsTime: followsTime))
+        reduce: reduce, sendsLeft: unmatched.sendsLeft, sendsRight: unmatched.sendsRight, followsTime: followsTime,
+        changes: changes(.none)))
   }
 }
 

@@ -61,6 +61,7 @@ package struct RelationalJoin: Sendable {
   package var sendsRight: Bool
   /// Whether it goes by the event time of both signals.
   package var followsTime: Bool
+  package var changes: Changes
 }
 
 /// The input of a source that a table can be read from.
