@@ -55,6 +55,27 @@ extension KnownPlugin {
           others: []),
       ]),
     KnownPlugin(
+      name: "gelf", folder: "gelf",
+      summary: "Decodes and encodes GELF, also in chunks.",
+      components: [
+        .init(
+          kind: "decoder", name: "gelf",
+          summary: "Reads messages in the Graylog Extended Log Format.",
+          others: ["graylog extended log format", "logstash gelf", "vector gelf"]),
+        .init(
+          kind: "encoder", name: "gelf",
+          summary: "Writes each event as a message of GELF 1.1.",
+          others: ["graylog extended log format"]),
+        .init(
+          kind: "operator", name: "gelfDatagrams",
+          summary: "Decodes GELF datagrams, and joins the chunks of long messages.",
+          others: ["graylog extended log format"]),
+        .init(
+          kind: "operator", name: "gelfChunks",
+          summary: "Encodes events as GELF datagrams, and cuts long messages into chunks.",
+          others: ["graylog extended log format"]),
+      ]),
+    KnownPlugin(
       name: "kafka", folder: "kafka",
       summary: "Reads and writes topics of Kafka.",
       components: [
