@@ -55,6 +55,27 @@ extension KnownPlugin {
           others: []),
       ]),
     KnownPlugin(
+      name: "cef", folder: "cef",
+      summary: "Decodes lines of security devices: CEF and LEEF.",
+      components: [
+        .init(
+          kind: "decoder", name: "cef",
+          summary: "Reads lines in ArcSight's Common Event Format.",
+          others: ["common event format", "logstash cef", "vector parse_cef"]),
+        .init(
+          kind: "decoder", name: "leef",
+          summary: "Reads lines in QRadar's Log Event Extended Format.",
+          others: ["log event extended format"]),
+        .init(
+          kind: "function", name: "parse",
+          summary: "Returns the fields of a line of CEF.",
+          others: []),
+        .init(
+          kind: "function", name: "parseLeef",
+          summary: "Returns the fields of a line of LEEF.",
+          others: []),
+      ]),
+    KnownPlugin(
       name: "gelf", folder: "gelf",
       summary: "Decodes and encodes GELF, also in chunks.",
       components: [
