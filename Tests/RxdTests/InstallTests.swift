@@ -125,6 +125,7 @@ struct InstallTests {
       "libcurl": "libcurl4-openssl-dev", "libcrypto": "libssl-dev",
       "expat": "libexpat1-dev", "zlib": "zlib1g-dev", "libzstd": "libzstd-dev",
       "msgpack": "libmsgpack-dev", "libcbor": "libcbor-dev", "protobuf": "libprotobuf-dev", "snappy": "libsnappy-dev",
+      "libmaxminddb": "libmaxminddb-dev",
     ]
     let plugins = "\(Rxd.root)/Plugins"
     var seen = 0
@@ -142,6 +143,6 @@ struct InstallTests {
       }
       #expect(named.isSuperset(of: needed), "\(name): \(needed.filter { !named.contains($0) })")
     }
-    #expect(seen == 12)
+    #expect(seen == 14)
   }
 }

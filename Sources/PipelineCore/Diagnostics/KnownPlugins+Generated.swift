@@ -97,6 +97,19 @@ extension KnownPlugin {
           others: ["graylog extended log format"]),
       ]),
     KnownPlugin(
+      name: "geoip", folder: "geoip",
+      summary: "Looks up addresses in databases of MaxMind's format, such as GeoLite2.",
+      components: [
+        .init(
+          kind: "operator", name: "geoip",
+          summary: "Adds what a GeoIP database knows of an address to the event.",
+          others: ["logstash geoip", "vector enrichment table geoip"]),
+        .init(
+          kind: "function", name: "lookup",
+          summary: "Returns what a GeoIP database knows of an address.",
+          others: []),
+      ]),
+    KnownPlugin(
       name: "kafka", folder: "kafka",
       summary: "Reads and writes topics of Kafka.",
       components: [

@@ -1,0 +1,18 @@
+/* Databases of MaxMind's format, shared by all that use them, and read anew when their files are replaced. */
+#ifndef GEOIP_H
+#define GEOIP_H
+#include <maxminddb.h>
+
+#include "format_util.h"
+
+typedef struct database database;
+
+/* Finds or opens the database. NULL: `problem` has the reason. Each call needs one of `database_close`. */
+database *database_open(const char *path, char *problem, size_t capacity);
+void database_close(database *self);
+
+/* Looks up the address and passes what is found to `use` while the database stays open. The status of `use`; RXD_OK without it if nothing is
+ * known of the address. */
+typedef int use_entry(void *closure, MMDB_entry_s *entry);
+int database_find(database *self, const struct sockaddr *address, use_entry *use, void *closure, bool *is_found, char *problem, size_t capacity);
+#endif
