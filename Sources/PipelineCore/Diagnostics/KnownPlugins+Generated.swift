@@ -278,5 +278,18 @@ extension KnownPlugin {
           summary: "Writes events as lines into objects of a bucket of S3.",
           others: ["aws_s3", "ceph", "cloudflare r2", "minio"]),
       ]),
+    KnownPlugin(
+      name: "xml", folder: "xml",
+      summary: "Decodes XML.",
+      components: [
+        .init(
+          kind: "decoder", name: "xml",
+          summary: "Reads XML documents, as one event or one for each element of a path.",
+          others: ["logstash xml", "vector parse_xml"]),
+        .init(
+          kind: "function", name: "parse",
+          summary: "Returns the value of an XML document.",
+          others: []),
+      ]),
   ]
 }
