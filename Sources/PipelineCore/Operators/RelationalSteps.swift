@@ -28,7 +28,7 @@ extension Window: RelationalOperator {
       RelationalWindow(
         every: every, length: length, timezone: timezone, gap: gap, isInclusive: inclusive, maxLength: maxLength,
         hasOwnTime: time.isGiven, followsStream: followsStream, figures: aggregate.isGiven ? aggregate : nil,
-        changes: emit.changes(corrected: allowedLateness != nil), sendsEmpty: empty))
+        changes: changes(.none), sendsEmpty: empty))
   }
 }
 

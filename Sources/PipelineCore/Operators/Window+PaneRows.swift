@@ -43,4 +43,19 @@ extension Window.PaneStep {
     /// Stored only where it may have to be retracted.
     var value = OwnedValue()
   }
+
+  /// When a session closes.
+  func endOfSession(from start: Int64, to end: Int64) -> Int64 {
+    let closing = end &+ form.gap
+    return form.maxLength.map { min(closing, start &+ $0.nanoseconds) } ?? closing
+  }
+
+  /// The items of two windows in the order of their times.
+  static func merged(
+    _ one: [(at: Int64, event: OwnedValue)], _ other: [(at: Int64, event: OwnedValue)]
+  ) -> [(at: Int64, event: OwnedValue)] {
+    var all = one
+    for item in other { all.insert(item, at: all.firstIndex { $0.at > item.at } ?? all.count) }
+    return all
+  }
 }

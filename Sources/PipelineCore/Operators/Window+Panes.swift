@@ -28,6 +28,8 @@ extension Window {
     /// No change must be sent before this time.
     private var nextDue = Instant.distantFuture
     private var last = Instant(nanoseconds: 0)
+    /// Whether the input has completed, so that no window without events follows.
+    private var isEnding = false
     /// Set only with `idle`, while there are open windows.
     private var idling = Wake.none
 
@@ -58,6 +60,8 @@ extension Window {
       }
       lowerBound = .min
     }
+
+    override func started() { if form.sendsEmpty { openNext(boundary(after: now.nanoseconds)) } }
 
     // MARK: Events
 
@@ -191,7 +195,7 @@ extension Window {
       let pane =
         near.first.map { panes[$0] }
         ?? Open(
-          from: time, to: time, closing: time &+ form.gap,
+          from: time, to: time, closing: endOfSession(from: time, to: time),
           wall: byClock ? run.executor.wallTime &- now.nanoseconds : 0)
       guard held + (form.figures == nil || near.isEmpty ? 1 : 0) <= form.bound else { return tooMany(event, run) }
       if let refusal = add(event, to: pane, time, frame, false) { return refused(event, refusal, frame, run) }
@@ -209,20 +213,12 @@ extension Window {
       }
       pane.start = min(pane.start, time)
       pane.end = max(pane.end, time)
-      pane.closing = pane.end &+ form.gap
+      pane.closing = endOfSession(from: pane.start, to: pane.end)
       pane.isClosed = !byClock && watermark > .min && pane.closing <= watermark
       if near.isEmpty { insert(pane) }
       count(pane)
       touched.append(pane)
       return nil
-    }
-
-    private static func merged(
-      _ one: [(at: Int64, event: OwnedValue)], _ other: [(at: Int64, event: OwnedValue)]
-    ) -> [(at: Int64, event: OwnedValue)] {
-      var all = one
-      for item in other { all.insert(item, at: all.firstIndex { $0.at > item.at } ?? all.count) }
-      return all
     }
 
     /// Adds an event to a window, or subtracts it.
@@ -262,6 +258,21 @@ extension Window {
       return low
     }
 
+    /// With `empty`: opens a window before its first event.
+    private func openNext(_ end: Int64) {
+      if pane(endingAt: end) == nil {
+        let pane = Open(
+          from: form.grid.start(ofWindowTo: end), to: end, closing: end, wall: run.executor.wallTime &- now.nanoseconds)
+        if let form = form.figures {
+          pane.figures = Figures(form)
+          held += 1
+        }
+        insert(pane)
+        count(pane)
+      }
+      ask()
+    }
+
     private func insert(_ pane: Open) { panes.insert(pane, at: position(of: pane.closing)) }
 
     private func count(_ pane: Open) {
@@ -296,7 +307,7 @@ extension Window {
       pane.sentAt = now
       let before = pane.rows
       var row: OwnedValue?
-      if pane.count > 0 {
+      if pane.count > 0 || form.sendsEmpty {
         guard
           let value = self.row(content(pane), form, from: pane.start &+ pane.wall, to: pane.end &+ pane.wall)
         else { return }
@@ -423,7 +434,7 @@ extension Window {
         countSkipped()
         forget(panes.removeFirst())
       }
-      ask()
+      if form.sendsEmpty { openNext(boundary(after: late.restored.nanoseconds)) } else { ask() }
     }
 
     /// Closes windows that end at `closingAt`. Later windows must wait: the windows of all groups are sent in the order of their ends.
@@ -438,9 +449,10 @@ extension Window {
         let index = firstOpen
         pane.isClosed = true
         if form.allowedLateness == 0 { forget(panes.remove(at: index)) }
+        if form.sendsEmpty, !isEnding { openNext(pane.closing &+ form.every) }
         // With `update`, an unchanged result has already been sent.
         if emission.update == nil || pane.due != .distantFuture || pane.rows.isEmpty {
-          if pane.count > 0 || !pane.rows.isEmpty { send(pane, .onTime) }
+          if pane.count > 0 || !pane.rows.isEmpty || form.sendsEmpty && !isEnding { send(pane, .onTime) }
         }
       }
       forgetOld()
@@ -467,6 +479,7 @@ extension Window {
     }
 
     override var nextOutput: Due? {
+      if form.sendsEmpty, panes.allSatisfy({ $0.count == 0 }) { return nil }
       if byClock { return closingAt == .max ? nil : due(closing) }
       guard let next = nextOpen else { return nil }
       return Due(Instant(nanoseconds: next.closing), serial)
@@ -479,6 +492,7 @@ extension Window {
 
     override func complete(_ run: FusedRun) -> Value? {
       while !isStopped, let pane = panes.first(where: { $0.isClosed && $0.due != .distantFuture }) { send(pane, .late) }
+      isEnding = true
       closeAll()
       return nil
     }

@@ -64,12 +64,13 @@ struct Window: FusableOperator, TimedOperator, ChangingOperator {
       **When results are sent**: by default when the window closes. With `emit: { early: 10s }` also before, that long after a change; with `emit: update` each time the \
       result changes, with `{ update: 1s }` at most once a second. With `allowedLateness`, a window by event time takes late events for that long after it has \
       closed, and each sends a correction (with `update`, at most once in that time). Each row says which it is: `meta.pane` is `early`, `on-time` or `late`, and `meta.replaces` whether a \
-      row of the same window was sent before, whose place it takes. See [results that change](../../event-time.md#results-that-change).
+      row of the same window was sent before, whose place it takes. Windows by number have no such key: the earlier row is sent again with `meta.retracts`, then \
+      the new one. A window without events is sent only when it closes. See [results that change](../../event-time.md#results-that-change).
 
       The event is the list, or the result of `to` for `events`, `start` and `end` (by number and by session: the \
       times of the first and the last event). Completion sends the open windows, also those that overlap, the \
-      earliest first; of windows that slide by the clock only the next, because later ones would repeat a part of it. An \
-      error drops them. An event beyond `max` goes to the errors output.
+      earliest first; of windows that slide by the clock only the next, because later ones would repeat a part of it, but \
+      with `emit` all, because their rows may have been sent. An error drops them. An event beyond `max` goes to the errors output.
       """,
     parameters: [
       .init("every", \.every, primary: true, range: span, "The time from one window to the next."),
@@ -218,9 +219,14 @@ struct Window: FusableOperator, TimedOperator, ChangingOperator {
     }
     if count != nil || maxLength != nil || empty {
       let other = count != nil ? "count" : maxLength != nil ? "maxLength" : "empty"
-      for (name, isGiven) in [("emit", emit != nil), ("allowedLateness", allowedLateness != nil)] where isGiven {
-        conflict("'\(name)' of 'window' cannot go with '\(other)'", "Remove one of them")
+      if allowedLateness != nil {
+        conflict("'allowedLateness' of 'window' cannot go with '\(other)'", "Remove one of them")
       }
+    }
+    if count != nil, emit?.pairs == true {
+      conflict(
+        "'pairs' of 'window' has no effect with 'count': a row always takes the earlier one back, because windows by number have no key",
+        "Remove it")
     }
     if let timezone, every != nil {
       if !CronSchedule.isTimeZone(timezone) {
@@ -249,16 +255,11 @@ struct Window: FusableOperator, TimedOperator, ChangingOperator {
     takesBack = binder.inputs.first?.changes == .pairs && understands(.pairs)
     if takesBack { aggregate.checkTakingBack(&binder) }
     guard !goesByEvents, count == nil else { return }
-    let slides = length.map { $0 != every } ?? false
-    for (name, isWrong) in [
-      ("allowedLateness", allowedLateness != nil), ("timezone", timezone != nil), ("emit", emit != nil && slides),
-    ] where isWrong {
+    for (name, isWrong) in [("allowedLateness", allowedLateness != nil), ("timezone", timezone != nil)] where isWrong {
       binder.diagnostics.report(
         Diagnostic(
-          .conflictingParameters,
-          name == "emit"
-            ? "'emit' cannot go with a window that slides by the clock" : "'\(name)' of 'window' needs event time",
-          at: binder.location, help: "Give the events a time: 'time: event.at' beside the source or in 'window'"))
+          .conflictingParameters, "'\(name)' of 'window' needs event time", at: binder.location,
+          help: "Give the events a time: 'time: event.at' beside the source or in 'window'"))
     }
   }
 
@@ -298,10 +299,17 @@ struct Window: FusableOperator, TimedOperator, ChangingOperator {
   func makeStep() -> FusedStep { makeStep(Form(self)) }
 
   func makeStep(beside first: FusedStep) -> FusedStep {
-    makeStep(hasPanes ? unsafeDowncast(first, to: PaneStep.self).form : unsafeDowncast(first, to: Step.self).form)
+    makeStep(
+      !hasPanes
+        ? unsafeDowncast(first, to: Step.self).form
+        : count != nil
+          ? unsafeDowncast(first, to: CountPaneStep.self).form : unsafeDowncast(first, to: PaneStep.self).form)
   }
 
-  func changes(_ input: Changes) -> Changes { emit.changes(corrected: allowedLateness != nil) }
+  func changes(_ input: Changes) -> Changes {
+    let changes = emit.changes(corrected: allowedLateness != nil)
+    return changes == .rows && count != nil ? .pairs : changes
+  }
 
   func understands(_ input: Changes) -> Bool {
     input == .pairs && count == nil && maxLength == nil && !empty && aggregate.isGiven && gap == nil
@@ -312,6 +320,7 @@ struct Window: FusableOperator, TimedOperator, ChangingOperator {
   private var hasPanes: Bool { emit != nil || allowedLateness != nil || takesBack }
 
   private func makeStep(_ form: Form) -> FusedStep {
+    if hasPanes, count != nil { return CountPaneStep(form) }
     if hasPanes { return PaneStep(form, byClock: !goesByEvents) }
     if time.isGiven || followsStream { return EventTimeStep(form) }
     if count != nil { return CountStep(form) }
