@@ -241,6 +241,8 @@ extension Window {
         {
           return verdict
         }
+        // The time of the slice's first event, because `wall` becomes that of its newest.
+        if isNew { kept[kept.count - 1].at = wall }
       } else {
         keep(Kept(at: 0, wall: wall, event: form.held(event)))
       }
@@ -256,7 +258,8 @@ extension Window {
       held = max(0, count - form.step)
       if form.step >= count { skipped = form.step - count }
       removeFirst(form.step >= count ? kept.count : form.figures == nil ? form.step : form.step / Int(form.slice))
-      send(events, from: first.wall, to: last.wall)
+      // Older states have no time of a slice's first event.
+      send(events, from: first.at == 0 ? first.wall : first.at, to: last.wall)
     }
 
     override func complete(_ run: FusedRun) -> Value? {

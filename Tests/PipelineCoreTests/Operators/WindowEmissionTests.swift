@@ -132,11 +132,7 @@ import Testing
         let end = try #require(close.out.entries.last).at
         // Sessions and groups that close in the same instant have no defined order.
         func texts(_ rows: [Row]) -> [String] {
-          rows.filter { !form.contains("length") || $0.at < end }.map { row in
-            // Without `emit`, `start` of figures by number is the time of a later event.
-            let text = isByRow && window.contains("aggregate") ? row.text.replacing(/from=\d+/, with: "") : row.text
-            return "\(row.at) \(text)"
-          }.sorted()
+          rows.filter { !form.contains("length") || $0.at < end }.map { "\($0.at) \($0.text)" }.sorted()
         }
         #expect(texts(closeRows) == texts(plainRows), note)
         #expect(closeRows.allSatisfy { $0.pane == "on-time" && $0.sign == "+" }, note)
