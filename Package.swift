@@ -123,7 +123,9 @@ let package = Package(
     // Runs pipeline texts with all sources and sinks, on virtual time or in the real world.
     .target(
       name: "PipelineHost",
-      dependencies: ["CLinux", "PipelineCore", "PipelineRuntime", "PipelineTesting", "Sources_", "Sinks", "Transport"],
+      dependencies: [
+        "CLinux", "PipelineCore", "PipelineRuntime", "PipelineTesting", "PluginHost", "Sources_", "Sinks", "Transport",
+      ],
       path: "Tests/PipelineHost"),
     // For developers: writes docs/reference; not installed.
     .executableTarget(name: "reference", dependencies: ["PipelineCore", "PipelineRuntime", "PipelineTesting"]),

@@ -1,26 +1,24 @@
 import Foundation
 import PipelineCore
-import PipelineHost
 import PluginHost
 import Synchronization
-import Testing
 
 /// Plugins built for the tests.
-enum PluginFixtures {
-  static let root = URL(fileURLWithPath: #filePath)
+package enum PluginFixtures {
+  package static let root = URL(fileURLWithPath: #filePath)
     .deletingLastPathComponent().deletingLastPathComponent().deletingLastPathComponent().path
   /// Removed at the end of the process.
-  static let scratch: Scratch = {
+  package static let scratch: Scratch = {
     atexit { try? FileManager.default.removeItem(atPath: PluginFixtures.scratch.path) }
     return Scratch()
   }()
   private static let made = Mutex<Set<String>>([])
 
-  struct Failed: Error, CustomStringConvertible {
-    var description: String
+  package struct Failed: Error, CustomStringConvertible {
+    package var description: String
   }
 
-  static func run(_ arguments: [String]) throws {
+  package static func run(_ arguments: [String]) throws {
     let process = Process()
     process.executableURL = URL(fileURLWithPath: "/usr/bin/env")
     process.arguments = arguments
@@ -34,7 +32,7 @@ enum PluginFixtures {
   }
 
   /// A build of `probe.c` with these macros; returns its path.
-  static func probe(_ name: String = "probe", _ macros: String...) throws -> String {
+  package static func probe(_ name: String = "probe", _ macros: String...) throws -> String {
     let path = scratch("probe-\(name).so")
     let problem = made.withLock { made -> (any Error)? in
       guard made.insert(path).inserted else { return nil }
@@ -50,7 +48,7 @@ enum PluginFixtures {
   }
 
   /// A build of another fixture file, made once.
-  static func build(_ name: String, to path: String) throws {
+  package static func build(_ name: String, to path: String) throws {
     let problem = made.withLock { made -> (any Error)? in
       guard made.insert(path).inserted else { return nil }
       do {
@@ -66,7 +64,7 @@ enum PluginFixtures {
   }
 
   /// The components of the C example.
-  static let example: Result<String, any Error> = Result {
+  package static let example: Result<String, any Error> = Result {
     let build = scratch("example")
     try run([
       "make", "-s", "-C", "\(root)/Plugins/examples/native-c", "CC=clang", "BUILD=\(build)", "\(build)/example.so",
@@ -75,7 +73,7 @@ enum PluginFixtures {
   }
 
   /// A Python program that answers with these lines; `EVENT` is the event and `f` the frame.
-  static func program(_ name: String, components: String, _ body: String) throws -> String {
+  package static func program(_ name: String, components: String, _ body: String) throws -> String {
     let text = """
       #!/usr/bin/python3 -S
       import sys, json, os, time
@@ -99,7 +97,7 @@ enum PluginFixtures {
 
   /// A program or library with this content. The cases of a test make the same file concurrently: it is made once and gets its name when it
   /// is complete, so that none of them starts a partial file.
-  static func program(_ name: String, _ content: Data) throws -> String {
+  package static func program(_ name: String, _ content: Data) throws -> String {
     let path = scratch(name)
     let part = path + ".part"
     let isMade = made.withLock { _ in
@@ -111,10 +109,10 @@ enum PluginFixtures {
     return path
   }
 
-  static let plugins = LocalPlugins(asks: true, directories: [])
+  package static let plugins = LocalPlugins(asks: true, directories: [])
 
   /// A pipeline on virtual time that sends values through a chain to the probe `out`.
-  static func pipeline(
+  package static func pipeline(
     _ plugin: String, values: String, chain: String, more: String = "", restoring state: [UInt8]? = nil
   ) throws -> VirtualPipeline {
     try VirtualPipeline(
@@ -133,7 +131,7 @@ enum PluginFixtures {
 
 extension LocalPlugins {
   /// Loads the file; returns why it cannot be used, or an empty text.
-  func refusal(_ path: String) -> String {
+  package func refusal(_ path: String) -> String {
     switch load(PluginFile(path: path, directory: "")) {
     case .success(let plugin): plugin.problems().joined(separator: "; ")
     case .failure(let fault): fault.message + fault.diagnostics.map { "; " + $0.message }.joined()

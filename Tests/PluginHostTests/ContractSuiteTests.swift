@@ -1,5 +1,6 @@
 import Foundation
 import PipelineCore
+import PipelineHost
 import PipelineRuntime
 import PluginHost
 import Testing

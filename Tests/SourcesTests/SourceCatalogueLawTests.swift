@@ -18,7 +18,7 @@ import Testing
     guard entry.lacks == nil else { return [] }
     return try entry.inputs.map { make in
       let input = try make()
-      let plan = try PipelineText.compile(input.yaml)
+      let plan = try PipelineText.compile(input.yaml, plugins: input.plugins)
       return (input, try #require(plan.sources.first).component.recovery)
     }
   }
@@ -73,7 +73,9 @@ import Testing
   /// Each source declares how its events come again.
   @Test(arguments: SourceWorld.names) func everySourceSaysHowItsEventsComeAgain(_ name: String) throws {
     let entry = try world.required(name)
-    let plan = try PipelineText.compile("sources: { s: { \(entry.plain) } }\nsinks: { out: { from: s, discard: {} } }")
+    let plan = try PipelineText.compile(
+      SourceFlood(entry.plain, plugin: entry.plugin).yaml,
+      plugins: entry.plugin == nil ? NoPlugins() : PluginFixtures.plugins)
     #expect(plan.sources.map(\.component.recovery) == [entry.recovery])
   }
 

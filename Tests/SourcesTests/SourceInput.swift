@@ -29,6 +29,8 @@ final class SourceInput {
 
   /// The source as YAML.
   let source: String
+  /// The file of the plugin that has the source, if one has.
+  private let plugin: String?
   /// Steps that make records of the source's events, and the expression that gives the number of a record.
   private let chain: String
   private let number: String
@@ -45,10 +47,11 @@ final class SourceInput {
 
   init(
     _ source: String, number: String = "int(event)", made: Int = 0, answers: Answers? = nil,
-    server: Server? = nil, chain: String = "", usesCurl: Bool = false,
+    server: Server? = nil, chain: String = "", usesCurl: Bool = false, plugin: String? = nil,
     keeps: [AnyObject] = [], adding: @escaping (Range<Int>, RealPipeline) throws -> Void = { _, _ in }
   ) {
     self.source = source
+    self.plugin = plugin
     self.number = number
     self.made = made
     self.answers = answers
@@ -67,9 +70,13 @@ final class SourceInput {
     count += more
   }
 
+  /// The plugins of a pipeline with the source.
+  var plugins: any PluginProvider { plugin == nil ? NoPlugins() : PluginFixtures.plugins }
+
   var yaml: String {
     """
     name: t
+    plugins: [\(plugin.map { "'\($0)'" } ?? "")]
     sources: { in: { \(source) } }
     sinks: { out: { from: in, chain: [ \(chain.isEmpty ? "" : chain + ", "){ map: "\(number)" } ], discard: {} } }
     """
@@ -81,13 +88,15 @@ final class SourceInput {
   ) throws -> RealPipeline {
     let scripted = ScriptedHTTP()
     if let server { scripted.script = { _, exchange in server.answer(exchange) } }
-    let pipeline = try RealPipeline(yaml, http: usesCurl ? CurlClient() : scripted, restoring: state) { execution in
-      execution.replacements.sinks = { _ in sink }
-      execution.executor.limits.events = 1
-      let executor = execution.executor
-      scripted.later = { executor.post($0) }
-      before(execution)
-    }
+    let pipeline = try RealPipeline(
+      yaml, http: usesCurl ? CurlClient() : scripted, restoring: state,
+      before: { execution in
+        execution.replacements.sinks = { _ in sink }
+        execution.executor.limits.events = 1
+        let executor = execution.executor
+        scripted.later = { executor.post($0) }
+        before(execution)
+      }, plugins: plugins)
     #expect(pipeline.execution.refusals.isEmpty, "\(source)")
     return pipeline
   }
@@ -104,6 +113,8 @@ struct SourceFlood {
 
   /// The source as YAML.
   var source: String
+  /// The file of the plugin that has the source, if one has.
+  var plugin: String?
   /// Whether the source polls, which stops while the input is paused: its memory is then measured between the turns of one answer.
   var asks = false
   /// The maximum number of bytes that may be counted.
@@ -114,10 +125,11 @@ struct SourceFlood {
   var feed: (RealPipeline) throws -> Void
 
   init(
-    _ source: String, asks: Bool = false, most: Int = Self.limit / 4, keeps: [AnyObject] = [],
+    _ source: String, plugin: String? = nil, asks: Bool = false, most: Int = Self.limit / 4, keeps: [AnyObject] = [],
     feed: @escaping (RealPipeline) throws -> Void = { _ in }
   ) {
     self.source = source
+    self.plugin = plugin
     self.asks = asks
     self.most = most
     self.keeps = keeps
@@ -146,6 +158,17 @@ struct SourceFlood {
       for _ in 0..<300 { client.send(datagram) }
     }
   }
+
+  /// A pipeline with the source as the input of a sink that drops it.
+  var yaml: String {
+    """
+    name: t
+    plugins: [\(plugin.map { "'\($0)'" } ?? "")]
+    sources: { in: { \(source) } }
+    sinks: { out: { from: in, discard: {} } }
+    """
+  }
+  var plugins: any PluginProvider { plugin == nil ? NoPlugins() : PluginFixtures.plugins }
 
   static func thread(_ body: @escaping @Sendable () -> Void) throws { _ = try OwnThread("test feed", body) }
 }

@@ -14,12 +14,11 @@ import Testing
     for way in try entry.floods() {
       let memory = MemoryBudget(SourceFlood.limit)
       let pipeline = try RealPipeline(
-        "name: t\nsources: { in: { \(way.source) } }\nsinks: { out: { from: in, discard: {} } }",
-        http: CurlClient(memory: memory), memory: memory
-      ) { execution in
-        let executor = execution.executor
-        if !way.asks { executor.post { executor.pauseInput(.queue) } }
-      }
+        way.yaml, http: CurlClient(memory: memory), memory: memory,
+        before: { execution in
+          let executor = execution.executor
+          if !way.asks { executor.post { executor.pauseInput(.queue) } }
+        }, plugins: way.plugins)
       if way.asks {
         var most = 0
         pipeline.run(within: .seconds(60)) {

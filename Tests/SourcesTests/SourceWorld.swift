@@ -24,6 +24,8 @@ final class SourceWorld {
     var keepsNothing: String?
     /// What the machine lacks, so that the source cannot be fed.
     var lacks: String?
+    /// The file of the plugin that has the source, if one has.
+    var plugin: String?
   }
 
   /// How a full sink holds a source back.
@@ -38,7 +40,8 @@ final class SourceWorld {
 
   let scratch = Scratch()
 
-  static let names = Catalogue.sources.components.map(\.name)
+  /// The built-in sources, and the sources of plugins that need no server.
+  static let names = Catalogue.sources.components.map(\.name) + pluginNames
 
   /// The entry, or a test failure that says what to add.
   func required(_ name: String) throws -> Entry {
@@ -165,7 +168,7 @@ final class SourceWorld {
     case "webSocket": webSocket
     case "journald": journald
     case "sqlite": sqlite
-    default: nil
+    default: pluginEntry(name)
     }
   }
 
@@ -559,9 +562,9 @@ final class SourceWorld {
 
   // MARK: Texts
 
-  private static func lines(_ numbers: Range<Int>) -> String { numbers.map { "\($0)\n" }.joined() }
+  static func lines(_ numbers: Range<Int>) -> String { numbers.map { "\($0)\n" }.joined() }
 
   private static let last = Atomic<Int>(0)
   /// A unique file name.
-  private static func fresh(_ name: String) -> String { "\(name)\(last.add(1, ordering: .relaxed).newValue)" }
+  static func fresh(_ name: String) -> String { "\(name)\(last.add(1, ordering: .relaxed).newValue)" }
 }
