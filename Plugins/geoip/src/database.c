@@ -3,6 +3,7 @@
 #include "geoip.h"
 
 #include <fcntl.h>
+#include <stdatomic.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 
@@ -29,6 +30,8 @@ struct database {
   pthread_rwlock_t lock;  /* of `content` */
   content content;
   version version, refused;  /* `refused`: that of a file that could not be read, so that it is tried once */
+  char problem[256];         /* why the last one was refused; under `lock` */
+  atomic_uint problems;      /* how many were refused so far */
 };
 
 static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER; /* held by whoever opens or closes, also while the thread ends */
@@ -108,10 +111,10 @@ static bool read_content(const char *path, content *content, version *version, c
 
 /* ---- Replaced files ---- */
 
-/* Reads the file anew if it has changed. A file that is missing or cannot be read leaves what there is. */
+/* Reads the file anew if it has changed. A file that is missing or cannot be read leaves what there is, and is reported once. */
 static void look(database *self) {
-  struct stat status;
-  if (stat(self->path, &status) != 0) return;
+  struct stat status = {0}; /* of a missing file */
+  if (stat(self->path, &status) != 0) status = (struct stat){0};
   version now = version_of(&status);
   if (same_version(&now, &self->version) || same_version(&now, &self->refused)) return;
   content content;
@@ -119,6 +122,10 @@ static void look(database *self) {
   version version = now;
   if (!read_content(self->path, &content, &version, problem, sizeof problem)) {
     self->refused = version;
+    pthread_rwlock_wrlock(&self->lock);
+    memcpy(self->problem, problem, sizeof problem);
+    pthread_rwlock_unlock(&self->lock);
+    atomic_fetch_add(&self->problems, 1);
     return;
   }
   pthread_rwlock_wrlock(&self->lock);
@@ -207,6 +214,18 @@ void database_close(database *self) {
   }
   pthread_mutex_unlock(&opening);
 }
+
+bool database_problem(database *self, unsigned *seen, char *problem, size_t capacity) {
+  unsigned now = atomic_load_explicit(&self->problems, memory_order_acquire);
+  if (now == *seen) return false;
+  *seen = now;
+  pthread_rwlock_rdlock(&self->lock);
+  snprintf(problem, capacity, "%s", self->problem);
+  pthread_rwlock_unlock(&self->lock);
+  return true;
+}
+
+const char *database_path(const database *self) { return self->path; }
 
 /* ---- Looking up ---- */
 

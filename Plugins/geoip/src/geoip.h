@@ -10,6 +10,10 @@ typedef struct database database;
 /* Finds or opens the database. NULL: `problem` has the reason. Each call needs one of `database_close`. */
 database *database_open(const char *path, char *problem, size_t capacity);
 void database_close(database *self);
+const char *database_path(const database *self);
+
+/* Whether a replaced file has been refused since `*seen`, which is 0 at first; `problem` is then the reason of the last one. */
+bool database_problem(database *self, unsigned *seen, char *problem, size_t capacity);
 
 /* Looks up the address and passes what is found to `use` while the database stays open. The status of `use`; RXD_OK without it if nothing is
  * known of the address. */

@@ -184,7 +184,9 @@ static bool cut_path(char *text, const char **path) {
 /* ---- The step ---- */
 
 typedef struct step {
+  rxd_instance *instance;
   database *database;
+  unsigned problems;  /* how many refused files are logged */
   char *into, *path_text;
   const char *path[PATH_MOST + 1];
 } step;
@@ -199,6 +201,7 @@ static void step_close(void *instance) {
 
 static int step_open(const rxd_opening *opening, void **instance) {
   step *self = need(calloc(1, sizeof *self));
+  self->instance = opening->instance;
   char *file = NULL, problem[256];
   int status = text_parameter(opening, "database", &file);
   if (status == RXD_OK) status = text_parameter(opening, "into", &self->into);
@@ -213,9 +216,17 @@ static int step_open(const rxd_opening *opening, void **instance) {
   return status;
 }
 
+static void log_problem(const step *self, const char *problem) {
+  char line[512];
+  int count = snprintf(line, sizeof line, "'%s' was replaced, and what was read before stays in use: %s", database_path(self->database), problem);
+  host->log(self->instance, RXD_TEXT_OF("warning"), (rxd_text){line, count < (int)sizeof line ? (size_t)count : sizeof line - 1});
+}
+
 static int step_row(void *instance, rxd_scope *scope, rxd_value *event, const rxd_value *arguments) {
-  const step *self = instance;
+  step *self = instance;
   rxd_value result;
+  char problem[256];
+  if (database_problem(self->database, &self->problems, problem, sizeof problem)) log_problem(self, problem);
   if (host->kind(event) != RXD_OBJECT) return fail_at(scope, "", "the event is %s, and must be an object", value_kind(host->kind(event)));
   if (look_up(scope, self->database, &arguments[0], self->path, &result) != RXD_OK) return RXD_FAILED;
   *event = host->with_member(scope, event, text_of(self->into), &result);
