@@ -131,14 +131,14 @@ struct InstallTests {
     var seen = 0
     for name in try FileManager.default.contentsOfDirectory(atPath: plugins).sorted() {
       guard let makefile = try? String(contentsOfFile: "\(plugins)/\(name)/Makefile", encoding: .utf8),
-        makefile.contains("pkg-config --libs")
+        makefile.contains("pkg-config --libs") || makefile.contains("\nPACKAGES := ")
       else { continue }
       seen += 1
       let page = try String(contentsOfFile: "\(plugins)/\(name)/README.md", encoding: .utf8)
       let line = page.split(separator: "\n").first { $0.hasPrefix("apt-get install ") } ?? ""
       let named = Set(line.prefix { $0 != "#" }.split(separator: " ").map(String.init))
       var needed = ["pkg-config", "make", makefile.contains("$(CXX)") ? "g++" : "gcc"]
-      for match in makefile.matches(of: /pkg-config --libs ([a-z ]+)\)/) {
+      for match in makefile.matches(of: /(?:pkg-config --libs|PACKAGES :=) ([a-z ]+)[)\n]/) {
         needed += match.1.split(separator: " ").map { packages[String($0)] ?? String($0) }
       }
       #expect(named.isSuperset(of: needed), "\(name): \(needed.filter { !named.contains($0) })")
