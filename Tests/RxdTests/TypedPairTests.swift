@@ -41,10 +41,6 @@ import Testing
       [#"{"later":"5s"}"#, #"{"alone":3}"#]
     ),
     (
-      #"withLatestFrom: { signal: { from: b, chain: [ { take: 1 } ] }, reduce: "{'later': latest.at - event.at}" }"#,
-      [#"{"later":"5s"}"#, #"{"later":"-4s"}"#]
-    ),
-    (
       "combinePrevious: \"{'later': previous == null ? null : event.at - previous.at}\"",
       [#"{"later":null}"#, #"{"later":"9s"}"#]
     ),
@@ -61,6 +57,33 @@ import Testing
   func declaredTimesAreTimes(_ step: String, _ wanted: [String]) throws {
     let outcome = try Rxd.run("run", "-q", try file(step))
     #expect(outcome.status == 0 && outcome.lines.sorted() == wanted.sorted(), "\(outcome.lines) \(outcome.errors)")
+  }
+
+  /// Both signals come from one file, because nothing orders the events of two.
+  @Test func theLatestOfAnotherSignalHasItsTypes() throws {
+    let path = try folder.write(
+      "latest.yaml",
+      """
+      sources:
+        c: { file: { path: \(folder.path)/c.ndjson, decode: json }, schema: { id: int, at: timestamp } }
+      sinks:
+        out:
+          from: c
+          chain:
+            - filter: event.id < 3
+            - withLatestFrom:
+                signal: { from: c, chain: [ { filter: event.id == 3 } ] }
+                reduce: "{'later': latest.at - event.at}"
+          stdout: {}
+
+      """)
+    let lines = [
+      #"{"id":3,"at":"2026-01-01T00:00:05Z"}"#, #"{"id":1,"at":"2026-01-01T00:00:00Z"}"#,
+      #"{"id":2,"at":"2026-01-01T00:00:09Z"}"#,
+    ]
+    try folder.write("c.ndjson", lines.joined(separator: "\n") + "\n")
+    let outcome = try Rxd.run("run", "-q", path)
+    #expect(outcome.status == 0 && outcome.lines == [#"{"later":"5s"}"#, #"{"later":"-4s"}"#], "\(outcome)")
   }
 
   @Test(arguments: [

@@ -451,9 +451,10 @@ import Testing
   @Test func settingsThatContradictEachOther() {
     for chain in [
       "{ aggregate: { figures: count(), emit: { early: 1s, update: 1s } } }",
-      "{ window: { count: 3, emit: update } }", "{ window: { every: 1m, empty: true, emit: update } }",
-      "{ window: { gap: 1m, maxLength: 1h, emit: update } }", "{ window: { every: 1m, allowedLateness: 1m } }",
-      "{ window: { every: 1m, length: 5m, emit: update } }",
+      "{ window: { every: 1m, allowedLateness: 1m } }", "{ window: { count: 3, emit: { update: 1s, pairs: true } } }",
+      "{ window: { count: 3, emit: update, allowedLateness: 1m } }",
+      "{ window: { every: 1m, length: 5m, emit: update, allowedLateness: 1m } }",
+      "{ window: { every: 1m, time: event.t, empty: true, emit: update } }",
     ] {
       #expect(Self.complaints(chain).count == 1, "\(chain): \(Self.complaints(chain))")
     }
