@@ -11,6 +11,7 @@ struct Compiler {
   private var children: [Int32] = []
   private var sites: [Program.Site] = []
   private var candidates: [Program.Candidate] = []
+  private var bodies: [Program.Body] = []
   private var patterns: [Pattern] = []
   private var sets: [KeyIndex] = []
   /// The frame in which constants are evaluated; reset after each.
@@ -30,9 +31,9 @@ struct Compiler {
       compiler.operations, compiler.children, root: root, Context(state: compiler.constants.state))
     return Program(
       operations: compiler.operations, children: compiler.children, sites: compiler.sites,
-      candidates: compiler.candidates, patterns: compiler.patterns, sets: compiler.sets, tests: tests, root: root,
-      localCount: compiler.hasLocals ? checked.localCount : 0, owned: compiler.owned, text: checked.syntax.text,
-      inserted: checked.syntax.inserted, spans: compiler.spans,
+      candidates: compiler.candidates, bodies: compiler.bodies, patterns: compiler.patterns, sets: compiler.sets,
+      tests: tests, root: root, localCount: compiler.hasLocals ? checked.localCount : 0, owned: compiler.owned,
+      text: checked.syntax.text, inserted: checked.syntax.inserted, spans: compiler.spans,
       type: checked.type)
   }
 
@@ -421,8 +422,10 @@ struct Compiler {
         let constants = parts.map { isLiteral($0) ? operations[Int($0)].literal : nil }
         if case .body(let prepared) = prepare(.init(arguments: constants, patterns: scope.patterns)) { body = prepared }
       }
+      let held = Program.Body(body)
+      bodies.append(held)
       candidates.append(
-        Program.Candidate(kinds: (kinds(0), kinds(1), kinds(2), kinds(3)), body: body))
+        Program.Candidate(kinds: (kinds(0), kinds(1), kinds(2), kinds(3)), body: .passUnretained(held)))
     }
     let at = emit(
       Operation(code: .call, a: run(parts), b: Int32(parts.count), c: Int32(sites.count - 1)), id)

@@ -561,7 +561,8 @@ struct Machine {
       if count > 1, kinds.1 & KindSet.of(values[1]) == 0 { continue }
       if count > 2, kinds.2 & KindSet.of(values[2]) == 0 { continue }
       if count > 3, kinds.3 & KindSet.of(values[3]) == 0 { continue }
-      return candidates[index].body(Arguments(values: values, count: count, context: context))
+      let arguments = Arguments(values: values, count: count, context: context)
+      return candidates[index].body._withUnsafeGuaranteedRef { $0.call(arguments) }
     }
     return mismatch(site, values, count)
   }

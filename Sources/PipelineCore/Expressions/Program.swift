@@ -95,7 +95,14 @@ public final class Program: @unchecked Sendable {
   struct Candidate {
     /// The kinds of value that each parameter accepts, one bit per kind; parameters from the fifth on are not checked.
     var kinds: (UInt32, UInt32, UInt32, UInt32)
-    let body: FunctionOverload.Body
+    /// Retained by `bodies` of the program, so that a call does not retain it.
+    var body: Unmanaged<Body>
+  }
+
+  /// What an overload does.
+  final class Body {
+    let call: FunctionOverload.Body
+    init(_ call: @escaping FunctionOverload.Body) { self.call = call }
   }
 
   /// A call with its possible overloads: `count` candidates from `first`.
@@ -116,6 +123,7 @@ public final class Program: @unchecked Sendable {
   }
 
   let code: UnsafePointer<Code>
+  private let bodies: [Body]
   let root: Int32
   private let localCount: Int
   private let operationCount: Int
@@ -155,7 +163,7 @@ public final class Program: @unchecked Sendable {
   package let type: ExpressionType
 
   init(
-    operations: [Operation], children: [Int32], sites: [Site], candidates: [Candidate],
+    operations: [Operation], children: [Int32], sites: [Site], candidates: [Candidate], bodies: [Body],
     patterns: [Pattern], sets: [KeyIndex], tests: SlotTests?, root: Int32, localCount: Int, owned: [OwnedValue],
     text: LocatedText, inserted: [LocatedText], spans: [Span],
     type: ExpressionType
@@ -166,6 +174,7 @@ public final class Program: @unchecked Sendable {
         operations: Self.copy(operations), children: Self.copy(children), sites: Self.copy(sites),
         candidates: Self.copy(candidates), patterns: Self.copy(patterns), sets: Self.copy(sets)))
     self.code = UnsafePointer(code)
+    self.bodies = bodies
     self.root = root
     self.localCount = localCount
     operationCount = operations.count

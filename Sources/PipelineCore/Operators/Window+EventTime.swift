@@ -25,26 +25,22 @@ extension Window {
 
     override var isFresh: Bool { kept.isEmpty && lowerBound <= watermarkOfStream }
 
-    @inline(__always)
     private var clock: EventClock? { clockLink?._withUnsafeGuaranteedRef { $0 } }
+    private func advanceClock(to time: Int64) { clockLink?._withUnsafeGuaranteedRef { $0.advance(to: time) } }
     private var watermarkOfStream: Int64 { clockLink?._withUnsafeGuaranteedRef { $0.watermark } ?? .min }
     private var watermark: Int64 { max(lowerBound, watermarkOfStream) }
 
     override func attached() {
-      let clock: EventClock
-      if let ownClock {
-        clock = ownClock
-      } else {
-        clock = makeClock()
+      if clockLink == nil {
+        let clock = makeClock()
         ownClock = clock
         clockLink = .passUnretained(clock)
       }
-      serial = clock.nextSerial()
+      serial = clockLink?._withUnsafeGuaranteedRef { $0.nextSerial() } ?? 0
       lowerBound = .min
     }
 
     override func apply(_ event: inout Event, _ frame: EventFrame, _ run: FusedRun) -> StepVerdict {
-      guard let clock else { return .drop }
       let time: Int64
       if let program = form.time {
         let value = program.evaluate(frame)
@@ -64,7 +60,7 @@ extension Window {
         }
       }
       if isBetweenWindows(time) {
-        if form.time != nil { clock.advance(to: time &- form.lateness) }
+        if form.time != nil { advanceClock(to: time &- form.lateness) }
         return .drop
       }
       guard !isLate(time) else {
@@ -82,13 +78,13 @@ extension Window {
         last = now
         if let idle = form.idle, !timer.isSet { timer = wake(at: last + idle, Self.idleToken) }
       }
-      if form.time != nil { clock.advance(to: time &- form.lateness) }
+      if form.time != nil { advanceClock(to: time &- form.lateness) }
       return refusal ?? .keep
     }
 
     /// A window that goes by the stream's time closes when that has advanced.
     override func advance(to time: Int64) {
-      if form.time == nil { clock?.advance(to: time) }
+      if form.time == nil { advanceClock(to: time) }
     }
 
     /// Sends a window that ends at `end`, where the next one may begin. Its event time is the last time within the window.
@@ -181,15 +177,17 @@ extension Window {
 
     /// Schedules the next wake-up. A step that is woken too early schedules another.
     private func ask() {
-      guard let clock, !isStopped else { return }
-      let wanted = !kept.isEmpty ? nextEnd : lowerBound > clock.watermark ? lowerBound : .max
-      if wanted < dueAt {
-        clock.cancel(&due)
-        due = clock.wake(at: wanted, serial, self, Self.dueToken)
-        dueAt = wanted
-      } else if wanted == .max, dueAt < .max {
-        clock.cancel(&due)
-        dueAt = .max
+      guard let clockLink, !isStopped else { return }
+      clockLink._withUnsafeGuaranteedRef { clock in
+        let wanted = !kept.isEmpty ? nextEnd : lowerBound > clock.watermark ? lowerBound : .max
+        if wanted < dueAt {
+          clock.cancel(&due)
+          due = clock.wake(at: wanted, serial, self, Self.dueToken)
+          dueAt = wanted
+        } else if wanted == .max, dueAt < .max {
+          clock.cancel(&due)
+          dueAt = .max
+        }
       }
     }
 

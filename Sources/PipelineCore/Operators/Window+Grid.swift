@@ -1,12 +1,21 @@
 extension Window {
   /// Where windows of `every` begin and end by event time, in nanoseconds since 1970.
-  struct Grid {
+  ///
+  /// A class, because a copy of the struct would retain `days` at each event.
+  final class Grid {
     let every: Int64
     let length: Int64
     /// The length of the slices that windows are composed of, if figures are kept.
     let slice: Int64
     /// Set: the windows are days of a time zone. Otherwise they begin at multiples of `every`.
     let days: ZonedDays?
+
+    init(every: Int64, length: Int64, slice: Int64, days: ZonedDays?) {
+      self.every = every
+      self.length = length
+      self.slice = slice
+      self.days = days
+    }
 
     /// The first end of a window after `time`.
     func end(after time: Int64) -> Int64 {

@@ -160,11 +160,10 @@ struct TimerQueue {
 
   func pending(_ wake: Wake) -> Pending? {
     guard wake.slot >= 0, slots[Int(wake.slot)].generation == wake.generation else { return nil }
-    let slot = slots[Int(wake.slot)]
     let heapIndex = Int(heapIndexes[Int(wake.slot)])
     let entry = heapIndex >= 0 ? heap[heapIndex] : held[-2 - heapIndex]
     return Pending(
-      deadline: Instant(nanoseconds: entry.deadline), sequence: entry.sequence, token: slot.token)
+      deadline: Instant(nanoseconds: entry.deadline), sequence: entry.sequence, token: slots[Int(wake.slot)].token)
   }
 
   mutating func cancel(_ wake: Wake) {
@@ -208,11 +207,11 @@ struct TimerQueue {
   /// Removes the first timer if it is due at `now`.
   mutating func popDue(_ now: Instant) -> (target: any TimerTarget, token: Int)? {
     guard let first = heap.first, first.deadline <= now.nanoseconds else { return nil }
-    let slot = slots[Int(first.slot)]
+    let token = slots[Int(first.slot)].token
+    let target = slots[Int(first.slot)].target.take()
     remove(at: 0)
     release(first.slot)
-    guard let target = slot.target else { return nil }
-    return (target, slot.token)
+    return target.map { ($0, token) }
   }
 
   private mutating func release(_ slot: Int32) {
