@@ -1,3 +1,4 @@
+import Glibc
 import PipelineCore
 
 /// The encoding of an input's characters: `charset: utf-16le`.
@@ -58,11 +59,16 @@ package struct CharsetParameter: ParameterValue {
   }
 
   /// The parameter `charset` of a media type (RFC 9110, 8.3), in lower case.
+  static func charset(ofType type: UnsafeRawBufferPointer?) -> String? {
+    // Most types have no parameter.
+    guard let type, let start = type.baseAddress, memchr(start, Int32(UInt8(ascii: ";")), type.count) != nil else {
+      return nil
+    }
+    return charset(ofType: String(decoding: type, as: UTF8.self))
+  }
+
   static func charset(ofType type: String?) -> String? {
     guard let type else { return nil }
-    // Most types have no parameter.
-    let hasParameters = type.utf8.withContiguousStorageIfAvailable { $0.contains(UInt8(ascii: ";")) }
-    guard hasParameters ?? true else { return nil }
     for part in type.utf8.split(separator: UInt8(ascii: ";")).dropFirst() {
       let pair = part.split(separator: UInt8(ascii: "="), maxSplits: 1)
       func text(_ bytes: Substring.UTF8View) -> String {

@@ -54,7 +54,7 @@ extension File {
       if let fault { return finish(failing: fault) }
       guard makeDecoder(parameters.decoding) != nil, current == nil, let next = waiting.last else { return }
       do throws(PosixError) {
-        _ = try open(next)
+        _ = try found.open(next)
       } catch {
         finish(failing: SignalFailure(.source, error.message, at: nodeContext.location))
       }
@@ -81,21 +81,13 @@ extension File {
       return files.reversed()
     }
 
-    private var policy: LinkPolicy { parameters.followLinks.policy }
-
-    private func open(_ path: String) throws(PosixError) -> FileDescriptor {
-      try FileDescriptor.openForReading(path, foundBy: parameters.paths.map(\.text), policy)
-    }
+    private lazy var found = FoundFiles(by: parameters.paths.map(\.text), parameters.followLinks.policy)
 
     /// Whether the path leads through a link that must not be followed; that is a warning.
     private func isUntrusted(_ path: String) -> Bool {
-      if policy == .always { return false }
-      do throws(PosixError) { _ = try open(path) } catch {
-        guard error.isRefusedLink else { return false }
-        log(.warning, "\(error.message); it is skipped. 'followLinks: always' follows it")
-        return true
-      }
-      return false
+      guard let error = found.refusedLink(onWayTo: path) else { return false }
+      log(.warning, "\(error.message); it is skipped. 'followLinks: always' follows it")
+      return true
     }
 
     private func log(_ level: Services.Level, _ message: String) {
@@ -119,8 +111,7 @@ extension File {
         whenTooLong: parameters.whenTooLong, execution)
       options.refusesCompressed = parameters.decoding.readsText
       options.decompresses = parameters.decompression
-      let (patterns, policy) = (parameters.paths.map(\.text), policy)
-      options.open = { path throws(PosixError) in try FileDescriptor.openForReading(path, foundBy: patterns, policy) }
+      options.open = { [found] path throws(PosixError) in try found.open(path) }
       let inputQueue = inputQueue
       let node = Weak(self)
       do throws(PosixError) {
@@ -259,7 +250,7 @@ extension File {
     /// acknowledged, because the process may not have enough descriptors for all such files.
     private func tail(of position: FilePosition, before offset: Int64) -> FileTail? {
       if let currentFile, position == current { return currentFile.tail(before: offset) }
-      guard let file = try? open(position.path), self.file(file, isOf: position) else { return nil }
+      guard let file = try? found.open(position.path), self.file(file, isOf: position) else { return nil }
       return file.tail(before: offset)
     }
 

@@ -368,6 +368,7 @@ package struct HTTPServerSource: SourceComponent, PageAccessComponent {
         request.reply.reply(.stopped)
         return
       }
+      let arena = arena
       let method = Value.string(arena.copy(request.methodBytes))
       let path = Value.string(arena.copy(request.pathBytes))
       let query = query(of: request)
@@ -410,8 +411,9 @@ package struct HTTPServerSource: SourceComponent, PageAccessComponent {
 
     /// The decoder for the charset of a request.
     private func decoder(for request: ServerRequest) -> (any EventDecoder)? {
-      guard !parameters.charset.isGiven, let name = CharsetParameter.charset(ofType: request.header("content-type")),
-        !Charset.isUTF8(name), var decoding = parameters.decode?.options
+      guard !parameters.charset.isGiven,
+        let name = CharsetParameter.charset(ofType: request.headerBytes("content-type")), !Charset.isUTF8(name),
+        var decoding = parameters.decode?.options
       else { return decoder }
       if let known = decoders[name] { return known }
       decoding.unit = .body

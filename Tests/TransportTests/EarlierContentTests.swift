@@ -12,7 +12,7 @@ import Testing
 
   private func follow() throws -> FollowedFile {
     folder.append(Self.lines, to: "a")
-    let file = try FileDescriptor.openForReading(folder("a"), foundBy: [folder("a")], .trusted)
+    let file = try FoundFiles(by: [folder("a")], .trusted).open(folder("a"))
     let followed = FollowedFile(file, try file.status(), FileFollower.Options(paths: [folder("a")]))
     #expect(try read(followed) == .init(text: Self.lines))
     return followed

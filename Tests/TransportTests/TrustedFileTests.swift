@@ -148,7 +148,7 @@ import Transport
   /// Why a link in the directory is not followed when a pattern has found it; nil: it is followed.
   private func refusedLink(_ name: String) -> String? {
     do throws(PosixError) {
-      _ = try FileDescriptor.openForReading(scratch(name), foundBy: [scratch("*/*")], .trusted)
+      _ = try FoundFiles(by: [scratch("*/*")], .trusted).open(scratch(name))
       return nil
     } catch { return error.isRefusedLink ? error.message : "another error: \(error.message)" }
   }

@@ -16,11 +16,6 @@ enum DecoderAdvice {
   static func advice(_ options: DecoderOptions, startingAs input: UnsafeRawBufferPointer, hasRejected: Bool) -> String?
   {
     guard options.readsText else { return nil }
-    switch options.format {
-    // What decodes as JSON is text in the right encoding.
-    case .json, .ndjson, .jsonDocuments: guard hasRejected else { return nil }
-    default: break
-    }
     let sample = input.part(0, min(input.count, sampleBytes))
     if let found = encoding(sample, isCharsetKnown: options.charset != nil) { return found }
     let text = sample.part(sample.byteOrderMarkLength, sample.count)

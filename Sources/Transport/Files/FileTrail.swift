@@ -107,19 +107,6 @@ extension PosixError {
 }
 
 extension FileDescriptor {
-  /// Opens a regular file that is one of the paths, or matches one of them as a pattern. Links after the first wildcard
-  /// are followed according to `links`. The directory of any other path is used as it is.
-  package static func openForReading(
-    _ path: String, foundBy paths: [String], _ links: LinkPolicy
-  ) throws(PosixError) -> FileDescriptor {
-    var base = splitPath(path).directory
-    if links != .never {
-      if paths.contains(path) { return try openForReading(path) }
-      if let pattern = paths.first(where: { Glob.matches($0, path) }) { base = Glob.constantDirectory(pattern) }
-    }
-    return try openForReading(path, below: base, links)
-  }
-
   /// Opens a regular file for reading like ``openForReading(_:kinds:)``, but walks the directories below `base` one by
   /// one, and follows links there according to `links`.
   ///

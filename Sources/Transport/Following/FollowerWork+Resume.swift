@@ -265,7 +265,7 @@ extension FollowerWork {
 
   /// Opens a file at one of the followed paths, or in the directory of one.
   func openFile(_ path: String) throws(PosixError) -> FileDescriptor {
-    try FileDescriptor.openForReading(path, foundBy: options.paths, options.links)
+    try found.open(path)
   }
 
   /// The files in the directory of the path that have its name plus a suffix and are not compressed.

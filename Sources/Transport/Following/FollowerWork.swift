@@ -88,6 +88,7 @@ final class FollowerWork: @unchecked Sendable {
   /// The targets of links to followed paths.
   var targets: Set<String> = []
   /// Directories that the patterns can lead through.
+  lazy var found = FoundFiles(by: options.paths, options.links)
   lazy var ancestors = options.paths.flatMap(Glob.ancestors)
   lazy var resumedTargets = Set(options.resume.compactMap(\.target))
   /// The file systems without events that were reported.

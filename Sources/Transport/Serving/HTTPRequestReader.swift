@@ -63,10 +63,10 @@ final class RequestHead: @unchecked Sendable {
   }
 
   /// Whether the answer has no body, because the method is HEAD.
-  var isForHeadersOnly: Bool { self[method].elementsEqual("HEAD".utf8) }
+  var isForHeadersOnly: Bool { HTTPRequestReader.isEqual(self[method], "HEAD") }
 
   /// Whether the method is GET or HEAD.
-  var isForReading: Bool { isForHeadersOnly || self[method].elementsEqual("GET".utf8) }
+  var isForReading: Bool { isForHeadersOnly || HTTPRequestReader.isEqual(self[method], "GET") }
 
   func text(_ range: Range<Int32>) -> String { String(decoding: self[range], as: UTF8.self) }
 
@@ -78,7 +78,7 @@ final class RequestHead: @unchecked Sendable {
   func value(of name: StaticString) -> String? { bytes(of: name).map { String(decoding: $0, as: UTF8.self) } }
 
   /// The value as bytes, valid as long as the head lives.
-  private func bytes(of name: StaticString) -> UnsafeRawBufferPointer? {
+  func bytes(of name: StaticString) -> UnsafeRawBufferPointer? {
     fields.first { matches($0, name) }.map { self[$0.value] }
   }
 
@@ -261,6 +261,13 @@ struct HTTPRequestReader {
   @inline(__always)
   private static func isInValue(_ byte: UInt8) -> Bool { byte >= 0x20 && byte != 0x7f || byte == 0x09 }
 
+  /// Whether ``isInValue(_:)`` holds for all bytes. Without an early exit and in bytes, so that the loop is vectorized.
+  private static func areInValue(_ bytes: UnsafeRawBufferPointer) -> Bool {
+    var wrong: UInt8 = 0
+    for byte in bytes { wrong |= (byte < 0x20 ? 1 : 0) & (byte == 0x09 ? 0 : 1) | (byte == 0x7f ? 1 : 0) }
+    return wrong == 0
+  }
+
   @inline(__always)
   private static func isInToken(_ byte: UInt8) -> Bool {
     // One bit per character: `low` has digits and !#$%&'*+-. (below 64), `high` letters and ^_`|~ (from 64).
@@ -269,10 +276,8 @@ struct HTTPRequestReader {
     return byte < 128 && ((byte < 64 ? low : high) >> UInt64(byte & 63)) & 1 != 0
   }
 
-  private static func isEqual(_ bytes: Slice<UnsafeRawBufferPointer>, _ text: StaticString) -> Bool {
-    guard bytes.count == text.utf8CodeUnitCount, let start = UnsafeRawBufferPointer(rebasing: bytes).baseAddress else {
-      return false
-    }
+  static func isEqual(_ bytes: UnsafeRawBufferPointer, _ text: StaticString) -> Bool {
+    guard bytes.count == text.utf8CodeUnitCount, let start = bytes.baseAddress else { return false }
     return memcmp(start, text.utf8Start, bytes.count) == 0
   }
 
@@ -359,14 +364,15 @@ struct HTTPRequestReader {
 
   /// Parses `METHOD TARGET HTTP/1.1` with single spaces; nil for any other line.
   private func requestLine(_ bytes: UnsafeRawBufferPointer, _ end: Int) -> RequestHead? {
-    let line = bytes[..<end]
-    guard let first = line.firstIndex(of: 0x20), first > 0, line[..<first].allSatisfy(Self.isInToken),
-      !Self.isEqual(line[..<first], "CONNECT"),
-      let second = line[(first + 1)...].firstIndex(of: 0x20), second > first + 1
+    let line = UnsafeRawBufferPointer(rebasing: bytes[..<end])
+    guard let first = line.offset(of: 0x20), first > 0, line[..<first].allSatisfy(Self.isInToken),
+      !Self.isEqual(UnsafeRawBufferPointer(rebasing: line[..<first]), "CONNECT"),
+      let length = UnsafeRawBufferPointer(rebasing: line[(first + 1)...]).offset(of: 0x20), length > 0
     else { return nil }
+    let second = first + 1 + length
     let target = line[(first + 1)..<second]
     guard target.allSatisfy({ $0 > 0x20 && $0 < 0x7f }) else { return nil }
-    let version = line[(second + 1)...]
+    let version = UnsafeRawBufferPointer(rebasing: line[(second + 1)...])
     let isOld = Self.isEqual(version, "HTTP/1.0")
     guard isOld || Self.isEqual(version, "HTTP/1.1") else { return nil }
     let path = target.firstIndex(of: UInt8(ascii: "?")) ?? second
@@ -383,10 +389,7 @@ struct HTTPRequestReader {
     let text = UnsafeRawBufferPointer(rebasing: bytes[line])
     guard let colon = text.offset(of: UInt8(ascii: ":")), colon > 0 else { return nil }
     for index in 0..<colon where !Self.isInToken(text[index]) { return nil }
-    // No early exit, so that the loop is vectorized.
-    var isSound = true
-    for index in (colon + 1)..<text.count { isSound = isSound && Self.isInValue(text[index]) }
-    guard isSound else { return nil }
+    guard Self.areInValue(UnsafeRawBufferPointer(rebasing: text[(colon + 1)...])) else { return nil }
     let value = Self.trimmed(text[(colon + 1)...])
     let start = line.lowerBound
     return RequestHead.Field(
@@ -395,9 +398,12 @@ struct HTTPRequestReader {
   }
 
   private static func trimmed(_ bytes: Slice<UnsafeRawBufferPointer>) -> Slice<UnsafeRawBufferPointer> {
-    var bytes = bytes
-    while let last = bytes.last, last == 0x20 || last == 0x09 { bytes = bytes.dropLast() }
-    return bytes.drop { $0 == 0x20 || $0 == 0x09 }
+    let all = bytes.base
+    func isSpace(_ at: Int) -> Bool { all[at] == 0x20 || all[at] == 0x09 }
+    var (start, end) = (bytes.startIndex, bytes.endIndex)
+    while end > start, isSpace(end - 1) { end -= 1 }
+    while start < end, isSpace(start) { start += 1 }
+    return all[start..<end]
   }
 
   /// Parses digits only; a number that is too large becomes the largest.

@@ -77,6 +77,9 @@ package final class HTTPServer: @unchecked Sendable {
   let budget: ByteBudget
   let replyTimeout: Int64
   let queueTimeout: Int64
+  // Copies of rules that each request needs: a call of a method of the rules copies all of them.
+  let mostBodyBytes: Int
+  private let asksForAuth: Bool
 
   struct State {
     /// The connections that this server handles.
@@ -117,6 +120,8 @@ package final class HTTPServer: @unchecked Sendable {
     self.options = options
     access = options.rules.access
     budget = ByteBudget(limit: options.rules.maxBufferedBytes, of: options.memory)
+    mostBodyBytes = options.rules.maxBodyBytes
+    asksForAuth = options.rules.asksForAuth
     replyTimeout = max(options.rules.replyTimeout.nanoseconds, 1_000_000)
     queueTimeout = max(options.rules.queueTimeout.nanoseconds, 1_000_000)
   }
@@ -246,7 +251,7 @@ package final class HTTPServer: @unchecked Sendable {
       return refusal
     }
     if let authorize = options.authorize { return authorize(ServerRequestHead(head)) }
-    guard options.rules.asksForAuth else { return nil }
+    guard asksForAuth else { return nil }
     return options.rules.refusal(ofAuthorization: head.value(of: "authorization"))
   }
 

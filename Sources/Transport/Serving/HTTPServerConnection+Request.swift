@@ -16,7 +16,7 @@ extension ServerConnection {
     switch listener.way(path: head[head.path], method: head[head.method], files) {
     case .server(let next):
       guard enter(next) else { return refuse(.busy) }
-      incoming.mostBytes = next.options.rules.maxBodyBytes
+      incoming.mostBytes = next.mostBodyBytes
       if let refusal = next.refusal(of: head) {
         // Nothing of its body is read.
         if head.length > 0 || head.isChunked { return refuse(refusal) }
@@ -24,7 +24,7 @@ extension ServerConnection {
         break
       }
       isKnown = true
-      if let refusal = next.options.rules.refusal(ofBytes: head.length) { return refuse(refusal) }
+      if head.length > next.mostBodyBytes { return refuse(ServerAnswer(413)) }
       let content = head.isCoded ? head.contentCoding : .none
       if case .compressed(let format) = content { incoming.coding = format }
       incoming.charge = content == .unknown ? nil : next.charge(head)
@@ -34,8 +34,9 @@ extension ServerConnection {
       phase = .held
       return limit(time)
     case .answer(let answer):
-      incoming.mostBytes = options?.rules.maxBodyBytes ?? ServingRules().maxBodyBytes
-      if let refusal = (options?.rules ?? ServingRules()).refusal(ofBytes: head.length) { return refuse(refusal) }
+      let mostBytes = options?.rules.maxBodyBytes ?? ServingRules().maxBodyBytes
+      incoming.mostBytes = mostBytes
+      if head.length > mostBytes { return refuse(ServerAnswer(413)) }
       if answer.status == 421 { closesAfterAnswer = true }
       incoming.verdict = answer
     }
@@ -73,7 +74,7 @@ extension ServerConnection {
       guard enter(next) else { return write(.busy) }
       // Credentials and names may have changed with the server.
       if let refusal = next.refusal(of: head) { return write(refusal) }
-      if incoming.body.count > next.options.rules.maxBodyBytes { return write(ServerAnswer(413)) }
+      if incoming.body.count > next.mostBodyBytes { return write(ServerAnswer(413)) }
       pass(head, to: next)
     case .held(let time):
       leave()

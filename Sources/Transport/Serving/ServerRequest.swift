@@ -47,6 +47,8 @@ package final class ServerRequest: Sendable {
   package var headers: [HTTPHeader] { head.fields.map { HTTPHeader(head.text($0.name), head.text($0.value)) } }
   /// The value of the first header with that name, in lower case.
   package func header(_ name: StaticString) -> String? { head.value(of: name) }
+  /// The same value as bytes, valid as long as the request lives.
+  package func headerBytes(_ name: StaticString) -> UnsafeRawBufferPointer? { head.bytes(of: name) }
 }
 
 /// The head of a request whose body has not been read.

@@ -103,13 +103,18 @@ open class DecodingSource: RunningSource {
   private var advice: Set<String> = []
   private var refusedRows = 0
   /// How the input is decoded, as far as known.
-  package final var decoderOptions: DecoderOptions?
+  package final var decoderOptions: DecoderOptions? {
+    didSet { readsJSON = [.json, .ndjson, .jsonDocuments].contains(decoderOptions?.format) }
+  }
+  private var readsJSON = false
   private static let mostAdvice = 4
 
   /// Logs once the probable format of an input whose start does not fit the decoder.
   private func adviseAboutDecoder(
     _ text: UnsafeRawBufferPointer, _ rows: RowBatch, _ origin: Origin
   ) {
+    // What decodes as JSON is text in the right encoding.
+    if readsJSON, rows.rejected.isEmpty { return }
     guard let options = decoderOptions, !text.isEmpty, advice.count < Self.mostAdvice,
       let found = DecoderAdvice.advice(options, startingAs: text, hasRejected: !rows.rejected.isEmpty),
       advice.insert(found).inserted
