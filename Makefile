@@ -24,7 +24,7 @@ TESTS_AT_ONCE ?= 3
 # Each a package of its own, with a Makefile.
 PLUGINS := $(patsubst %/Makefile,%,$(wildcard Plugins/*/Makefile Plugins/examples/*/Makefile))
 
-.PHONY: run test test-some test-swift test-program test-beside test-embedding test-plugins test-install test-compatibility test-unit test-flink pictures site test-site build build-release build-tests packages test-packages bench-packages bench bench-check fuzz faults fmt lint docs check-docs install uninstall deb dist image test-deb clean
+.PHONY: run test test-some test-swift test-program test-beside test-plugins-beside test-embedding test-plugins test-install test-compatibility test-unit test-flink pictures site test-site build build-release build-tests packages test-packages bench-packages bench bench-check fuzz faults fmt lint docs check-docs install uninstall deb dist image test-deb clean
 
 ## Installs missing packages, builds, and shows search as you type, without internet. Optimising takes four times as long as the rest of a build.
 run: packages
@@ -42,10 +42,10 @@ SWIFT_TESTS := $(DEV_BUILD)/debug/rxdPackageTests.xctest --testing-library swift
 ## Runs all tests.
 test: test-packages packages
 	$(MAKE) --no-print-directory -j 2 build-release build-tests
-	$(MAKE) --no-print-directory -j 2 test-program test-beside
+	$(MAKE) --no-print-directory -j 3 test-program test-beside test-plugins-beside
 
 # The tests of Swift wait more than they compute, and so does what runs the program from outside. What needs the processor runs beside them, and
-# gives way.
+# gives way; so do the tests of plugins, of which many wait for servers.
 test-swift:
 	RXD=$(CURDIR)/$(RXD) SWT_EXPERIMENTAL_MAXIMUM_PARALLELIZATION_WIDTH=$(TESTS_AT_ONCE) \
 	  scripts/repeat-failures $(AS_USER) $(SWIFT_TESTS)
@@ -60,9 +60,11 @@ test-program:
 	Benchmarks/nexmark/run $(RXD) --events 20000 --rounds 1 --lateness 700
 	Tests/Page/run --rxd $(RXD)
 test-beside:
-	nice -n 10 $(MAKE) --no-print-directory test-embedding test-plugins test-install test-compatibility lint check-docs
+	nice -n 10 $(MAKE) --no-print-directory test-embedding test-install test-compatibility lint check-docs
 	python3 -B -m unittest discover -s Benchmarks/bench -t Benchmarks
 	python3 -B -m unittest discover -s Tests/Site
+test-plugins-beside:
+	nice -n 10 $(MAKE) --no-print-directory test-plugins
 
 ## Builds packages that depend on rxd, and runs their programs.
 test-embedding: test-packages
