@@ -1,4 +1,4 @@
-/* What clients of message brokers share: failures in a row, tokens, acknowledgements. See README.md. */
+/* Code shared by clients of message brokers: failures in a row, tokens, acknowledgements. See README.md. */
 #ifndef BROKER_H
 #define BROKER_H
 #include "plugin_util.h"
@@ -8,15 +8,15 @@
 /* The connections that a component has made or tried to make. A plugin sets the first five members when it opens. */
 typedef struct attempts {
   rxd_instance *instance;
-  const char *counter;  /* counts failures; NULL: none does */
+  const char *counter;  /* name of the counter of failures; NULL: none */
   const char *again;    /* follows the problem in the log: "trying again" */
   const char *works;    /* follows the server in the log: "connected" */
-  const char *suspect;  /* follows `again` if connections are lost soon again and again; NULL: nothing */
+  const char *suspect;  /* text logged after `again` if connections are repeatedly lost soon; NULL: none */
   bool was_connected;   /* the parameters have worked at least once */
   bool is_failing;      /* the failure has been logged */
   unsigned failures;    /* failed attempts in a row */
   unsigned short_lives; /* connections in a row that were lost soon */
-  int64_t connected_at; /* when the last one was made (now_ms); 0: it is lost */
+  int64_t connected_at; /* when the current connection was made (now_ms); 0: there is none */
   char problem[520];    /* why the last attempt failed, and at which server */
   char at[24];          /* the parameter that caused the failure, or empty */
 } attempts;
@@ -32,7 +32,7 @@ static inline UNUSED void attempt_trouble(attempts *self, const char *server, co
 }
 
 /* Counts a failed attempt or a lost connection, and logs the first failure in a row. Returns the pause before the next
- * attempt, in milliseconds. Connections that are lost again and again soon after they were made count as failures. */
+ * attempt, in milliseconds. Connections that are repeatedly lost soon after they were made count as failures. */
 static inline UNUSED int64_t attempt_failed(attempts *self) {
   enum { SHORT_MS = 5000 };
   if (self->connected_at != 0) {
@@ -105,7 +105,7 @@ static inline UNUSED uint64_t index_of_token(uint64_t token, uint64_t first) { r
 
 /* ---- Acknowledgements ---- */
 
-/* Takes rxd's acknowledgements, waiting at most so long for the first. `judge` receives each with `closure`, under
+/* Takes rxd's acknowledgements; waits at most `wait_ms` for the first. `judge` receives each with `closure`, under
  * `mutex` if there is one. Returns their number. */
 typedef void apply_ack(void *closure, const rxd_ack *ack);
 static inline UNUSED size_t take_all_acks(rxd_source *running, int64_t wait_ms, apply_ack *judge,
@@ -126,8 +126,8 @@ static inline UNUSED size_t take_all_acks(rxd_source *running, int64_t wait_ms, 
 
 /* ---- Batches ---- */
 
-/* The most messages of the next batch: a pipeline that needed more than a moment since `begin` (now_ms) gets fewer at
- * once, so that more of them have a position of their own. */
+/* The maximum number of messages in the next batch: it shrinks if the pipeline has been slow since `begin` (now_ms), so
+ * that positions are saved more often. */
 static inline UNUSED size_t next_batch(size_t batch, size_t most, int64_t begin) {
   enum { SLOW_MS = 20 };
   if (now_ms() - begin > SLOW_MS) return (batch + 1) / 2;

@@ -3,13 +3,13 @@
 #define BROKER_SINK_H
 #include "plugin_util.h"
 
-/* What is known of a message. */
+/* The state of a message. */
 enum {
   TO_SEND,
   SENT,          /* without an answer */
   DELIVERED,
   REFUSED_ALONE,
-  OWN_VERDICT,   /* the first kind of a sink's own: an answer that does not settle the message */
+  OWN_VERDICT,   /* first state defined by a sink: an answer that leaves the message unsettled */
 };
 
 typedef struct verdict {
@@ -25,7 +25,7 @@ typedef struct sending {
   const rxd_batch *batch;
   rxd_scope *scope;
   verdict *verdicts; /* one for each input */
-  size_t missing, missing_bytes; /* messages that are SENT, and their size */
+  size_t missing, missing_bytes; /* number and bytes of SENT messages */
   int64_t end;       /* deadline (now_ms) */
   bool has_failed;   /* a temporary failure: the batch is repeated from the first uncertain message on */
 } sending;
@@ -102,9 +102,10 @@ static inline UNUSED size_t sending_report(const sending *self, rxd_verdicts *ve
   return through;
 }
 
-/* What must stay in order with a message: a hash of its partition or subject, or one of these. */
+/* The order key of a message: a hash of its partition or subject, or one of these. Messages with equal keys stay in
+ * order. */
 static const uint64_t order_none = 0;         /* nothing */
-static const uint64_t order_all = UINT64_MAX; /* unknown, so everything */
+static const uint64_t order_all = UINT64_MAX; /* unknown: in order with all messages */
 typedef uint64_t order_of_message(const void *closure, size_t index);
 
 static inline UNUSED uint64_t order_hash(uint64_t hash, const void *bytes, size_t count) {
@@ -122,7 +123,7 @@ static inline UNUSED uint64_t *order_entry(uint64_t *table, size_t capacity, uin
 }
 
 /* Follows `sending_report`, whose result is `through`. Also reports delivered messages after the first uncertain one, which rxd
- * then does not repeat. Those that must stay in order with an earlier uncertain message are left out: they are sent
+ * then does not repeat. Messages that must stay in order with an earlier uncertain one are left out: they are sent
  * again after it. The plugin needs version 1.3 of rxd_plugin.h. */
 static inline UNUSED void sending_report_later(const sending *self, rxd_verdicts *verdicts, size_t through,
                                                order_of_message *order_of, const void *closure) {

@@ -18,7 +18,7 @@ typedef enum outcome {
   REFUSED,     /* a retry does not help; `problem` has the reason, `at` the parameter */
 } outcome;
 
-/* What a refusal means: parameters that have worked before may work again, as a server's configuration may be
+/* Classifies a refusal: parameters that have worked before may work again, because the server's configuration may be
  * changing. */
 static inline UNUSED outcome attempt_refused(const attempts *self) { return self->was_connected ? UNREACHABLE : REFUSED; }
 
@@ -57,12 +57,12 @@ static inline UNUSED void clear_event(int descriptor) {
 /* ---- Messages that are delivered again until they are acknowledged ---- */
 
 enum {
-  TAKEN_MOST = 500,           /* messages before they are given to rxd, */
+  TAKEN_MOST = 500,           /* maximum messages queued for rxd, */
   TAKEN_BYTES_MOST = 1 << 20, /* and their bytes */
   IDLE_MS = 1000,             /* wait for work, which signals its arrival */
   COLLECT_MS = 50,            /* the same for work other than acknowledgements */
-  ACKS_MS = 25000,            /* during a stop: wait for acknowledgements, */
-  CLOSE_MS = 5000,            /* and for their transmission */
+  ACKS_MS = 25000,            /* during a stop: wait for acknowledgements */
+  CLOSE_MS = 5000,            /* during a stop: wait for their transmission */
 };
 
 /* The first member of a protocol's message. */
@@ -103,7 +103,7 @@ typedef struct broker_protocol {
   /* The batch was sent to the pipeline. May be NULL. */
   void (*sent)(void *self, broker_message **messages, size_t count);
 
-  /* Acknowledgements may be judged a moment later, which costs less: the protocol itself sends them only now and then. */
+  /* Acknowledgements may be applied with a delay, which costs less: the protocol sends them only from time to time. */
   bool collects_acks;
 
   /* On either thread. */
@@ -162,7 +162,7 @@ static inline UNUSED void broker_unlock(broker_source *self) {
   if (signals) signal_event(self->ready);
 }
 
-/* Lets the source fail. */
+/* Makes the source fail. */
 static inline UNUSED void broker_fail(broker_source *self, const char *at, const char *problem) {
   broker_lock(self);
   snprintf(self->fatal, sizeof self->fatal, "%s", problem);
@@ -177,7 +177,7 @@ static inline UNUSED bool broker_is_over(broker_source *self) {
   return is_over;
 }
 
-/* The part of a time limit that is left: all of it, unless the source is ending. */
+/* The rest of a time limit: all of it, unless the source is ending. */
 static inline UNUSED int64_t broker_left(broker_source *self, int64_t limit_ms) {
   broker_lock(self);
   int64_t left = self->close_by == 0 ? limit_ms : self->close_by - now_ms();
@@ -185,7 +185,7 @@ static inline UNUSED int64_t broker_left(broker_source *self, int64_t limit_ms) 
   return left < 0 ? 0 : left > limit_ms ? limit_ms : left;
 }
 
-/* Waits under the mutex until messages have left the queue or the source is ending, at most so long. */
+/* Waits under the mutex, at most `wait_ms`, until messages have left the queue or the source is ending. */
 static inline UNUSED void broker_wait(broker_source *self, int64_t wait_ms) {
   if (wait_ms > 0 && !self->is_ending) wait_at_most(&self->room, &self->mutex, wait_ms);
 }
@@ -302,7 +302,7 @@ static inline UNUSED bool broker_turn(broker_source *self, rxd_source *running) 
   return goes_on && host->is_stopping(running) == 0;
 }
 
-/* Gives outstanding events time; the broker delivers unacknowledged messages again later. */
+/* Waits for outstanding events; the broker delivers unacknowledged messages again later. */
 static inline UNUSED void broker_settle(broker_source *self, rxd_source *running) {
   int64_t end = now_ms() + ACKS_MS;
   while (self->under_way > 0 && host->is_stopping(running) != 2 && now_ms() < end && !broker_is_over(self))
@@ -338,7 +338,7 @@ typedef struct reader {
   /* Connects and starts to receive. REFUSED: the source fails. */
   outcome (*open)(void *self);
   /* Called again and again while the connection is open: adds messages and flushes them. Returns soon after rxd accepts
-   * no more, and then whatever it likes. */
+   * no more; the result is then ignored. */
   outcome (*serve)(void *self);
   /* Closes the connection, also if it is only half open. `is_lost`: without a handshake. */
   void (*close)(void *self, bool is_lost);

@@ -1,4 +1,5 @@
-/* The entry of a plugin for formats. Included once, at the end of the file that defines `host`, `spec` (INCLUDE_FILE) and `components`. */
+/* The entry point of a plugin for formats. Included once, at the end of the file that defines `host`, `spec`
+ * (INCLUDE_FILE) and `components`. */
 #ifndef FORMAT_ENTRY_H
 #define FORMAT_ENTRY_H
 static rxd_plugin plugin = {

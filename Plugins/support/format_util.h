@@ -225,7 +225,8 @@ static inline UNUSED bool make_time(int64_t seconds, uint32_t nanoseconds, rxd_v
 #define FIRST_SECOND (-62135596800) /* 0001-01-01 */
 #define LAST_SECOND 253402300799    /* 9999-12-31T23:59:59 */
 
-/* A time of the years 1 to 9999 in RFC 3339; digits behind the point only if there are nanoseconds. `text`: at least 40 bytes. */
+/* Formats a time of the years 1 to 9999 as RFC 3339, with a fraction only if there are nanoseconds. `text`: at least 40
+ * bytes. */
 static inline UNUSED void rfc3339_text(int64_t seconds, int64_t nanoseconds, char *text) {
   int64_t days = seconds / 86400, rest = seconds % 86400;
   if (rest < 0) rest += 86400, days--;
@@ -252,7 +253,7 @@ static inline UNUSED int shown_count(rxd_text name) {
 
 #define NAMED(kind_, name_) .size = sizeof(rxd_component), .kind = {kind_, sizeof kind_ - 1}, .name = {name_, sizeof name_ - 1}
 
-/* A kind of values, as messages name it. */
+/* The name of a kind of values, for messages. */
 static inline UNUSED const char *value_kind(int kind) {
   switch (kind) {
     case RXD_NULL: return "null";
@@ -269,7 +270,8 @@ static inline UNUSED const char *value_kind(int kind) {
   }
 }
 
-/* Decodes bytes within the event by the row of a decoder, and makes the first value the member `into`. Null and absent bytes change nothing. */
+/* Decodes bytes within the event by a decoder, and stores the first value in the member `into`. Null and absent bytes
+ * change nothing. */
 static inline UNUSED int decode_within(
     rxd_scope *scope, rxd_value *event, const rxd_value *bytes,
     int (*decode_row)(void *, rxd_scope *, rxd_value *, const rxd_value *), void *instance, rxd_text into) {

@@ -84,7 +84,7 @@ static rxd_value on_with_member(rxd_scope *s, const rxd_value *object, rxd_text 
   return value_of(RXD_OBJECT, (uint64_t)(uintptr_t)made, count_of(object));
 }
 
-/* JSON of schemas: without escapes in texts. */
+/* Parses the JSON of schemas, which has no escapes in texts. */
 static int parse_at(const char **at, const char *end, rxd_value *value) {
   static const char blank[] = " \n\t\r,:";
   while (*at < end && memchr(blank, **at, sizeof blank - 1)) ++*at;

@@ -438,7 +438,7 @@ static rxd_value host_make_double(double value) {
 }
 static rxd_value host_make_timestamp(int64_t value) { return small(RXD_TIMESTAMP, value); }
 static rxd_value host_make_duration(int64_t value) { return small(RXD_DURATION, value); }
-// The bytes of a character of UTF-8; 0: there is none at `at`.
+// The length of the UTF-8 character at `at`; 0: the bytes are not valid UTF-8.
 static size_t character(const unsigned char *at, size_t count) {
   unsigned char first = at[0];
   size_t length = first < 0x80 ? 1 : first < 0xc2 ? 0 : first < 0xe0 ? 2 : first < 0xf0 ? 3 : first < 0xf5 ? 4 : 0;
@@ -449,7 +449,7 @@ static size_t character(const unsigned char *at, size_t count) {
   if ((first == 0xf0 && at[1] < 0x90) || (first == 0xf4 && at[1] >= 0x90)) return 0;
   return length;
 }
-// As rxd does it: what is no UTF-8 becomes U+FFFD.
+// As in rxd, bytes that are not valid UTF-8 become U+FFFD.
 static node *make_repaired(rxd_scope *scope, rxd_text text) {
   const unsigned char *bytes = (const unsigned char *)text.bytes;
   char *repaired = allocate(scope, 3 * text.count);

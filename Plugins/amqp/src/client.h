@@ -20,7 +20,7 @@ typedef struct client {
   wire wire;
   bool is_open;        /* the connection and the channel are usable */
   bool is_blocked;     /* the server accepts no messages for now */
-  const atomic_bool *is_ending; /* no answer is needed any more, as another thread says; NULL: rxd does */
+  const atomic_bool *is_ending; /* set by another thread to abandon the wait for an answer; NULL: rxd's stop does */
   /* The code and text with which the server last closed the channel or the connection. */
   int code;            /* 0: none */
   char reason[240];

@@ -308,7 +308,7 @@ static void keep_position(void *opaque, rxd_source *running, const broker_messag
   host->position(running, text_of(text));
 }
 
-/* Lets the server send as many further messages of the stream. */
+/* Grants the server credit for as many more messages of the stream. */
 static void ask_for_more(void *opaque, broker_message **messages, size_t count) {
   source *self = opaque;
   if (!self->queue.is_stream) return;

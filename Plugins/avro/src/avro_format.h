@@ -1,4 +1,4 @@
-/* Avro's schemas, and its bytes as values of rxd. */
+/* Avro schemas, and conversion between Avro data and values of rxd. */
 #ifndef AVRO_FORMAT_H
 #define AVRO_FORMAT_H
 #include "format_util.h"
@@ -33,23 +33,23 @@ typedef struct {
   size_t alias_count;
   const node *type;
   bool has_default;
-  rxd_text otherwise; /* the default, encoded */
+  rxd_text otherwise; /* the encoded default */
 } record_field;
 
 struct node {
   avro_type type;
   logical_type logical;
-  uint32_t precision, scale; /* of a decimal */
-  rxd_text name;             /* the full name of a record, an enum or a fixed */
+  uint32_t precision, scale; /* for a decimal */
+  rxd_text name;             /* full name of a record, an enum or a fixed */
   const rxd_text *aliases;   /* full names */
   size_t alias_count;
-  size_t count;              /* of fields, symbols or branches */
+  size_t count;              /* number of fields, symbols or branches */
   record_field *fields;
   const rxd_text *symbols;
   int64_t default_symbol;    /* -1: none */
   const node **branches;
-  const node *items;         /* of an array or a map */
-  size_t size;               /* of a fixed */
+  const node *items;         /* for an array or a map */
+  size_t size;               /* bytes of a fixed */
 };
 
 typedef struct {
@@ -72,25 +72,25 @@ typedef struct plan plan;
 typedef struct {
   const plan *plan; /* NULL: the value is skipped */
   const node *skipped;
-  uint32_t index;   /* of the reader's field */
+  uint32_t index;   /* index of the reader's field */
 } plan_step;
 
 struct plan {
-  const node *writer, *reader; /* never a union as the reader, unless the writer is one */
-  const char *problem;         /* such a value cannot be read */
-  const plan **children;       /* of branches, or one: of items */
-  const plan_step *steps;      /* of a record, by the writer's fields */
+  const node *writer, *reader; /* the reader is a union only if the writer is one */
+  const char *problem;         /* why values of this type cannot be read */
+  const plan **children;       /* one for each branch, or one for the items */
+  const plan_step *steps;      /* for a record: one for each of the writer's fields */
   size_t default_count;
-  const plan_step *defaults;   /* of the reader's fields that the writer does not have */
-  const int32_t *symbols;      /* the reader's for each of the writer's; -1: none */
+  const plan_step *defaults;   /* for the reader's fields that the writer lacks */
+  const int32_t *symbols;      /* the reader's symbol for each of the writer's; -1: none */
 };
 
-/* Lives in `arena`. */
+/* The plan is allocated in `arena`. */
 const plan *make_plan(arena *arena, const node *writer, const node *reader);
 
 /* ---- Bytes ---- */
 
-/* Where something is. */
+/* The path of a value, for messages. */
 typedef struct place {
   const struct place *up;
   rxd_text name;
@@ -104,7 +104,7 @@ typedef struct {
   rxd_scope *scope;
   const char *begin, *at, *end;
   const char *what;    /* "block 3: " or "" */
-  size_t values_left;  /* a schema can have values without bytes: so many more may be made */
+  size_t values_left;  /* limit for values that take no bytes in the input */
   value_stack stack;
 } avro_reader;
 
@@ -112,29 +112,30 @@ typedef struct {
 
 bool read_value(avro_reader *reader, const plan *plan, rxd_value *value);
 bool read_long(avro_reader *reader, const place *place, int64_t *number);
-/* Bytes with their length. */
+/* Reads bytes with their length prefix. */
 bool read_bytes(avro_reader *reader, const place *place, rxd_text *bytes);
 __attribute__((format(printf, 3, 4)))
 bool refuse_input(avro_reader *reader, const place *place, const char *format, ...);
 
-/* `is_default`: the value is a default of a schema, in which bytes are texts and logical types do not count. */
+/* `is_default`: the value is a default in a schema, where bytes are texts and logical types are ignored. */
 bool write_value(rxd_scope *scope, const node *node, const rxd_value *value, bool ignores_unknown, bool is_default, output_bytes *output);
 
 /* ---- Containers and registries ---- */
 
-/* The events of an object container file. `reader_schema`: NULL: the writer's. */
+/* Decodes an object container file. `reader_schema`: NULL for the writer's schema. */
 int decode_container(rxd_scope *scope, const avro_schema *reader_schema, rxd_text input, uint64_t limit, rxd_value *events);
 
 typedef struct registry registry;
 
 typedef struct {
-  const char *url, *user, *password, *ca_file; /* NULL: none; the url without a slash at the end */
+  const char *url, *user, *password, *ca_file; /* NULL: none; the URL has no trailing slash */
   int64_t timeout_ms;
 } registry_settings;
 
 registry *open_registry(const registry_settings *settings, const avro_schema *reader_schema);
 void close_registry(registry *registry);
-/* How to read what a schema of the registry has written; asks the registry once for each. NULL: `fail` was called. */
+/* Returns the plan for data written with a schema of the registry, which is asked once for each id. NULL: `fail` was
+ * called. */
 const plan *registry_plan(registry *registry, rxd_scope *scope, uint32_t id);
 /* The newest schema of a subject, as JSON, which the caller frees; NULL: `problem`. */
 char *newest_schema(const registry_settings *settings, const char *subject, char *problem, size_t capacity);

@@ -11,12 +11,12 @@ typedef struct {
   size_t count, capacity;
 } buffer;
 
-/* How many bytes of all blocks may be uncompressed, before `reader` refuses. */
+/* Reports that the decompressed blocks exceed the limit. */
 static bool refuse_size(avro_reader *reader, uint64_t limit) {
   return refuse_input(reader, NULL, "the blocks have more than %llu bytes uncompressed, the 'limit'", (unsigned long long)limit);
 }
 
-/* Room for more output: twice what there is, at most `limit`. False: there is none. */
+/* Doubles the buffer, up to `limit`. False: it is full. */
 static bool grow(buffer *buffer, uint64_t limit) {
   if (buffer->capacity >= limit) return false;
   size_t wanted = buffer->capacity == 0 ? 64 << 10 : buffer->capacity * 2;
@@ -41,7 +41,7 @@ static bool inflate_block(avro_reader *reader, rxd_text data, uint64_t limit, bu
     output->count += before - stream.avail_out;
     if (status == Z_BUF_ERROR && stream.avail_out == 0) status = Z_OK;
   }
-  /* Exactly the limit may be there: only more is too much. */
+  /* Output of exactly `limit` bytes is allowed. */
   if (!has_room) {
     Bytef one;
     stream.next_out = &one;
@@ -78,7 +78,8 @@ static bool snappy_block(avro_reader *reader, rxd_text data, uint64_t limit, buf
   if (data.count < 4 || snappy_uncompressed_length(data.bytes, data.count - 4, &count) != SNAPPY_OK)
     return refuse_input(reader, NULL, "the block is not data of Snappy, or is cut off");
   if (count > limit) return refuse_size(reader, limit);
-  /* At most 64 bytes come of 3: a length beyond that is a lie, and takes no memory. */
+  /* Snappy expands 3 bytes to at most 64: a larger declared length is invalid, and is refused before memory is
+   * allocated. */
   if (count / 32 > data.count) return refuse_input(reader, NULL, "the block claims %zu bytes, which its %zu cannot have", count, data.count);
   output->bytes = need(realloc(output->bytes, count + 1));
   output->capacity = count;
@@ -92,7 +93,7 @@ static bool snappy_block(avro_reader *reader, rxd_text data, uint64_t limit, buf
 
 typedef bool decompress_block(avro_reader *, rxd_text, uint64_t, buffer *);
 
-/* The metadata: a map of bytes. */
+/* Reads the header's metadata: a map of bytes. */
 static bool read_header(avro_reader *reader, rxd_text *schema, rxd_text *codec) {
   if ((size_t)(reader->end - reader->at) < 4 || memcmp(reader->at, "Obj\1", 4) != 0) return refuse_input(reader, NULL, "the input does not begin as a container does");
   reader->at += 4;

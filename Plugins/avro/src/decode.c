@@ -1,4 +1,5 @@
-/* From Avro's bytes to values. Memory and time go by the bytes that are there, besides values that have none, which are counted. */
+/* Decodes Avro data to values. Memory and time are proportional to the input; values that take no bytes are limited
+ * separately. */
 #include "avro_format.h"
 
 void put_place(const place *place, char *text, size_t capacity) {
@@ -67,7 +68,8 @@ bool read_bytes(avro_reader *reader, const place *place, rxd_text *bytes) {
   return true;
 }
 
-/* The number of items of the next block of an array or a map; 0: none follows. `size`: of the block in bytes, if it is known, else -1. */
+/* Reads the item count of the next block of an array or a map; 0: no block follows. `size`: the block's bytes, or -1 if
+ * the writer gave none. */
 static bool read_block(avro_reader *reader, const place *place, uint64_t *count, int64_t *size) {
   const char *start = reader->at;
   int64_t number;
@@ -82,7 +84,7 @@ static bool read_block(avro_reader *reader, const place *place, uint64_t *count,
   return refuse_input(reader, place, "a block of %lld bytes begins, and %zu are left", (long long)*size, there);
 }
 
-/* One more value is made; values can have no bytes. */
+/* Counts a value against the limit for values without bytes. */
 static inline bool count_value(avro_reader *reader, const place *place) {
   if (reader->values_left == 0) return refuse_input(reader, place, "the input has too many values without bytes");
   reader->values_left--;
@@ -100,7 +102,7 @@ static bool time_text(avro_reader *reader, const place *place, int64_t seconds, 
   return true;
 }
 
-/* A whole number as the reader's type has it. */
+/* Makes a whole number of the reader's type. */
 static bool whole_value(avro_reader *reader, const place *place, const node *type, int64_t number, rxd_value *value) {
   int64_t unit = 1, per_second = 1;
   switch (type->logical) {
@@ -125,24 +127,24 @@ static bool whole_value(avro_reader *reader, const place *place, const node *typ
   rest *= 1000000000 / per_second;
   bool is_local = type->logical == LOGICAL_LOCAL_MILLIS || type->logical == LOGICAL_LOCAL_MICROS || type->logical == LOGICAL_LOCAL_NANOS;
   if (!is_local && make_time(seconds, (uint32_t)rest, value)) return true;
-  /* A local time has no zone, so it is a text without one. */
+  /* A local time becomes a text without a zone. */
   return time_text(reader, place, seconds, rest, is_local ? (rest != 0 ? 29 : 19) : 0, value);
 }
 
 #define MOST_DECIMAL 1024
 
-/* A decimal: a whole number of any length, and how many digits are behind the point. */
+/* Makes a decimal from an integer of any length and the number of digits after the point. */
 static bool decimal_value(avro_reader *reader, const place *place, const node *type, rxd_text bytes, rxd_value *value) {
   if (bytes.count > MOST_DECIMAL) return refuse_input(reader, place, "a decimal has %zu bytes, and at most %d are read", bytes.count, MOST_DECIMAL);
   uint32_t words[MOST_DECIMAL / 4 + 1] = {0};
   size_t count = (bytes.count + 3) / 4;
   bool is_negative = bytes.count > 0 && (bytes.bytes[0] & 0x80) != 0;
-  for (size_t i = 0; i < count * 4; i++) { /* the most significant word first */
+  for (size_t i = 0; i < count * 4; i++) { /* most significant word first */
     size_t padding = count * 4 - bytes.count;
     unsigned char byte = i < padding ? (is_negative ? 0xff : 0) : (unsigned char)bytes.bytes[i - padding];
     words[i / 4] = words[i / 4] << 8 | byte;
   }
-  if (is_negative) { /* its amount */
+  if (is_negative) { /* negate to the absolute value */
     uint64_t carry = 1;
     for (size_t i = count; i-- > 0;) {
       carry += (uint32_t)~words[i];
@@ -150,7 +152,7 @@ static bool decimal_value(avro_reader *reader, const place *place, const node *t
       carry >>= 32;
     }
   }
-  /* Digits from the last to the first, nine at a time. */
+  /* Digits are written from last to first, nine at a time. */
   char text[MOST_DECIMAL * 5 / 2 + 2100], *end = text + sizeof text, *at = end;
   size_t first = 0, digits = 0;
   while (true) {
@@ -185,7 +187,7 @@ static uint32_t little_32(const char *at) {
   return le32toh(number);
 }
 
-/* Bytes, a string or a fixed as the reader's type has them. */
+/* Makes a text or bytes of the reader's type from bytes, a string or a fixed. */
 static bool text_value(avro_reader *reader, const place *place, const node *type, rxd_text bytes, rxd_value *value) {
   if (type->logical == LOGICAL_DECIMAL) return decimal_value(reader, place, type, bytes, value);
   if (type->type == AVRO_STRING) {

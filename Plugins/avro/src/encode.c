@@ -1,4 +1,4 @@
-/* From values to Avro's bytes. */
+/* Encodes values as Avro data. */
 #include <math.h>
 
 #include "avro_format.h"
@@ -7,7 +7,7 @@ typedef struct {
   rxd_scope *scope;
   output_bytes *output;
   bool ignores_unknown, is_default;
-  unsigned attempts_left; /* further branches of unions that are tried */
+  unsigned attempts_left; /* remaining attempts with other union branches */
   char message[512];
 } writer;
 
@@ -62,7 +62,7 @@ static fitting whole_number(const rxd_value *value, int64_t *number) {
   }
 }
 
-/* The units since 1970, cut to whole ones; a text is a time of RFC 3339, with `before` and `after` around it. */
+/* The time in whole units since 1970; a text is an RFC 3339 time between `before` and `after`. */
 static fitting time_units(writer *writer, const rxd_value *value, int64_t per_second, const char *before, const char *after, int64_t *units) {
   int64_t seconds;
   uint32_t nanoseconds;
@@ -155,7 +155,7 @@ static bool put_real(writer *writer, const node *type, const place *place, const
 
 #define MOST_DIGITS 2400
 
-/* The bytes of a decimal, from the first that is needed: those of `width` bytes if it is not 0. */
+/* Writes a decimal in the fewest bytes, or in exactly `width` bytes if that is not 0. */
 static bool put_decimal(writer *writer, const node *type, const place *place, const rxd_value *value) {
   int kind = host->kind(value);
   rxd_text text;
@@ -195,7 +195,7 @@ static bool put_decimal(writer *writer, const node *type, const place *place, co
     return refuse(writer, place, "the decimal has more than %u digits", type->precision);
   for (; more > 0 && count > 0; more--) digits[count++] = '0';
 
-  unsigned char bytes[MOST_DIGITS / 2] = {0}; /* the most significant first; two digits take less than a byte */
+  unsigned char bytes[MOST_DIGITS / 2] = {0}; /* most significant byte first; two digits take less than a byte */
   size_t start = sizeof bytes - 1;
   for (size_t i = 0; i < count; i++) {
     uint32_t carry = (uint32_t)(digits[i] - '0');
@@ -252,7 +252,7 @@ static bool put_base64(output_bytes *output, rxd_text text) {
   return true;
 }
 
-/* The bytes of a schema's default: a text whose characters, up to U+00FF, are bytes. */
+/* Writes the bytes of a schema's default: each character of the text, up to U+00FF, is one byte. */
 static bool put_characters(output_bytes *output, rxd_text text) {
   for (size_t i = 0; i < text.count; i++) {
     unsigned char c = (unsigned char)text.bytes[i];
@@ -326,7 +326,7 @@ static int64_t symbol_of(const node *type, rxd_text name) {
   return -1;
 }
 
-/* Whether each member of an object is a field, and each field without a default is there. */
+/* Whether each member of an object is a field of the record, and each field without a default is present. */
 static bool has_fields_of(writer *writer, const node *type, const rxd_value *object) {
   size_t count = host->count(writer->scope, object), found = 0;
   for (size_t i = 0; i < type->count; i++) {
@@ -381,7 +381,7 @@ static bool put_record(writer *writer, const node *type, const place *place, con
     const record_field *field = &type->fields[i];
     struct place here = {.up = place, .name = field->name};
     rxd_value member;
-    if (next < count && text_is(name, field->name)) { /* members mostly have the order of the fields */
+    if (next < count && text_is(name, field->name)) { /* members usually have the order of the fields */
       member = candidate;
       if (++next < count) candidate = host->entry(writer->scope, value, next, &name);
     } else {
@@ -447,7 +447,7 @@ static bool put_map(writer *writer, const node *type, const place *place, const 
   return is_good;
 }
 
-/* The branch that the value fits best or, if something within does not fit, the next one. */
+/* Writes the union branch that fits the value best; tries the next one if a nested value does not fit. */
 static bool put_union(writer *writer, const node *type, const place *place, const rxd_value *value, int depth) {
   size_t before = writer->output->count;
   bool is_first = true;

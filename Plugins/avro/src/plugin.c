@@ -15,17 +15,17 @@ typedef enum { FRAMING_DATUM, FRAMING_SINGLE_OBJECT, FRAMING_CONFLUENT, FRAMING_
 
 typedef struct {
   framing framing;
-  avro_schema *schema;   /* the reader's, or the encoder's; NULL: the writer's */
-  avro_schema **writers; /* further ones */
+  avro_schema *schema;   /* the reader's or encoder's schema; NULL: the writer's */
+  avro_schema **writers; /* additional writer schemas */
   size_t writer_count;
-  const plan **plans;    /* for `schema`, then for the writers */
+  const plan **plans;    /* one for `schema`, then one for each writer schema */
   arena plan_memory;
   registry *registry;
   registry_settings settings;
   uint64_t limit;
   uint32_t schema_id;
   bool ignores_unknown;
-  char *into; /* of the operator: the member that receives the value */
+  char *into; /* operator only: the member that receives the value */
 } format;
 
 static void close_format(void *instance) {
@@ -70,7 +70,7 @@ static avro_schema *read_schema(rxd_scope *scope, const char *path, const char *
   return made;
 }
 
-/* The parameters `schema` and `schemaFile`. */
+/* Reads the parameters `schema` and `schemaFile`. */
 static int open_schema(const rxd_opening *opening, format *self) {
   rxd_scope *scope = opening->scope;
   rxd_value schema = parameter(opening, "schema");
@@ -121,7 +121,7 @@ static int open_writers(const rxd_opening *opening, format *self) {
   return RXD_OK;
 }
 
-/* What only the decoder needs. */
+/* Reads the parameters of the decoder alone. */
 static int open_reading(const rxd_opening *opening, format *self) {
   rxd_scope *scope = opening->scope;
   if (open_writers(opening, self) != RXD_OK || text_parameter(opening, "into", &self->into) != RXD_OK) return RXD_FAILED;
@@ -151,7 +151,7 @@ static int open_reading(const rxd_opening *opening, format *self) {
   return RXD_OK;
 }
 
-/* What only the encoder needs. */
+/* Reads the parameters of the encoder alone. */
 static int open_writing(const rxd_opening *opening, format *self) {
   rxd_scope *scope = opening->scope;
   self->ignores_unknown = choice_is(opening, "unknown", "ignore");
@@ -205,7 +205,7 @@ static uint64_t little_64(const char *at) {
   return le64toh(number);
 }
 
-/* How to read the value at the reader's position, which moves behind the header. NULL: `fail` was called. */
+/* Reads the header and returns the plan for the value after it. NULL: `fail` was called. */
 static const plan *plan_of_input(const format *self, avro_reader *reader) {
   size_t left = (size_t)(reader->end - reader->at);
   if (self->framing == FRAMING_DATUM) return self->plans[self->writer_count > 0 ? 1 : 0];
@@ -249,7 +249,7 @@ static int decode_row(void *instance, rxd_scope *scope, rxd_value *event, const 
   return is_good ? RXD_OK : RXD_FAILED;
 }
 
-/* An operator: decodes bytes of the event into a member. */
+/* Operator: decodes bytes of the event into a member. */
 static int decode_member(void *instance, rxd_scope *scope, rxd_value *event, const rxd_value *arguments) {
   const format *self = instance;
   return decode_within(scope, event, &arguments[0], decode_row, instance, text_of(self->into));

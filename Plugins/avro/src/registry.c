@@ -1,18 +1,19 @@
-/* Schemas of a Confluent schema registry. A number means the same schema for ever, so an answer is kept as long as the decoder runs. */
+/* Client of a Confluent schema registry. The schema of an id never changes, so answers are cached as long as the
+ * decoder runs. */
 #include <curl/curl.h>
 
 #include "avro_format.h"
 
 #define MOST_ANSWER (4 << 20)
 #define MOST_REFUSALS 1024
-/* How often the registry is asked in vain within a time, so that wrong input does not become a flood of requests. */
+/* The maximum number of failed requests within FAILURE_MS, so that invalid input does not flood the registry. */
 #define MOST_FAILURES 10
 #define FAILURE_MS 10000
 #define MISSING_MS 60000
 
 typedef struct {
   uint32_t id;
-  avro_schema *schema; /* NULL: refused until `until` */
+  avro_schema *schema; /* NULL: a cached failure, valid until `until` */
   const plan *plan;
   char *problem;
   int64_t until;
@@ -21,11 +22,11 @@ typedef struct {
 struct registry {
   registry_settings settings;
   const avro_schema *reader;
-  pthread_rwlock_t lock; /* of what is known */
-  known_schema **known;  /* by number; an entry that can be read does not move */
+  pthread_rwlock_t lock; /* protects the cache: the members up to `plans` */
+  known_schema **known;  /* sorted by id; entries with a schema are never freed */
   size_t count, capacity, refusal_count;
   arena plans;
-  pthread_mutex_t asking; /* one request at a time */
+  pthread_mutex_t asking; /* held during a request */
   int64_t failures[MOST_FAILURES];
   size_t failure_index;
 };
@@ -47,7 +48,8 @@ static size_t keep(char *bytes, size_t size, size_t count, void *to) {
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static void start_curl(void) { curl_global_init(CURL_GLOBAL_DEFAULT); }
 
-/* The body of an answer with the status 200. False: `problem`; `*status` is 0 if there was no answer. */
+/* Gets the body of a response with status 200. False: `problem` has the reason; `*status` is 0 if there was no
+ * response. */
 static bool get(const registry_settings *settings, const char *path, answer *body, long *status, char *problem, size_t capacity) {
   pthread_once(&once, start_curl);
   *body = (answer){0};
@@ -87,7 +89,7 @@ static bool get(const registry_settings *settings, const char *path, answer *bod
   return false;
 }
 
-/* The member `schema` of an answer. */
+/* Parses the member `schema` of a response. */
 static bool schema_in(rxd_scope *scope, const answer *body, rxd_text *schema, char *problem, size_t capacity) {
   rxd_value json;
   if (body->count == 0 || !is_utf8(body->bytes, body->count) || host->parse_json(scope, (rxd_text){body->bytes, body->count}, &json) != RXD_OK) {
@@ -132,7 +134,7 @@ void close_registry(registry *registry) {
   free(registry);
 }
 
-/* Where the number is, or would be. */
+/* The index of the id, or where to insert it. */
 static size_t index_of(const registry *registry, uint32_t id) {
   size_t low = 0, high = registry->count;
   while (low < high) {
@@ -143,7 +145,7 @@ static size_t index_of(const registry *registry, uint32_t id) {
   return low;
 }
 
-/* What is known of it; NULL and no problem: nothing. */
+/* Looks the id up in the cache. NULL with an empty `problem`: not cached. */
 static const plan *find(registry *registry, uint32_t id, char *problem, size_t capacity) {
   const plan *found = NULL;
   pthread_rwlock_rdlock(&registry->lock);
@@ -157,7 +159,7 @@ static const plan *find(registry *registry, uint32_t id, char *problem, size_t c
   return found;
 }
 
-/* Of many numbers that cannot be read, the ones that were refused first are forgotten. */
+/* Drops all cached failures, which bounds their number. */
 static void forget_refusals(registry *registry) {
   size_t kept = 0;
   for (size_t i = 0; i < registry->count; i++) {

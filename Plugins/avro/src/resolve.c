@@ -1,7 +1,7 @@
-/* Schema resolution: what the reader's schema makes of values that the writer's schema has written. */
+/* Schema resolution: plans for reading data of the writer's schema as the reader's schema. */
 #include "avro_format.h"
 
-/* The plans that are made, because schemas refer to themselves. */
+/* The plans made so far; recursive schemas refer to them. */
 typedef struct memo {
   const node *writer, *reader;
   plan *plan;
@@ -40,7 +40,7 @@ static bool names_fit(const node *writer, const node *reader) {
   return false;
 }
 
-/* The same type, and for named types the same name. */
+/* Whether both have the same type and, if named, the same name. */
 static bool is_same_type(const node *writer, const node *reader) {
   if (writer->type != reader->type) return false;
   if (writer->type == AVRO_FIXED) return writer->size == reader->size && names_fit(writer, reader);

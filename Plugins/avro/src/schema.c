@@ -1,4 +1,4 @@
-/* From JSON to schemas, their canonical form and its fingerprint. */
+/* Parses JSON schemas; makes their canonical form and its fingerprint. */
 #include "avro_format.h"
 
 /* ---- Memory ---- */
@@ -38,7 +38,7 @@ static const char *const type_names[] = {"null", "boolean", "int", "long", "floa
 
 const char *type_name(avro_type type) { return type_names[type]; }
 
-/* A default, which is encoded when all names are known. */
+/* A default, to be encoded after all names are known. */
 typedef struct {
   record_field *field;
   rxd_value value;
@@ -84,7 +84,7 @@ static bool is_name(rxd_text name, bool has_dots) {
   return !is_first;
 }
 
-/* The full name: `name` has dots or is in `space`. */
+/* The full name: `name` itself if it has dots, otherwise qualified by `space`. */
 static rxd_text full_name(parser *parser, rxd_text name, rxd_text space) {
   if (space.count == 0 || memchr(name.bytes, '.', name.count) != NULL) return arena_text(parser->arena, name);
   char *made = arena_take(parser->arena, space.count + 1 + name.count + 1);
@@ -135,7 +135,7 @@ static void read_logical(parser *parser, const rxd_value *json, node *made) {
   if (made->logical == LOGICAL_DECIMAL) {
     rxd_value precision = attribute(parser, json, "precision"), scale = attribute(parser, json, "scale");
     int64_t digits = host->integer(&precision), behind = host->integer(&scale);
-    /* The specification: a logical type that is not valid is not one. */
+    /* By the specification, an invalid logical type is ignored. */
     if (digits < 1 || digits > 2000 || behind < 0 || behind > digits) made->logical = LOGICAL_NONE;
     made->precision = (uint32_t)digits;
     made->scale = (uint32_t)behind;
@@ -265,7 +265,7 @@ static const node *parse_type(parser *parser, const rxd_value *json, rxd_text ty
   }
   const node *found = parse_name(parser, type, space);
   if (found == NULL || found->type > AVRO_STRING) return found;
-  read_logical(parser, json, (node *)found); /* its own, not yet shared */
+  read_logical(parser, json, (node *)found); /* not shared yet, so it may be changed */
   return found;
 }
 
@@ -289,11 +289,11 @@ static const node *parse_node(parser *parser, const rxd_value *json, rxd_text sp
 static void put_quoted(output_bytes *output, const char *before, rxd_text text) {
   output_append(output, before, strlen(before));
   output_append(output, "\"", 1);
-  output_append(output, text.bytes, text.count); /* names have nothing to escape */
+  output_append(output, text.bytes, text.count); /* names need no escapes */
   output_append(output, "\"", 1);
 }
 
-/* `seen`: the named types that are written already. */
+/* `seen`: the named types already written. */
 static void put_canonical(output_bytes *output, const node *node, const struct node **seen, size_t *seen_count) {
 #define PUT(literal) output_append(output, literal, sizeof literal - 1)
   if (node->type <= AVRO_STRING) {
@@ -350,7 +350,7 @@ static void put_canonical(output_bytes *output, const node *node, const struct n
 #undef PUT
 }
 
-/* CRC-64-AVRO, as the specification gives it. */
+/* CRC-64-AVRO of the Avro specification. */
 uint64_t rabin(const char *bytes, size_t count) {
   const uint64_t empty = 0xc15d213aa4d7a795;
   uint64_t made = empty;

@@ -1,4 +1,5 @@
-/* A plain loop of avro-c beside the plugin: a container is read into generic values, which are written one by one. */
+/* Benchmark of avro-c for comparison with the plugin: reads a container into generic values and writes them one by one.
+ * */
 #include <avro.h>
 
 #define PARAMETERS {{"framing", "container"}, {"schemaFile", "tests/bench.avsc"}}
@@ -19,7 +20,7 @@ static int plain_decode(const char *bytes, size_t count) {
   avro_value_iface_t *kind = avro_generic_class_from_schema(schema);
   avro_value_t value;
   size_t read = 0;
-  avro_generic_value_new(kind, &value); /* one for all, as avro-c's examples do */
+  avro_generic_value_new(kind, &value); /* reused for all values, as in avro-c's examples */
   while (avro_file_reader_read_value(reader, &value) == 0) read++;
   avro_value_decref(&value);
   avro_value_iface_decref(kind);

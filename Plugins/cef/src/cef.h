@@ -5,7 +5,7 @@
 
 typedef struct reading {
   bool renames;  /* CEF: cs1 gets the name that cs1Label gives it */
-  bool is_strict; /* CEF: an escape that the format does not have is refused */
+  bool is_strict; /* CEF: escapes that the format does not define are refused */
 } reading;
 
 int decode_cef(const reading *how, rxd_scope *scope, rxd_text line, rxd_value *event);
@@ -19,10 +19,11 @@ typedef struct texts {
   size_t used;
 } texts;
 
-/* The index of the format's mark, such as `CEF:`: at the beginning, or behind a space or another byte that names do not have. -1: none. */
+/* The index of the format's prefix, such as `CEF:`: at the start, or after a byte that names cannot contain, such as a
+ * space. -1: none. */
 ptrdiff_t find_mark(rxd_text line, const char *mark);
 
-/* The members as an object; of members with one name only the last stays. */
+/* Makes an object of the members; of members with the same name, the last one wins. */
 rxd_value object_of(rxd_scope *scope, value_stack *stack, size_t start);
 
 static inline rxd_text trimmed(rxd_text text) {

@@ -32,7 +32,7 @@ static int unescape(line *line, rxd_text text, const char *escaped, bool breaks,
   return RXD_OK;
 }
 
-/* The end of a field of the header: a bar without a backslash before it. NULL: there is none. */
+/* The end of a header field: a bar that is not escaped. NULL: there is none. */
 static const char *end_of_field(const char *at, const char *end) {
   for (; at < end; at++) {
     if (*at == '|') return at;
@@ -41,7 +41,7 @@ static const char *end_of_field(const char *at, const char *end) {
   return NULL;
 }
 
-/* A severity of digits is a whole number, another one, such as High, a text. */
+/* A severity of digits becomes a whole number; any other, such as High, a text. */
 static rxd_value severity_of(rxd_scope *scope, rxd_text text) {
   int number = 0;
   bool is_number = text.count > 0 && text.count < 4;
@@ -62,7 +62,8 @@ static bool is_key(rxd_text text) {
   return text.count > 0 && is_utf8(text.bytes, text.count);
 }
 
-/* Finds the next key from `at` on: what stands between a space, or `begin`, and an equals sign without a backslash. False: there is none. */
+/* Finds the next key at or after `at`: the text between a space, or `begin`, and an equals sign that is not escaped.
+ * False: there is none. */
 static bool next_key(const char *begin, const char *at, const char *end, rxd_text *key) {
   const char *word = at;
   bool is_first = at == begin;
@@ -80,14 +81,14 @@ static bool next_key(const char *begin, const char *at, const char *end, rxd_tex
   return false;
 }
 
-/* The names that the members ...Label give others: cs1Label=Policy cs1=Default becomes Policy: Default. Neither is changed if another
- * member has the name. */
+/* Renames members by their labels: cs1Label=Policy cs1=Default becomes Policy: Default. Both stay unchanged if another
+ * member has that name. */
 static void rename_labelled(line *line, value_stack *stack, size_t start) {
   size_t count = stack->count - start, kept = 0;
   rxd_text *names = stack->names + start;
   rxd_value *values = stack->values + start;
   enum { SUFFIX = 5, MOST = 256 };
-  if (count > MOST) return; /* such a line is no device's */
+  if (count > MOST) return; /* no device writes so many members */
   bool is_used[MOST] = {false};
   for (size_t i = 0; i < count; i++) {
     if (names[i].count <= SUFFIX || memcmp(names[i].bytes + names[i].count - SUFFIX, "Label", SUFFIX) != 0) continue;
@@ -148,7 +149,7 @@ static int push_line(line *line, value_stack *stack) {
     bar = end_of_field(at, end);
     bool is_last = i == HEADER_FIELDS - 1;
     if (bar == NULL && !is_last) return fail_at(scope, "", "byte %zu: the header ends before its field '%s'", line->all.count, header_names[i + 1]);
-    if (bar == NULL) bar = end; /* without an extension devices leave out the last bar */
+    if (bar == NULL) bar = end; /* devices omit the last bar if there is no extension */
     rxd_text text;
     if (unescape(line, trimmed((rxd_text){at, (size_t)(bar - at)}), "\\|", false, &text) != RXD_OK) return RXD_FAILED;
     push_member(stack, text_of(header_names[i]), is_last ? severity_of(scope, text) : host->make_text(scope, text));

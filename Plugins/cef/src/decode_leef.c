@@ -1,10 +1,12 @@
-/* The Log Event Extended Format: LEEF:1.0|vendor|product|version|event|key=value<tab>key=value ..., in 2.0 with the delimiter in another field. */
+/* The Log Event Extended Format: LEEF:1.0|vendor|product|version|event|key=value<tab>key=value ...; version 2.0 has
+ * another field with the delimiter. */
 #include "cef.h"
 
 enum { HEADER_FIELDS = 4 };
 static const char *const header_names[HEADER_FIELDS] = {"vendor", "product", "productVersion", "eventId"};
 
-/* A delimiter of 2.0: one character, or x and 0x with hexadecimal digits. Empty: a tab. 0: the field is no delimiter. */
+/* Parses the delimiter of version 2.0: one character, or hexadecimal digits after x or 0x; an empty field means a tab.
+ * 0: the field is not a delimiter. */
 static int delimiter_of(rxd_text field) {
   field = field.count == 1 ? field : trimmed(field);
   if (field.count == 0) return '\t';
@@ -43,7 +45,7 @@ static int push_line(rxd_scope *scope, rxd_text line, value_stack *stack) {
   int delimiter = '\t';
   at = bar < end ? bar + 1 : end;
   if (!is_first && (bar = memchr(at, '|', (size_t)(end - at))) != NULL) {
-    /* Many writers of 2.0 leave the field out: then the first key is there. */
+    /* Many writers of version 2.0 omit the field; the first key then takes its position. */
     int given = delimiter_of((rxd_text){at, (size_t)(bar - at)});
     if (given != 0) delimiter = given, at = bar + 1;
     else if (memchr(at, '=', (size_t)(bar - at)) == NULL)

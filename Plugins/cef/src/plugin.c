@@ -12,7 +12,7 @@ static int open_cef(const rxd_opening *opening, void **instance) {
   return RXD_OK;
 }
 
-/* A blank line is none. */
+/* Blank lines are skipped. */
 static bool is_blank(rxd_text line) { return trimmed(line).count == 0; }
 
 static int cef_row(void *instance, rxd_scope *scope, rxd_value *event, const rxd_value *arguments) {

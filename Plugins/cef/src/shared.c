@@ -1,4 +1,4 @@
-/* What both formats need. */
+/* Functions shared by both formats. */
 #include "cef.h"
 
 ptrdiff_t find_mark(rxd_text line, const char *mark) {
@@ -12,7 +12,7 @@ ptrdiff_t find_mark(rxd_text line, const char *mark) {
   return -1;
 }
 
-/* By name, then by place. */
+/* Compares members by name, then by position. */
 static int compare_members(const void *a, const void *b) {
   const rxd_text *left = *(const rxd_text *const *)a, *right = *(const rxd_text *const *)b;
   int order = compare_names(left, right);

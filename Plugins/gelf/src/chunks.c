@@ -7,11 +7,11 @@ enum { BUCKETS = 4096, NO_TIMER = -1 };
 
 typedef struct message {
   struct message *next_of_bucket, *next, **previous; /* in the order of arrival */
-  uint64_t hash, number;  /* `number`: the name of its timer */
+  uint64_t hash, number;  /* `number` identifies its timer */
   size_t bytes;
   unsigned count, arrived;
   rxd_text key;           /* the id, then the sender */
-  rxd_text chunks[];      /* `bytes` is NULL: it has not arrived */
+  rxd_text chunks[];      /* chunks that have not arrived have `bytes` NULL */
 } message;
 
 typedef struct joining {
@@ -71,7 +71,7 @@ static void forget(joining *self, message *one) {
   free(one);
 }
 
-/* A message that will not be complete. */
+/* Drops a message that will not be completed: counts it, and warns once. */
 static void give_up(joining *self, message *one, const char *reason) {
   host->count_up(self->instance, RXD_TEXT_OF("incomplete"), 1);
   if (!self->has_warned)
@@ -93,7 +93,7 @@ static message *of_timer(joining *self, rxd_text name) {
   if (name.count >= sizeof digits) return NULL;
   memcpy(digits, name.bytes, name.count);
   uint64_t number = strtoull(digits, NULL, 10);
-  message *one = self->first; /* timers have the order of arrival, so it is the first or near it */
+  message *one = self->first; /* timers fire in the order of arrival, so the message is near the front */
   while (one != NULL && one->number != number) one = one->next;
   return one;
 }
@@ -110,7 +110,7 @@ static int decode_joined(joining *self, rxd_scope *scope, message *one, value_st
   return status;
 }
 
-/* Takes a chunk; decodes the message if it is the last that was missing. */
+/* Stores a chunk; decodes the message if it is now complete. */
 static int take_chunk(joining *self, rxd_scope *scope, rxd_text chunk, rxd_text sender, rxd_output *output, value_stack *events) {
   if (chunk.count < CHUNK_HEAD) return refuse("the chunk has %zu bytes; its header alone has %d", chunk.count, CHUNK_HEAD);
   unsigned index = (unsigned char)chunk.bytes[10], count = (unsigned char)chunk.bytes[11];
@@ -158,7 +158,7 @@ static int take_datagram(joining *self, rxd_scope *scope, const rxd_input *input
 
 /* ---- States ---- */
 
-/* Each message: a list of its number, key, count, and pairs of the index and the bytes of a chunk. */
+/* Format: for each message, a list of its number, key and count, and pairs of a chunk's index and bytes. */
 static void restore(joining *self, rxd_scope *scope, const rxd_value *state) {
   size_t count = host->count(scope, state);
   for (size_t i = 0; i < count; i++) {
@@ -278,7 +278,8 @@ static int split_open(const rxd_opening *opening, void **instance) {
   return status;
 }
 
-/* Sends the message as one datagram, or as chunks. Their id is a hash of the message, so a repeated one has the same and joins with itself. */
+/* Sends the message as one datagram, or as chunks. Their id is a hash of the message, so chunks of a repeated message
+ * have the same id and can complete the earlier ones. */
 static int send_datagrams(const splitting *self, rxd_scope *scope, rxd_text all, rxd_output *output, size_t index) {
   if (all.count <= self->size) {
     rxd_value datagram = host->make_bytes(scope, all);

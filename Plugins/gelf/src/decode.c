@@ -10,18 +10,19 @@ static bool is_gzip(rxd_text input) {
   return input.count >= 2 && (unsigned char)input.bytes[0] == 0x1f && (unsigned char)input.bytes[1] == 0x8b;
 }
 
-/* The header of zlib: the method 8, a window of at most 32 KiB, and a checksum. No JSON document begins so. */
+/* Recognizes a zlib header: method 8, a window of at most 32 KiB, and a checksum. No JSON document begins with these
+ * bytes. */
 static bool is_zlib(rxd_text input) {
   if (input.count < 2) return false;
   unsigned first = (unsigned char)input.bytes[0], second = (unsigned char)input.bytes[1];
   return (first & 0x0f) == 8 && first >> 4 <= 7 && (first << 8 | second) % 31 == 0;
 }
 
-/* Decompresses all of the input. Memory grows with the output that there is, up to `limit`. */
+/* Decompresses all of the input. Memory grows with the actual output, up to `limit`. */
 static int inflate_all(rxd_text input, size_t limit, output_bytes *output) {
   if (input.count > UINT32_MAX) return refuse("the compressed message has more than %u bytes", UINT32_MAX);
   z_stream stream = {.next_in = (Bytef *)(uintptr_t)input.bytes, .avail_in = (uInt)input.count};
-  if (inflateInit2(&stream, 15 + 32) != Z_OK) abort(); /* without memory nothing can go on; see `need` */
+  if (inflateInit2(&stream, 15 + 32) != Z_OK) abort(); /* out of memory; see `need` */
   int result = Z_OK;
   while (result == Z_OK && output->count <= limit) {
     size_t room = output->capacity - output->count;
@@ -30,7 +31,7 @@ static int inflate_all(rxd_text input, size_t limit, output_bytes *output) {
     stream.avail_out = (uInt)room;
     result = inflate(&stream, Z_NO_FLUSH);
     output->count += room - stream.avail_out;
-    /* An input that is used up, with room left, is not complete. */
+    /* The input is exhausted although the output has room: it is truncated. */
     if (result == Z_BUF_ERROR || (result == Z_OK && stream.avail_in == 0 && stream.avail_out > 0)) break;
   }
   size_t at = input.count - stream.avail_in;
@@ -46,7 +47,8 @@ static int inflate_all(rxd_text input, size_t limit, output_bytes *output) {
 
 /* ---- The time ---- */
 
-/* Parses decimal digits with a fraction, such as 1385053862.3072, exactly; digits after the ninth are dropped. False: it has another form. */
+/* Parses decimal digits with a fraction, such as 1385053862.3072, exactly; digits after the ninth are dropped. False:
+ * the text has another form. */
 static bool parse_seconds(rxd_text text, int64_t *seconds, uint32_t *nanoseconds) {
   const char *at = text.bytes, *end = at + text.count;
   bool is_negative = at < end && *at == '-';
@@ -71,7 +73,7 @@ static bool parse_seconds(rxd_text text, int64_t *seconds, uint32_t *nanoseconds
   return true;
 }
 
-/* The time that a number of seconds is. */
+/* Converts seconds since 1970 to a time. */
 static bool time_of_seconds(rxd_scope *scope, const rxd_value *value, rxd_value *time) {
   int64_t seconds;
   uint32_t nanoseconds;
@@ -90,7 +92,7 @@ static bool time_of_seconds(rxd_scope *scope, const rxd_value *value, rxd_value 
 
 static bool is_number(int kind) { return kind == RXD_INT || kind == RXD_UINT || kind == RXD_DOUBLE; }
 
-/* Whether an additional field may have this name: it begins with an underscore, which letters, digits, '_', '-' and '.' follow. */
+/* Whether an additional field may have this name: an underscore, then letters, digits, '_', '-' and '.'. */
 static bool is_additional(rxd_text name) {
   for (size_t i = 1; i < name.count; i++)
     if (!isalnum((unsigned char)name.bytes[i]) && memchr("_-.", name.bytes[i], 3) == NULL) return false;
@@ -107,7 +109,7 @@ static int check_text(rxd_scope *scope, const rxd_value *event, const char *name
   return RXD_OK;
 }
 
-/* What GELF 1.1 says of each member. */
+/* Checks each member against GELF 1.1. */
 static int check_strictly(rxd_scope *scope, const rxd_value *event) {
   static const char *const own[] = {"version", "host", "short_message", "full_message", "timestamp", "level", "facility", "line", "file"};
   rxd_value version = host->member(scope, event, RXD_TEXT_OF("version"));
@@ -131,7 +133,7 @@ static int check_strictly(rxd_scope *scope, const rxd_value *event) {
   return RXD_OK;
 }
 
-/* The event of a document. */
+/* Makes the event of a document. */
 static int event_of(const reading *how, rxd_scope *scope, rxd_text document, size_t offset, rxd_value *event) {
   if (!is_utf8(document.bytes, document.count)) return refuse("the message at byte %zu is not UTF-8", offset);
   if (host->parse_json(scope, document, event) != RXD_OK) return refuse("the message at byte %zu is not a JSON document", offset);

@@ -18,7 +18,7 @@ static void append_quoted(output_bytes *output, rxd_scope *scope, rxd_text text)
 
 /* ---- Fields ---- */
 
-/* The members that GELF 1.1 gives a meaning, and how each is written. */
+/* The standard members of GELF 1.1, which are encoded specially. */
 static const char *const own_fields[] = {"version", "host", "short_message", "full_message", "timestamp", "level"};
 static bool is_own(rxd_text name) {
   for (size_t i = 0; i < sizeof own_fields / sizeof own_fields[0]; i++)
@@ -26,8 +26,8 @@ static bool is_own(rxd_text name) {
   return false;
 }
 
-/* Appends the name of an additional field: an underscore is put before names without one, other characters than names may have become
- * underscores, and `id`, whose name is reserved, becomes `__id`. */
+/* Appends the name of an additional field: adds a leading underscore if there is none, replaces invalid characters by
+ * underscores, and writes the reserved name `id` as `__id`. */
 static void append_name(output_bytes *names, rxd_text name) {
   bool has_underscore = name.count > 0 && name.bytes[0] == '_';
   bool is_id = text_is(name, RXD_TEXT_OF("id")) || text_is(name, RXD_TEXT_OF("_id"));
@@ -35,12 +35,12 @@ static void append_name(output_bytes *names, rxd_text name) {
   if (is_id && !has_underscore) append_text(names, "_");
   for (size_t i = 0; i < name.count; i++) {
     unsigned char byte = (unsigned char)name.bytes[i];
-    if ((byte & 0xc0) == 0x80) continue; /* its character has become an underscore */
+    if ((byte & 0xc0) == 0x80) continue; /* continuation byte: its character is already replaced */
     output_append(names, isalnum(byte) || memchr("_-.", byte, 3) != NULL ? name.bytes + i : "_", 1);
   }
 }
 
-/* A number or a text: all that an additional field may have. */
+/* Appends the value of an additional field, which may only be a number or a text. */
 static void append_value(output_bytes *output, rxd_scope *scope, const rxd_value *value) {
   int kind = host->kind(value);
   double number = kind == RXD_DOUBLE ? host->number(value) : 0;
@@ -50,7 +50,7 @@ static void append_value(output_bytes *output, rxd_scope *scope, const rxd_value
     append_text(output, isnan(number) ? "\"NaN\"" : number < 0 ? "\"-Infinity\"" : "\"Infinity\"");
   } else {
     rxd_text json = host->json(scope, value);
-    if (json.count > 0 && json.bytes[0] == '"') output_append(output, json.bytes, json.count); /* a time, a duration, bytes */
+    if (json.count > 0 && json.bytes[0] == '"') output_append(output, json.bytes, json.count); /* time, duration, bytes */
     else append_quoted(output, scope, json);
   }
 }
@@ -79,7 +79,7 @@ static int append_additional(output_bytes *output, rxd_scope *scope, const rxd_v
     append_value(output, scope, &value);
     ends[used++] = all.count;
   }
-  /* The bytes have moved while they grew. */
+  /* Reallocation has moved the bytes, so the texts are set again. */
   for (size_t i = 0; i < used; i++) names[i] = (rxd_text){all.bytes + (i == 0 ? 0 : ends[i - 1]), ends[i] - (i == 0 ? 0 : ends[i - 1])};
   rxd_text twice;
   if (status == RXD_OK && repeated_name(names, used, &twice) != NULL)
@@ -130,7 +130,7 @@ static int append_time(output_bytes *output, rxd_scope *scope, const rxd_value *
   return RXD_OK;
 }
 
-/* The text of a member, which must not be empty. */
+/* Reads the text of a member, which must not be empty. */
 static int own_text(rxd_scope *scope, const rxd_value *event, const char *name, rxd_text *text) {
   rxd_value value = host->member(scope, event, text_of(name));
   int kind = host->kind(&value);

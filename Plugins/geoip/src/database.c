@@ -1,5 +1,6 @@
-/* A database is copied into memory: a file that somebody overwrites or cuts in place would end the process at the next look-up of a mapping, or
- * give it the bytes of two versions. One thread looks at the files each second; look-ups never wait for it. */
+/* Databases are copied into memory: with a mapped file, overwriting or truncating it in place would crash the process
+ * at the next lookup, or mix the bytes of two versions. One thread checks the files each second; lookups never wait for
+ * it. */
 #include "geoip.h"
 
 #include <fcntl.h>
@@ -9,7 +10,7 @@
 
 enum { LOOK_MS = 1000 };
 
-/* The state of a file. */
+/* The attributes by which a changed file is recognized. */
 typedef struct version {
   dev_t device;
   ino_t file;
@@ -17,7 +18,7 @@ typedef struct version {
   struct timespec modified, changed;
 } version;
 
-/* One reading of a file, closed after its last look-up. */
+/* The content of one version of a file, closed after its last lookup. */
 typedef struct content {
   MMDB_s mmdb;
   int memory;
@@ -27,15 +28,15 @@ struct database {
   database *next;
   char *path;
   unsigned uses;
-  pthread_rwlock_t lock;  /* of `content` */
+  pthread_rwlock_t lock;  /* protects `content` */
   content content;
-  version version, refused;  /* `refused`: that of a file that could not be read, so that it is tried once */
-  char problem[256];         /* why the last one was refused; under `lock` */
-  atomic_uint problems;      /* how many were refused so far */
+  version version, refused;  /* `refused`: the version that could not be read, so that it is not read again */
+  char problem[256];         /* the reason of the last refusal; protected by `lock` */
+  atomic_uint problems;      /* number of refusals */
 };
 
-static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER; /* held by whoever opens or closes, also while the thread ends */
-static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;   /* of all below, and of `uses` */
+static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER; /* held while a database is opened or closed, also while the thread ends */
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;   /* protects the variables below, and `uses` */
 static database *first;
 static pthread_t watcher;
 static pthread_cond_t ending;
@@ -76,7 +77,7 @@ static bool refuse(char *problem, size_t capacity, const char *format, ...) {
   return false;
 }
 
-/* False: `problem` has the reason. `version` is that of the file in both cases, as far as it is known. */
+/* False: `problem` has the reason. Sets `version` in both cases, if the file exists. */
 static bool read_content(const char *path, content *content, version *version, char *problem, size_t capacity) {
   int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (file < 0) return refuse(problem, capacity, "cannot open the database: %s", strerror(errno));
@@ -111,9 +112,10 @@ static bool read_content(const char *path, content *content, version *version, c
 
 /* ---- Replaced files ---- */
 
-/* Reads the file anew if it has changed. A file that is missing or cannot be read leaves what there is, and is reported once. */
+/* Reads the file again if it has changed. If it is missing or cannot be read, the old content stays, and the failure is
+ * reported once. */
 static void look(database *self) {
-  struct stat status = {0}; /* of a missing file */
+  struct stat status = {0}; /* all zero: the file is missing */
   if (stat(self->path, &status) != 0) status = (struct stat){0};
   version now = version_of(&status);
   if (same_version(&now, &self->version) || same_version(&now, &self->refused)) return;
@@ -141,7 +143,7 @@ static void *watch(void *unused) {
   pthread_mutex_lock(&mutex);
   while (!is_ending) {
     wait_at_most(&ending, &mutex, LOOK_MS);
-    /* Opening and closing wait for a reading; look-ups do not. */
+    /* Opening and closing wait while a file is read; lookups do not. */
     for (database *one = first; one != NULL && !is_ending; one = one->next) look(one);
   }
   pthread_mutex_unlock(&mutex);
@@ -236,7 +238,7 @@ int database_find(database *self, const struct sockaddr *address, use_entry *use
   *is_found = error == MMDB_SUCCESS && result.found_entry;
   if (*is_found) status = use(closure, &result.entry);
   pthread_rwlock_unlock(&self->lock);
-  /* A database of IPv4 knows no address of IPv6. */
+  /* An IPv4 database contains no IPv6 addresses. */
   if (error != MMDB_SUCCESS && error != MMDB_IPV6_LOOKUP_IN_IPV4_DATABASE_ERROR) {
     snprintf(problem, capacity, "the database is damaged: %s", MMDB_strerror(error));
     return RXD_FAILED;

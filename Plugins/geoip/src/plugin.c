@@ -19,7 +19,7 @@ typedef union address_of_text {
   struct sockaddr_in6 six;
 } address_of_text;
 
-/* Reads an IPv4 or IPv6 address, also with a port (1.2.3.4:80, [::1]:80) or a zone. */
+/* Parses an IPv4 or IPv6 address, optionally with a port (1.2.3.4:80, [::1]:80) or a zone. */
 static bool read_address(rxd_text text, address_of_text *address) {
   char copy[80];
   memset(address, 0, sizeof *address);
@@ -87,7 +87,8 @@ static rxd_value plain_value(rxd_scope *scope, const MMDB_entry_data_s *data) {
   }
 }
 
-/* Makes the value at `*at` and moves behind it. False: the list ends within the value, or the value is nested too deeply. */
+/* Makes the value at `*at`, which then points behind it. False: the list ends within the value, or the value is nested
+ * too deeply. */
 static bool value_of(rxd_scope *scope, const MMDB_entry_data_list_s **at, int depth, value_stack *stack, rxd_value *value) {
   const MMDB_entry_data_s *data = &(*at)->entry_data;
   bool is_map = data->type == MMDB_DATA_TYPE_MAP;
@@ -150,7 +151,7 @@ static int use_found(void *closure, MMDB_entry_s *entry) {
   return is_made ? RXD_OK : fail_at(self->scope, "", "the database is damaged: %s", status == MMDB_SUCCESS ? "a record is nested too deeply" : MMDB_strerror(status));
 }
 
-/* Null: nothing is known of the address. */
+/* Gives null if the database lacks the address. */
 static int look_up(rxd_scope *scope, database *database, const rxd_value *given, const char *const *path, rxd_value *result) {
   int kind = host->kind(given);
   *result = host->make_null();
@@ -166,7 +167,7 @@ static int look_up(rxd_scope *scope, database *database, const rxd_value *given,
   return problem[0] == 0 ? status : fail_at(scope, "", "%s", problem);
 }
 
-/* Cuts `country.iso_code` in place. False: an empty name, or too many. */
+/* Splits a path such as `country.iso_code` in place. False: a name is empty, or there are too many. */
 static bool cut_path(char *text, const char **path) {
   size_t count = 0;
   path[0] = NULL;
@@ -186,7 +187,7 @@ static bool cut_path(char *text, const char **path) {
 typedef struct step {
   rxd_instance *instance;
   database *database;
-  unsigned problems;  /* how many refused files are logged */
+  unsigned problems;  /* number of logged refusals */
   char *into, *path_text;
   const char *path[PATH_MOST + 1];
 } step;
@@ -235,7 +236,7 @@ static int step_row(void *instance, rxd_scope *scope, rxd_value *event, const rx
 
 /* ---- The function ---- */
 
-/* The databases that calls have named. */
+/* The databases named in calls of the function. */
 typedef struct function {
   pthread_rwlock_t lock;
   size_t count;
@@ -267,7 +268,7 @@ static database *known(function *self, rxd_text path) {
   return NULL;
 }
 
-/* The database of a call; NULL after a failure. It stays open as long as the function. */
+/* Returns the database of a call, which stays open as long as the function; NULL after a failure. */
 static database *database_of(function *self, rxd_scope *scope, rxd_text path) {
   pthread_rwlock_rdlock(&self->lock);
   database *found = known(self, path);

@@ -12,7 +12,7 @@ part *parts_find_partition(const parts *parts, const char *topic, int32_t partit
   return NULL;
 }
 
-/* Numbers wrap after millions of assignments, but skip those in use. */
+/* Numbers wrap after millions of assignments; numbers in use are skipped. */
 static uint32_t new_number(parts *parts) {
   do parts->last_number = next_epoch(parts->last_number);
   while (parts_find(parts, parts->last_number) != NULL);

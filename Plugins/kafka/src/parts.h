@@ -36,7 +36,7 @@ typedef struct part {
   int64_t end;           /* where librdkafka last reached the end of the partition; messages without content for a client,
                             such as the ends of transactions, are before it */
   bool is_paused;
-  int64_t asked_end;     /* its end according to a request while it is paused; NO_OFFSET: none */
+  int64_t asked_end;     /* the end offset requested while the partition is paused; NO_OFFSET: none */
 } part;
 
 typedef struct parts {

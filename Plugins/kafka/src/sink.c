@@ -16,7 +16,7 @@ typedef struct sink {
   char reason[200]; /* librdkafka's last message about its connections */
 } sink;
 
-/* The report on a message. */
+/* The delivery report of a message. */
 typedef struct delivery {
   sink *sink;
   rd_kafka_resp_err_t error;
@@ -263,7 +263,7 @@ static void send_singly(sink *self, delivery *deliveries) {
   free(again);
 }
 
-/* Makes verdicts of the reports. */
+/* Converts delivery reports to verdicts. */
 static void judge(sink *self, const delivery *deliveries, uint32_t tried) {
   for (uint32_t i = 0; i < tried; i++) {
     const delivery *one = &deliveries[i];
@@ -276,7 +276,7 @@ static void judge(sink *self, const delivery *deliveries, uint32_t tried) {
 /* Messages with a key must stay in order within their partition. */
 static uint64_t order_of(const void *closure, size_t index) {
   const delivery *one = (const delivery *)closure + index;
-  /* Not tried, or without a report. */
+  /* The message was not tried, or has no report. */
   if (one->topic == NULL || one->partition < 0) return one->sink != NULL && !one->has_key && one->is_sent ? order_none : order_all;
   if (!one->has_key) return order_none;
   uint64_t hash = order_hash(0, &one->topic, sizeof one->topic);

@@ -18,7 +18,7 @@ enum {
   LOCATE_MS = 2000,        /* wait for offsets, which blocks everything else */
   PATIENCE_MS = 1000,      /* wait for room in a full queue before partitions are paused */
   LAG_MS = 1000,
-  ASK_MS = 5000,           /* between requests for the ends of paused partitions */
+  ASK_MS = 5000,           /* interval of requests for the ends of paused partitions */
 };
 
 typedef struct delivery {
@@ -268,7 +268,7 @@ static part *part_of(const source *self, const rd_kafka_topic_partition_t *one) 
 
 /* ---- The lag, on the thread ---- */
 
-/* The offset after everything that was given to rxd; NO_OFFSET: it is not known yet. */
+/* The offset after the last message passed to rxd; NO_OFFSET: not known yet. */
 static int64_t next_unread(source *self, const part *part) {
   if (part->must_locate || part->rewind_offset >= 0) return part->rewind_offset;
   broker_lock(&self->broker);
@@ -284,7 +284,7 @@ static void *ask(void *opaque) {
   return NULL;
 }
 
-/* Waits for the answer. */
+/* Waits for the answer to the request for end offsets. */
 static void take_ends(source *self) {
   asking *asking = self->asking;
   if (asking == NULL) return;
@@ -301,7 +301,7 @@ static void take_ends(source *self) {
 
 static bool is_paused(const source *self, const part *part) { return (void)self, part->is_paused; }
 
-/* Nothing tells where a paused partition ends. The library has only a request that blocks, so a thread makes it. */
+/* The ends of paused partitions must be requested. The library's request blocks, so it runs on its own thread. */
 static void ask_for_ends(source *self) {
   if (self->asking != NULL && atomic_load(&self->asking->is_done)) take_ends(self);
   if (self->asking != NULL || now_ms() < self->ask_at) return;
@@ -632,7 +632,7 @@ static bool add(void *opaque, rxd_source *running, const broker_message *message
   return add_message(self->decode, running, ((const delivery *)message)->message, message->token);
 }
 
-/* Those of an assignment that has ended meanwhile, or is read again, no longer count. */
+/* Ignores messages of an assignment that has ended meanwhile or was restarted. */
 static void sent(void *opaque, broker_message **messages, size_t count) {
   source *self = opaque;
   part *part = NULL;
@@ -733,7 +733,7 @@ static int fixed_settings(const rxd_opening *opening, source *self) {
     /* Also with `start: new`, which the source resolves itself: a group whose offset was deleted continues with the
      * oldest message. */
     {"auto.offset.reset", "earliest"},
-    /* Without a message, only this tells where a partition is read that has nothing new. */
+    /* The only source of the position in a partition without new messages. */
     {"enable.partition.eof", "true"},
   };
   int status = RXD_OK;

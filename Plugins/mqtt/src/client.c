@@ -244,7 +244,8 @@ void client_leave(client *client) {
 
 /* ---- Connecting ---- */
 
-/* What a refusal means: parameters that have worked before may work again, as the broker's may be changing. */
+/* Classifies a refusal: parameters that have worked before may work again, because the broker's configuration may be
+ * changing. */
 static outcome lasting(const client *client) { return client->was_connected ? UNREACHABLE : REFUSED; }
 
 /* The outcome that the broker's refusal means. */

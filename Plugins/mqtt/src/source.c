@@ -25,7 +25,7 @@ typedef struct source {
   uint32_t added;      /* at least the events since the last flush */
   bool has_failed;     /* rxd could not deliver an event of the window */
   bool is_told_to_stop;
-  unsigned windows_failed; /* in a row */
+  unsigned windows_failed; /* failed windows in a row */
   size_t subscribed;
   bool was_subscribed; /* the broker has accepted all subscriptions once, and may do so again */
   char refused[300];   /* a refused subscription */
@@ -270,7 +270,7 @@ static bool read_window(source *self) {
   return is_alive;
 }
 
-/* Writes what is due and reads a window, if there is something to read. False: the connection is lost. */
+/* Writes pending packets and reads a window if data is available. False: the connection is lost. */
 static bool exchange(source *self) {
   client *client = &self->client;
   /* No message is outstanding, so everything may be written. */

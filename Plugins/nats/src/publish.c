@@ -214,8 +214,8 @@ static void send_all(publisher *self) {
   else flush(self);
 }
 
-/* After an answer that fails the batch, waits for those on the other messages in flight: the fewer are uncertain, the fewer
- * are sent again. */
+/* After an answer that fails the batch, waits for the answers to the other messages in flight, so that fewer messages
+ * are uncertain and sent again. */
 static void settle(publisher *self) {
   enum { SETTLE_MS = 2000 };
   int64_t end = now_ms() + SETTLE_MS;

@@ -16,7 +16,7 @@ enum {
   FIRST_BYTES = 2048,  /* assumed size of a message before one is known */
   POLL_MS = 50,
   LAG_MS = 1000,
-  SILENT_MS = 5000,    /* after which the server is asked how many messages are pending: it delivers none while many are unacknowledged */
+  SILENT_MS = 5000,    /* silence after which the server is asked for the number of pending messages */
 };
 
 typedef struct delivery {
@@ -44,7 +44,7 @@ typedef struct source {
   bool is_too_large; /* the next message is larger than the free part of the queue */
   size_t usual_bytes; /* moving average of message sizes */
   int64_t extend_at, ask_at, lag_at;
-  uint64_t pending;  /* messages that the consumer has still to deliver, */
+  uint64_t pending;  /* undelivered messages of the consumer, */
   int64_t counted_at; /* and when the server said so (now_ms) */
 } source;
 
@@ -241,7 +241,7 @@ static void extend(source *self) {
   broker_unlock(&self->broker);
 }
 
-/* How far the pipeline is behind the stream. Messages say it while they arrive. */
+/* Reports the lag behind the stream. Arriving messages carry it; without messages, the server is asked. */
 static void report_lag(source *self) {
   if (now_ms() < self->lag_at) return;
   self->lag_at = now_ms() + LAG_MS;
@@ -268,7 +268,7 @@ static outcome serve(void *opaque) {
   outcome outcome = self->pull.left == 0 ? ask(self) : DONE;
   if (outcome == DONE) outcome = receive_some(self, self->pull.left > 0 ? POLL_MS : 0);
   if (outcome != DONE || self->pull.left > 0) return outcome;
-  /* Until a request is possible. */
+  /* Waits until a request is possible. */
   broker_lock(&self->broker);
   broker_wait(&self->broker, 5);
   broker_unlock(&self->broker);

@@ -12,7 +12,7 @@ enum {
   HEADERS_MOST = 256 << 10,
   FRAME_HEAD = 5,
   REASON_MOST = 300,
-  WAIT_MOST_MS = 300000, /* that a receiver may ask for */
+  WAIT_MOST_MS = 300000, /* longest delay that a receiver may ask for */
 };
 
 std::string_view trimmed(std::string_view text) {
@@ -53,7 +53,7 @@ size_t on_body(char *bytes, size_t size, size_t count, void *opaque) {
   return count;
 }
 
-/* What a message may show: one line of ASCII and UTF-8, not too long. */
+/* The text as messages show it: one line, printable, of limited length. */
 std::string shown(std::string_view text) {
   std::string made(text.substr(0, REASON_MOST));
   for (char &c : made)
@@ -94,7 +94,7 @@ void wait_for(Call &call, int64_t milliseconds) {
   call.wait_ms = std::clamp<int64_t>(milliseconds, 0, WAIT_MOST_MS);
 }
 
-/* Seconds, or a date. */
+/* Retry-After: seconds, or a date. */
 void read_retry_after(Call &call) {
   const std::string &text = call.retry_after;
   if (text.empty()) return;
@@ -248,7 +248,7 @@ void Client::cancel(Call &call) {
   end(call);
 }
 
-/* The call should have used a connection that was gone. */
+/* Whether the call opened a new connection although it expected to reuse one. */
 bool Client::must_repeat(Call &call, CURLcode code) {
   long connects = 0;
   curl_easy_getinfo(call.curl, CURLINFO_NUM_CONNECTS, &connects);
@@ -293,11 +293,11 @@ void Client::judge(Call &call, CURLcode code) {
   if (call.verdict == Verdict::delivered || call.verdict == Verdict::partly) worked = true;
 }
 
-/* Of a good answer: whether records were rejected. */
+/* Reads from a successful answer whether records were rejected. */
 void Client::judge_answer(Call &call, std::string_view answer) {
   rxd_otlp::Response response;
   call.verdict = Verdict::delivered;
-  if (!response.ParseFromArray(answer.data(), static_cast<int>(answer.size()))) return; /* it was accepted all the same */
+  if (!response.ParseFromArray(answer.data(), static_cast<int>(answer.size()))) return; /* the request was accepted nevertheless */
   const auto &partial = response.partial_success();
   call.rejected = partial.rejected() > 0 ? static_cast<size_t>(partial.rejected()) : 0;
   call.reason = shown(partial.message());
@@ -338,7 +338,7 @@ void Client::judge_http(Call &call, long status) {
 void Client::judge_grpc(Call &call, long status) {
   if (status != 200) {
     judge_http(call, status);
-    /* Of a call it says nothing about the records. */
+    /* For gRPC, an HTTP status says nothing about the records. */
     if (call.verdict == Verdict::refused || call.verdict == Verdict::too_much) call.verdict = Verdict::denied;
     return;
   }

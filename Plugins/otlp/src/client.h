@@ -1,4 +1,5 @@
-/* The network side of the sink: requests over HTTP or gRPC by libcurl, several at once, and what their answers mean. */
+/* The network side of the sink: requests over HTTP or gRPC by libcurl, several at once, and the interpretation of their
+ * answers. */
 #ifndef OTLP_CLIENT_H
 #define OTLP_CLIENT_H
 #include "common.h"
@@ -8,15 +9,15 @@
 
 enum class Verdict {
   delivered,
-  partly,    /* `rejected` of the request's records were not taken, and it is not known which */
-  too_much,  /* fewer at once may be accepted, */
-  refused,   /* or fewer may show which ones are at fault; one alone is refused */
-  denied,    /* all of them are refused, whatever they are */
-  again,     /* may work later; not before `wait_ms` */
-  misplaced, /* nothing will be accepted with these parameters, unless it was before */
+  partly,    /* `rejected` records of the request were not accepted; which ones is unknown */
+  too_much,  /* a smaller request may be accepted */
+  refused,   /* as `too_much`: smaller requests isolate the invalid record, which is then refused */
+  denied,    /* all records are refused, whatever their content */
+  again,     /* a retry may succeed, after `wait_ms` at the earliest */
+  misplaced, /* the parameters are wrong, unless requests have succeeded before */
 };
 
-/* A request on its way. */
+/* A request in flight. */
 struct Call {
   Signal signal{};
   std::string body; /* packed, and framed for gRPC */
@@ -24,12 +25,12 @@ struct Call {
   /* The answer. */
   Verdict verdict{};
   std::string reason;
-  const char *at = ""; /* of `misplaced`: the parameter */
+  const char *at = ""; /* for `misplaced`: the name of the parameter */
   size_t rejected = 0;
   int64_t wait_ms = 0;
-  bool has_wait = false; /* the receiver has said how long */
+  bool has_wait = false; /* the receiver has sent a delay */
 
-  /* While it is under way. */
+  /* Set while the request is in flight. */
   CURL *curl = nullptr;
   curl_slist *headers = nullptr;
   std::string answer, grpc_status, grpc_message, grpc_details, retry_after;
@@ -47,7 +48,7 @@ public:
   int64_t timeout_ms = 0, connect_ms = 0;
 
   Client();
-  /* After the parameters are set. */
+  /* Call after the parameters are set. */
   void prepare();
   ~Client();
   Client(const Client &) = delete;
@@ -56,9 +57,9 @@ public:
   std::string pack(std::string request) const;
   /* Whether another call can be sent now. */
   bool can_start() const { return !is_careful || is_connected || running == 0; }
-  /* Sends; the call must live until `wait` has returned it, or `cancel`. */
+  /* Sends the call, which must stay valid until `wait` returns it or `cancel` is called. */
   bool start(Call &call);
-  /* The next call that has its verdict, or NULL after a while. */
+  /* Returns the next finished call; NULL after `wait_ms`. */
   Call *wait(int wait_ms);
   void cancel(Call &call);
 

@@ -1,4 +1,4 @@
-/* What the files of the plugin share. */
+/* Declarations shared by the files of the plugin. */
 #ifndef OTLP_COMMON_H
 #define OTLP_COMMON_H
 #include <plugin_util.h>
@@ -15,10 +15,10 @@ enum class Signal { logs, metrics, traces };
 enum { SIGNALS = 3 };
 
 struct SignalNames {
-  const char *plural;   /* in parameters, and in paths: /v1/logs */
-  const char *service;  /* of gRPC: /.../Export */
-  const char *rejected; /* in JSON: the number in a partial success */
-  const char *record;   /* what it consists of, in messages */
+  const char *plural;   /* for parameters and paths: /v1/logs */
+  const char *service;  /* gRPC path: /.../Export */
+  const char *rejected; /* JSON name of the count in a partial success */
+  const char *record;   /* the name of one record in messages */
 };
 
 inline const SignalNames &names_of(Signal signal) {
@@ -30,7 +30,7 @@ inline const SignalNames &names_of(Signal signal) {
   return names[static_cast<int>(signal)];
 }
 
-/* Codes of gRPC, and of google.rpc.Status. */
+/* Status codes of gRPC and google.rpc.Status. */
 enum GrpcCode {
   GRPC_OK = 0,
   GRPC_CANCELLED = 1,
@@ -52,7 +52,7 @@ inline std::string_view view_of(rxd_text text) { return {text.bytes, text.count}
 /* The text of a parameter; empty if it was not given. */
 int string_parameter(const rxd_opening *opening, const char *name, std::string &result);
 
-/* A component's function must not throw. */
+/* Runs the body of a component's function, which must not throw: exceptions become failures. */
 template <typename Body> int guarded(rxd_scope *scope, Body body) {
   try {
     return body();

@@ -11,7 +11,7 @@
 namespace {
 using namespace rxd_otlp;
 
-/* The members of an object that is made. */
+/* The members of an object under construction. */
 template <size_t Most> struct Members {
   std::array<rxd_text, Most> names;
   std::array<rxd_value, Most> values;
@@ -80,7 +80,7 @@ struct Maker {
       if (at < names.size()) values[at] = value;
       else names.push_back(text_of(key)), values.push_back(value);
     }
-    /* The host makes no object of no names at all. */
+    /* The host rejects an object with an empty array of names. */
     if (names.empty()) return host->make_object(scope, &no_name, &no_value, 0);
     return host->make_object(scope, names.data(), values.data(), names.size());
   }
@@ -90,7 +90,7 @@ struct Maker {
   rxd_value count(uint64_t count) const { return host->make_uint(count); }
 };
 
-enum { NESTED_MOST = 90 }; /* messages within a record; what is made of it can be sent again within the 100 that receivers allow */
+enum { NESTED_MOST = 90 }; /* nesting depth of a record; its event can be sent on within the depth of 100 that receivers allow */
 
 bool parse(google::protobuf::MessageLite &message, std::string_view bytes) {
   google::protobuf::io::CodedInputStream input(reinterpret_cast<const uint8_t *>(bytes.data()), static_cast<int>(bytes.size()));
@@ -100,7 +100,7 @@ bool parse(google::protobuf::MessageLite &message, std::string_view bytes) {
 
 #define NAME(literal) RXD_TEXT_OF(literal)
 
-/* Members that are left out if they have no value. */
+/* Adds a member unless its value is empty. */
 template <typename M> void put_text(M &members, const Maker &make, rxd_text name, std::string_view text) {
   if (!text.empty()) members.put(name, make.text(text));
 }
@@ -117,7 +117,7 @@ public:
     : running(running), signal(signal), between(between) {}
 
   Taken taken;
-  uint64_t token = 0; /* of the next event */
+  uint64_t token = 0; /* token of the next event */
 
   bool resource(const std::vector<std::string_view> &heads, std::string_view schema) override {
     the_resource.Clear();
@@ -165,7 +165,7 @@ public:
     return events.size() < CHUNK_MOST || hand_over();
   }
 
-  /* Adds what was made. False: rxd takes no more. */
+  /* Adds and flushes the collected events. False: rxd accepts no more. */
   bool hand_over() {
     for (auto &event : events) {
       int status = host->add(running, &event, token++);
@@ -175,7 +175,7 @@ public:
     }
     if (!events.empty() && host->flush(running) == RXD_STOP) taken.is_stopped = true;
     events.clear();
-    made_resource = made_scope = made_metadata = false; /* their memory is gone */
+    made_resource = made_scope = made_metadata = false; /* their memory was freed */
     between();
     return !taken.is_stopped;
   }
@@ -187,7 +187,7 @@ private:
   std::vector<rxd_value> events;
   Members<32> members;
   Maker make{};
-  bool is_beyond = false; /* the record has a time that events cannot have */
+  bool is_beyond = false; /* a time of the record is outside the range of events */
 
   Resource the_resource;
   Scope the_scope;
@@ -197,7 +197,7 @@ private:
   bool made_resource = false, made_scope = false, made_metadata = false;
   rxd_value resource_value, scope_value, metadata_value;
 
-  /* The message of the record: its parts are freed together, before the next one. */
+  /* The arena of the record's message, reset before the next record. */
   enum { BLOCK = 32 << 10 };
   std::unique_ptr<char[]> block{new char[BLOCK]};
   google::protobuf::Arena arena{block.get(), BLOCK};
@@ -270,7 +270,7 @@ private:
     return made.object(make.scope);
   }
 
-  /* A number that has no name yet stays a number. */
+  /* The name of an enum value; a number without a known name stays a number. */
   rxd_value named(const char *const *names, size_t count, int number) {
     return number >= 0 && static_cast<size_t>(number) < count ? make.text(names[number]) : host->make_int(number);
   }
@@ -323,7 +323,7 @@ private:
       members.put(NAME("exemplars"), make.list_of(point.exemplars(), [this](auto &one) { return exemplar(one); }));
   }
 
-  /* What all data points have. */
+  /* Adds the members that all data points have. */
   template <typename Point> void put_point(const Point &point) {
     put_time(members, NAME("startTime"), point.start_time());
     put_time(members, NAME("time"), point.time());
@@ -420,7 +420,7 @@ private:
   }
 };
 
-/* Whether all of a request can be parsed. */
+/* Checks whether the whole request can be parsed, and counts its records. */
 class Checker : public Visitor {
 public:
   explicit Checker(Signal signal) : signal(signal) {}
@@ -470,7 +470,7 @@ Taken add_events(rxd_source *running, std::string_view request, Signal signal, c
   EventMaker maker(running, signal, between);
   Counter counter;
   bool is_sound = walk(request, signal, counter);
-  /* Up to a chunk, nothing is added before all of it is made. */
+  /* Requests of up to one chunk are added only after all their events were created. */
   if (is_sound && counter.count >= CHUNK_MOST) {
     Checker checker(signal);
     is_sound = walk(request, signal, checker);

@@ -19,8 +19,8 @@ Unpacked gunzip(std::string_view packed, size_t most, std::string &bytes) {
     stream.avail_out = STEP;
     status = inflate(&stream, Z_NO_FLUSH);
     bytes.resize(bytes.size() - stream.avail_out);
-    if (status == Z_STREAM_END && stream.avail_in > 0) status = inflateReset(&stream); /* another member */
-    else if (status == Z_OK && bytes.size() == before && stream.avail_in == 0) break;  /* it is cut off */
+    if (status == Z_STREAM_END && stream.avail_in > 0) status = inflateReset(&stream); /* another gzip member follows */
+    else if (status == Z_OK && bytes.size() == before && stream.avail_in == 0) break;  /* the stream is truncated */
   }
   inflateEnd(&stream);
   if (bytes.size() > most) return Unpacked::too_large;

@@ -142,7 +142,7 @@ bool bytes_of_base64(std::string_view text, std::string &bytes) {
 
 /* ---- Numbers ---- */
 
-/* A whole number, in two's complement; also a text, and a number such as 5.0. */
+/* Reads an integer as two's complement bits; accepts a text and a number such as 5.0. */
 bool whole(rxd_scope *scope, const rxd_value &value, uint64_t &result) {
   switch (host->kind(&value)) {
   case RXD_INT: result = static_cast<uint64_t>(host->integer(&value)); return true;
@@ -198,7 +198,7 @@ struct Transcoder {
     return false;
   }
 
-  /* The bytes of a field with a length. */
+  /* Writes the content of a length-delimited field. */
   bool content(const Member &member, const rxd_value &value, int depth, std::string &to) {
     if (member.kind == Kind::message) {
       StringOutputStream stream(&to);
@@ -224,7 +224,7 @@ struct Transcoder {
                                                                 : WireFormatLite::WIRETYPE_VARINT;
   }
 
-  /* A number, without its tag. */
+  /* Writes a scalar without its tag. */
   bool scalar(const Member &member, const rxd_value &value, CodedOutputStream &output) {
     if (member.kind == Kind::boolean) {
       if (host->kind(&value) != RXD_BOOL) return wrong(member, "neither true nor false");

@@ -3,10 +3,11 @@
 #define OTLP_JSON_H
 #include "common.h"
 
-/* The request in protobuf. Unknown members are left out. False: it is none; `problem` says where and why. */
+/* Converts a request from JSON to protobuf, without unknown members. False: the input is not a request; `problem` has
+ * the location and the reason. */
 bool request_of_json(rxd_scope *scope, const rxd_value &json, Signal signal, std::string &request, std::string &problem);
 
-/* A text in JSON, with quotes. Bytes below a space and beyond ASCII become question marks. */
+/* Quotes a text as JSON. Control characters and bytes beyond ASCII become question marks. */
 std::string json_text(std::string_view text);
 
 #endif

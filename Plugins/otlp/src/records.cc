@@ -18,7 +18,7 @@ using google::protobuf::internal::WireFormatLite;
 using google::protobuf::io::CodedOutputStream;
 using google::protobuf::io::StringOutputStream;
 
-enum { NESTED_MOST = 94 }; /* messages in a record; receivers allow 100, with those around it */
+enum { NESTED_MOST = 94 }; /* nesting depth of a record; receivers allow 100 with the enclosing messages */
 
 /* ---- Protobuf ---- */
 
@@ -79,13 +79,13 @@ constexpr FieldSet span_fields = around_fields
 constexpr FieldSet metric_fields = around_fields | set_of({NAME, DESCRIPTION, UNIT, TYPE, METADATA, START_TIME, TIME, FLAGS});
 constexpr FieldSet range_fields = metric_fields | set_of({TEMPORALITY, COUNT, SUM_OF, MIN, MAX, EXEMPLARS});
 
-/* Why an event cannot be sent. */
+/* Thrown with the reason why an event cannot be sent. */
 struct Wrong : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 [[noreturn]] void wrong(Field field, const char *what) { throw Wrong(std::string("'") + field_names[field] + "' " + what); }
 
-/* The members of an object. */
+/* The known members of an object. */
 struct Members {
   rxd_value values[FIELDS];
   FieldSet given = 0;
@@ -187,7 +187,7 @@ struct Reader {
     return number;
   }
 
-  /* Below 0: it is none. */
+  /* Negative: the text is not a time. */
   static int64_t time_of(std::string_view text) {
     enum { WHOLE = 19 }; /* "2026-01-31T12:00:00" */
     int year = digits(text, 0, 4), month = digits(text, 5, 2), day = digits(text, 8, 2);
@@ -257,7 +257,7 @@ struct Reader {
       break;
     }
     case RXD_OBJECT: pairs(value, depth + 2, *to.mutable_object()->mutable_values()); break;
-    default: { /* times, durations, and numbers that OTLP does not have, as JSON writes them */
+    default: { /* times, durations, and numbers that OTLP lacks become their JSON texts */
       std::string_view json = view_of(host->json(scope, &value));
       if (json.size() >= 2 && json.front() == '"') json = json.substr(1, json.size() - 2);
       to.set_text(json.data(), json.size());
@@ -267,7 +267,7 @@ struct Reader {
 
   static void set(std::string *to, rxd_text text) { to->assign(text.count > 0 ? text.bytes : "", text.count); }
 
-  /* `depth`: of a pair. */
+  /* `depth`: the nesting depth of a pair. */
   template <typename Pairs> void pairs(const rxd_value &object, int depth, Pairs &to) const {
     size_t count = host->count(scope, &object);
     to.Reserve(static_cast<int>(count));
@@ -305,7 +305,7 @@ struct Reader {
 
   /* ---- Records ---- */
 
-  /* A number from 0, or a text such as "error", "WARN" or "info2", which becomes the severity's text, too. */
+  /* Accepts a number from 0, or a text such as "error", "WARN" or "info2", which also becomes the severity text. */
   void severity(const Members &members, LogRecord &to) const {
     static const char *const names[] = {"trace", "debug", "info", "warn", "error", "fatal"};
     to.set_severity_text(text(members, SEVERITY_TEXT));
@@ -420,7 +420,7 @@ struct Reader {
     each(inner, BUCKET_COUNTS, [&](const rxd_value &one) { to->add_bucket_counts(unsigned_of(BUCKET_COUNTS, one, UINT64_MAX)); });
   }
 
-  /* The members that a point has depend on the type. */
+  /* Returns the field number of a metric type and the allowed members of its points; 0: the type is unknown. */
   static int data_of(std::string_view type, FieldSet &allowed) {
     if (type == "gauge") return allowed = metric_fields | set_of({VALUE, EXEMPLARS}), GAUGE;
     if (type == "sum") return allowed = metric_fields | set_of({VALUE, EXEMPLARS, TEMPORALITY, MONOTONIC}), SUM;

@@ -18,16 +18,16 @@
 
 namespace {
 enum {
-  READ_MOST = 64 << 10,      /* bytes at once, */
-  READS_MOST = 8,            /* and so often before others get a turn */
-  OUT_MOST = 256 << 10,      /* bytes that are made before they are sent */
-  HEAD_MOST = 32 << 10,      /* bytes of the head of a request */
-  CHUNK_LINE_MOST = 1 << 10, /* of the line before a chunk */
-  STREAMS_MOST = 256,        /* of a connection */
-  WINDOW = 1 << 20,          /* of HTTP/2: bytes before the client waits for us */
-  LINGER_MS = 2000,          /* a client may go on sending after an answer that refuses it */
+  READ_MOST = 64 << 10,      /* bytes per read */
+  READS_MOST = 8,            /* reads of one connection before others get a turn */
+  OUT_MOST = 256 << 10,      /* bytes buffered for sending */
+  HEAD_MOST = 32 << 10,      /* bytes of a request's head */
+  CHUNK_LINE_MOST = 1 << 10, /* bytes of a chunk-size line */
+  STREAMS_MOST = 256,        /* concurrent streams per connection */
+  WINDOW = 1 << 20,          /* HTTP/2 flow-control window */
+  LINGER_MS = 2000,          /* time for a refused client to finish sending before the close */
   NO_DESCRIPTORS_MS = 100,
-  FRAME_HEAD = 5,            /* of gRPC */
+  FRAME_HEAD = 5,            /* gRPC message prefix */
   WAIT_MS = 1000,
 };
 
@@ -90,7 +90,7 @@ std::string percent_encoded(std::string_view text) {
   return made;
 }
 
-/* The time does not depend on where they differ. */
+/* Constant-time comparison. */
 bool is_equal_secret(const std::string &a, const std::string &b) {
   return a.size() == b.size() && CRYPTO_memcmp(a.data(), b.data(), a.size()) == 0;
 }
@@ -101,7 +101,7 @@ std::string retry_info_bytes() {
   return info.SerializeAsString();
 }
 
-/* google.rpc.Status; a client may try again after a second if it is `unavailable`. */
+/* Encodes google.rpc.Status; for `unavailable` it asks the client to retry after a second. */
 std::string status_bytes(const Reply &reply) {
   rxd_otlp::Failure failure;
   failure.set_code(meaning_of(reply.kind).grpc);
@@ -142,10 +142,10 @@ struct Exchange {
   bool has_begun = false, is_grpc = false, is_json = false;
   Signal signal{};
   std::string body;
-  bool is_early = false; /* the answer is known before the body is there, which is dropped */
+  bool is_early = false; /* the answer is known before the body has arrived; the body is dropped */
   Reply early;
-  bool is_waiting = false; /* for an answer of the source */
-  /* Of HTTP/2: what is sent. */
+  bool is_waiting = false; /* waits for the source's answer */
+  /* HTTP/2: the answer being sent. */
   std::string out;
   size_t sent = 0;
   std::vector<std::pair<std::string, std::string>> trailers;
@@ -159,19 +159,19 @@ struct Connection {
   uint64_t id = 0;
   int fd = -1;
   SSL *ssl = nullptr;
-  bool is_shaking = false; /* TLS is not there yet */
+  bool is_shaking = false; /* the TLS handshake is not finished */
   bool is_dead = false, ends_after_sending = false, lingers_after_sending = false, has_more = false;
   Mode mode = unknown;
-  uint32_t watched = 0; /* events of epoll */
+  uint32_t watched = 0; /* epoll events */
   int64_t last_used, end_at = 0;
-  int64_t began = 0; /* of HTTP/1.1: when the request under way began */
+  int64_t began = 0; /* HTTP/1.1: when the current request began */
   std::string in, out;
   size_t in_at = 0, out_at = 0;
   bool ssl_wants_write = false;
   /* HTTP/1.1 */
   State state = head;
   Exchange one;
-  uint64_t left = 0; /* bytes of the body, or of the chunk */
+  uint64_t left = 0; /* bytes left of the body or the chunk */
   bool keeps_alive = false, expects_continue = false;
   /* HTTP/2 */
   nghttp2_session *session = nullptr;
@@ -200,13 +200,13 @@ struct Connection {
     exchange.early = {kind, message, 0};
   }
 
-  /* Gives back what is reserved for the body. */
+  /* Releases the memory reserved for the body. */
   void forget(Exchange &exchange) {
     server.release(exchange.body.size());
     exchange.body = std::string();
   }
 
-  /* The head is there. */
+  /* Called when the head is complete. */
   void begin(Exchange &exchange, uint64_t length) {
     exchange.has_begun = true;
     exchange.number = ++server.last_number;
@@ -246,7 +246,7 @@ struct Connection {
     else exchange.body.append(bytes, count);
   }
 
-  /* The one message of a call. */
+  /* Extracts the only message of a unary gRPC call. */
   void unframe(Exchange &exchange) {
     std::string &body = exchange.body;
     const auto *bytes = reinterpret_cast<const uint8_t *>(body.data());
@@ -276,7 +276,7 @@ struct Connection {
     exchange.body = std::move(bytes);
   }
 
-  /* All of the request is there. */
+  /* Called when the request is complete. */
   void finish(Exchange &exchange, int32_t stream) {
     if (!exchange.is_early && exchange.is_grpc) unframe(exchange);
     if (!exchange.is_early && exchange.encoding == "gzip") unpack(exchange);
@@ -327,7 +327,7 @@ struct Connection {
     state = head;
   }
 
-  /* Refuses without reading on. */
+  /* Refuses the request without reading the rest of it. */
   void cut_off(Exchange &exchange, const Reply &reply) {
     forget(exchange);
     keeps_alive = false;
@@ -349,7 +349,7 @@ struct Connection {
     return text;
   }
 
-  /* Reads the head of a request; NULL, or what is wrong. */
+  /* Parses the head of a request. Returns NULL, or the reason why it is malformed. */
   const char *read_head(std::string_view text) {
     size_t end = text.find("\r\n");
     std::string_view line = text.substr(0, end);
@@ -408,7 +408,7 @@ struct Connection {
     return nullptr;
   }
 
-  /* False: more must come. */
+  /* False: the head is incomplete. */
   bool take_head() {
     while (in.size() - in_at >= 2 && in[in_at] == '\r' && in[in_at + 1] == '\n') in_at += 2;
     size_t end = in.find("\r\n\r\n", in_at);
@@ -428,7 +428,7 @@ struct Connection {
       return false;
     }
     begin(one, left);
-    /* A client that waits for permission may send its body or not. */
+    /* After a refusal, a client that sent 'Expect: 100-continue' may or may not send its body. */
     if (one.is_early && (expects_continue || left > server.limits.body)) {
       cut_off(one, one.early);
       return false;
@@ -443,7 +443,7 @@ struct Connection {
     finish(one, 0);
   }
 
-  /* A line up to its end in `in`; false: more must come. */
+  /* Takes a line from `in`; false: it is incomplete. */
   bool take_line(std::string_view &line) {
     size_t end = in.find("\r\n", in_at);
     if (end == std::string::npos) {
@@ -640,7 +640,7 @@ struct Connection {
       if (reply.kind != Reply::done) trailers.emplace_back("grpc-message", percent_encoded(reply.message));
       if (reply.kind == Reply::unavailable) {
         trailers.emplace_back("grpc-status-details-bin", base64(status_bytes(reply)));
-        trailers.emplace_back("google.rpc.retryinfo-bin", base64(retry_info_bytes())); /* where Python's SDK looks */
+        trailers.emplace_back("google.rpc.retryinfo-bin", base64(retry_info_bytes())); /* Python's SDK reads this trailer */
       }
       if (reply.kind == Reply::wrong_encoding) trailers.emplace_back("grpc-accept-encoding", "identity,gzip");
       if (reply.kind == Reply::done) {
@@ -662,7 +662,7 @@ struct Connection {
     nghttp2_submit_response(session, stream, headers.data(), headers.size(), is_alone ? nullptr : &data);
   }
 
-  /* What is to be sent, into `out`. */
+  /* Appends pending HTTP/2 frames to `out`. */
   void pull2() {
     while (out.size() - out_at < OUT_MOST) {
       const uint8_t *bytes = nullptr;
@@ -678,13 +678,13 @@ struct Connection {
     ssize_t count =
       nghttp2_session_mem_recv(session, reinterpret_cast<const uint8_t *>(in.data()) + in_at, in.size() - in_at);
     in_at = in.size();
-    if (count < 0) ends_after_sending = true; /* a GOAWAY says why */
+    if (count < 0) ends_after_sending = true; /* nghttp2 has queued a GOAWAY with the reason */
     return false;
   }
 
   /* ---- Bytes ---- */
 
-  /* Whether the client speaks HTTP/2 is known from its first bytes. */
+  /* Detects HTTP/2 by the client's first bytes. */
   bool detect() {
     static const std::string_view preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
     std::string_view text = in;
@@ -705,13 +705,13 @@ struct Connection {
     return false;
   }
 
-  /* No answer that must be sent before more is read. */
+  /* Whether more may be read: no answer must be sent first. */
   bool wants_input() const {
     if (is_dead || ends_after_sending || (mode == http1 && state == waiting)) return false;
     return out.size() - out_at < OUT_MOST;
   }
 
-  /* False: nothing is there, or the connection has ended. */
+  /* False: nothing was received, or the connection has ended. */
   bool receive() {
     std::vector<char> &buffer = server.buffer;
     ssize_t count;
@@ -784,7 +784,7 @@ struct Connection {
     end_at = now_ms() + LINGER_MS;
   }
 
-  /* Does what can be done now. */
+  /* Reads, processes and sends as far as possible without blocking. */
   void work() {
     ssl_wants_write = has_more = false;
     if (is_shaking && !shake()) return;
@@ -793,7 +793,7 @@ struct Connection {
       if (mode == http2) pull2();
       transmit();
       if (!wants_input()) break;
-      /* What has come is worked off before more is read. */
+      /* Received data is processed before more is read. */
       if (reads == READS_MOST) {
         has_more = true;
         break;
@@ -837,7 +837,7 @@ Server::~Server() {
 
 static void signal_event(int descriptor) {
   uint64_t one = 1;
-  if (write(descriptor, &one, sizeof one) < 0) return; /* it is readable already */
+  if (write(descriptor, &one, sizeof one) < 0) return; /* the eventfd is already readable */
 }
 
 static void clear_event(int descriptor) {
@@ -956,7 +956,7 @@ void Server::hand_over(Arrival arrival) {
 
 void Server::count(const char *name) { host->count_up(instance, text_of(name), 1); }
 
-/* A connection that waits for its next request makes room for a new one. */
+/* The connection that has been idle for longest; it is closed to make room for a new one. */
 Connection *Server::longest_idle() {
   Connection *idle = nullptr;
   for (auto &entry : connections) {
@@ -999,7 +999,7 @@ void Server::accept_all(Listener &listener) {
   }
 }
 
-/* New connections are waited for if they could be taken. */
+/* Polls the listeners only while a connection could be accepted. */
 void Server::watch_listeners() {
   bool has_room = connections.size() < limits.connections || longest_idle() != nullptr;
   bool wants = !is_closing && has_room && now_ms() >= accept_at;
@@ -1039,7 +1039,7 @@ void Server::look_at_time(int64_t now) {
   for (auto &entry : connections) {
     Connection *one = entry.second.get();
     bool is_waiting = one->one.is_waiting;
-    /* A request must be there within twice that time, however slowly it comes. */
+    /* A request must be complete within twice the idle time, even if its bytes keep arriving. */
     bool is_slow = !is_waiting && one->mode != Connection::http2 && one->is_busy() && now - one->began >= 2 * limits.idle_ms;
     for (auto &stream : one->streams) {
       is_waiting = is_waiting || stream.second.is_waiting;
@@ -1109,7 +1109,7 @@ void Server::serve() {
         if (listener.fd >= 0) close(listener.fd), listener.fd = -1;
     }
     if (!is_ending) continue;
-    /* What still waits is to be sent again by its client. */
+    /* Clients of unanswered requests are told to retry. */
     bool is_sending = false;
     for (auto &entry : connections) {
       Connection *one = entry.second.get();

@@ -1,6 +1,6 @@
-/* The network side of the source: HTTP/1.1, HTTP/2 and gRPC, with or without TLS, on a thread of its own. It hands over whole
- * requests, and sends an answer when there is one. What it keeps is bounded: connections, streams, bodies, and all bodies
- * together. */
+/* The network side of the source: HTTP/1.1, HTTP/2 and gRPC, with or without TLS, on a thread of its own. It passes
+ * complete requests to the source and sends the source's answers. Limits bound the connections, the streams, each body,
+ * and all bodies together. */
 #ifndef OTLP_SERVER_H
 #define OTLP_SERVER_H
 #include "common.h"
@@ -11,14 +11,14 @@
 #include <openssl/ssl.h>
 #include <unordered_map>
 
-/* Where an answer goes. */
+/* Identifies the request that an answer belongs to. */
 struct Ticket {
   uint64_t connection = 0;
-  int32_t stream = 0; /* of HTTP/2 */
+  int32_t stream = 0; /* HTTP/2 only */
   uint64_t number = 0;
 };
 
-/* A request, with a body that is unpacked. */
+/* A request with its decompressed body. */
 struct Arrival {
   Ticket ticket;
   Signal signal{};
@@ -29,12 +29,12 @@ struct Arrival {
 struct Reply {
   enum Kind { done, malformed, too_large, unavailable, unauthorized, no_such_path, no_such_method, wrong_type, wrong_encoding, wrong_request };
   Kind kind = done;
-  std::string message; /* why; of `done`: why records were rejected */
+  std::string message; /* the reason; for `done`: why records were rejected */
   size_t rejected = 0;
 };
 
 struct Listener {
-  const char *parameter = ""; /* its name */
+  const char *parameter = ""; /* the parameter's name */
   address where{};
   bool is_used = false;
   int fd = -1;
@@ -58,22 +58,22 @@ public:
   Listener listeners[2];
   Limits limits{};
   bool takes[SIGNALS] = {};
-  std::string authorization; /* what requests must have; empty: nothing */
+  std::string authorization; /* the required 'authorization' header; empty: none */
   SSL_CTX *tls = nullptr;
 
-  /* Binds the listeners. False: `problem` says why; a try again may help if `is_in_use`. */
+  /* Binds the listeners. False: `problem` has the reason; if `is_in_use`, a retry may succeed. */
   bool listen(std::string &problem, const char *&at, bool &is_in_use);
   bool start();
-  /* Takes no more requests; answers can still be given. */
+  /* Accepts no more requests; pending ones can still be answered. */
   void close_listeners();
-  /* Answers what has no answer, and ends. */
+  /* Answers the remaining requests and ends the thread. */
   void stop(int64_t wait_ms);
 
-  /* For any thread. */
+  /* Takes a request. May be called on any thread. */
   bool next(Arrival &arrival);
   int ready() const { return ready_fd; } /* readable while there are arrivals */
   void answer(const Ticket &ticket, Reply reply);
-  /* The bytes of a request need no memory any more. */
+  /* Releases the memory reserved for a request's body. */
   void release(size_t bytes);
 
 private:
@@ -89,15 +89,15 @@ private:
   std::mutex mutex;
   std::deque<Arrival> arrivals;
   std::vector<Answer> answers;
-  size_t pending = 0; /* bytes of bodies */
+  size_t pending = 0; /* bytes of all bodies */
   std::atomic<bool> is_closing{false}, is_ending{false};
   std::atomic<int64_t> end_at{0}; /* now_ms */
 
-  /* Of the thread. */
+  /* Used only by the server's thread. */
   std::unordered_map<uint64_t, std::unique_ptr<Connection>> connections;
   uint64_t last_connection = 0, last_number = 0;
   bool is_accepting = false;
-  int64_t accept_at = 0; /* now_ms; no descriptors are left before */
+  int64_t accept_at = 0; /* now_ms; accepts nothing before, because descriptors ran out */
   std::vector<char> buffer;
 
   static void *run(void *opaque);

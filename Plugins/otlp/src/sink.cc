@@ -1,4 +1,5 @@
-/* The sink `otlp`: makes requests of a batch, has several of them under way, and reports what became of each event. */
+/* The sink `otlp`: sends the events of a batch in several concurrent requests, and reports the outcome of each event.
+ * */
 #include "client.h"
 #include "records.h"
 
@@ -9,8 +10,8 @@
 
 namespace {
 enum {
-  SLICE_MS = 100,     /* of a wait, between checks for a stop */
-  HOLD_MS = 30000,    /* what has failed is tried again within the batch while events behind it are delivered, so that these are not repeated */
+  SLICE_MS = 100,     /* interval of the checks for a stop */
+  HOLD_MS = 30000,    /* failed requests are retried within the batch while later events are delivered, so that those are not repeated */
   REASON_MOST = 480,
 };
 
@@ -43,17 +44,17 @@ public:
   }
 
 private:
-  /* Of the batch. */
+  /* State of the current batch. */
   rxd_scope *scope = nullptr;
   const rxd_batch *batch = nullptr;
   rxd_verdicts *verdicts = nullptr;
   std::vector<State> states;
-  std::unordered_map<size_t, std::string> reasons; /* of those that are refused */
+  std::unordered_map<size_t, std::string> reasons; /* reasons by the index of the refused event */
   std::deque<std::unique_ptr<Piece>> waiting, running;
-  std::string trouble, at; /* why not everything is delivered */
+  std::string trouble, at; /* why events are undelivered, and the parameter at fault */
   bool is_misplaced = false, may_send = true;
   int64_t hold_until = 0;
-  /* Of all batches. */
+  /* Kept from batch to batch. */
   int64_t not_before = 0; /* now_ms */
   unsigned failures = 0;
   int64_t warned_at = 0;
@@ -92,7 +93,7 @@ private:
     request.signal = signal;
   }
 
-  /* Requests of those of the batch's events that are given. */
+  /* Builds requests of the given events of the batch. */
   template <typename Indices> std::vector<Request> requests_of(const Indices &indices) {
     std::vector<Request> made;
     Request open[SIGNALS];
@@ -122,13 +123,13 @@ private:
     std::vector<uint32_t> all(batch->count);
     for (uint32_t i = 0; i < batch->count; i++) all[i] = i;
     auto requests = requests_of(all);
-    /* In the order of their first events. */
+    /* Requests are sent in the order of their first events. */
     std::sort(requests.begin(), requests.end(), [](auto &a, auto &b) { return a.events[0] < b.events[0]; });
     for (auto &request : requests) put(request, false);
     return !waiting.empty();
   }
 
-  /* In place of a request: its two halves. */
+  /* Replaces a request by its two halves. */
   void divide(Piece &piece) {
     auto middle = piece.events.begin() + static_cast<std::ptrdiff_t>(piece.events.size() / 2);
     std::vector<uint32_t> first(piece.events.begin(), middle), second(middle, piece.events.end());
@@ -151,7 +152,7 @@ private:
     }
   }
 
-  /* After a failure that may pass: waits, here or until the next batch. */
+  /* After a temporary failure: queues the request again and pauses sending, beyond the batch if it ends first. */
   void pause(std::unique_ptr<Piece> piece) {
     Call &call = piece->call;
     host->count_up(instance, RXD_TEXT_OF("retries"), 1);
@@ -160,7 +161,7 @@ private:
     failures++;
     not_before = std::max(not_before, now_ms() + wait);
     may_send = false;
-    /* In its old place, so that the order is kept with one request at a time. */
+    /* Inserted in the order of events, which one request at a time then keeps. */
     auto behind = waiting.begin();
     while (behind != waiting.end() && (*behind)->events[0] < piece->events[0]) ++behind;
     waiting.insert(behind, std::move(piece));
@@ -214,7 +215,7 @@ private:
     }
   }
 
-  /* Whether something is delivered behind something that is not. */
+  /* Whether an event was delivered before an earlier one. */
   bool has_gap() const {
     bool is_open = false;
     for (State state : states) {
@@ -224,7 +225,7 @@ private:
     return false;
   }
 
-  /* Waits until the receiver wants requests again. False: the batch is to end. */
+  /* Waits until requests may be sent again. False: the batch must end. */
   bool wait_for_turn() {
     while (now_ms() < not_before) {
       if (is_closing()) return false;
@@ -235,7 +236,7 @@ private:
   }
 
   void send_all() {
-    /* What the receiver has asked for with the last answers holds for this batch, too. */
+    /* A delay that the receiver asked for in an earlier batch still applies. */
     if (!wait_for_turn()) {
       trouble = "the pipeline is stopping";
       return;
@@ -243,7 +244,7 @@ private:
     while (!waiting.empty() || !running.empty()) {
       start_some();
       if (running.empty()) {
-        /* Everything that is left has failed for now. */
+        /* All remaining requests have failed temporarily. */
         if (is_misplaced || !has_gap() || now_ms() >= hold_until || !wait_for_turn()) return;
         may_send = true;
         continue;
@@ -274,7 +275,7 @@ private:
     size_t through = 0;
     while (through < states.size() && states[through] != State::open) through++;
     batch = nullptr;
-    /* What is behind an event that comes again comes again, too. */
+    /* rxd repeats all events after the first undelivered one, so only earlier refusals are reported. */
     for (size_t i = 0; i < through; i++)
       if (states[i] == State::refused) host->refuse(verdicts, i, text_of(std::string_view(reasons[i])));
     if (through == states.size()) return RXD_OK;
@@ -312,7 +313,7 @@ int endpoint_parameter(const rxd_opening *opening, Client &client) {
   return RXD_OK;
 }
 
-/* Names and texts of a table. */
+/* Reads a parameter that maps names to texts. */
 template <typename Take> int table_parameter(const rxd_opening *opening, const char *name, Take take) {
   rxd_value table = parameter(opening, name);
   size_t count = host->count(opening->scope, &table);

@@ -1,5 +1,5 @@
-/* The source `otlp`. The server has the connections, on a thread of its own; `run` takes whole requests from it, adds their
- * events, and answers a request when rxd has acknowledged all of them. */
+/* The source `otlp`. The server handles the connections on its own thread; `run` takes complete requests from it, adds
+ * their events, and answers a request when rxd has acknowledged all its events. */
 #include "events.h"
 #include "json.h"
 #include "server.h"
@@ -10,18 +10,18 @@
 
 namespace {
 enum {
-  BIND_MS = 15000,   /* an address that is in use may still be that of the pipeline before a reload */
+  BIND_MS = 15000,   /* the pipeline's previous version may still hold the address during a reload */
   BIND_PAUSE_MS = 100,
   POLL_MS = 100,
-  ACKS_MS = 25000,   /* of a stop: the wait for acknowledgements, */
-  STOP_MS = 2000,    /* and for sending the answers */
+  ACKS_MS = 25000,   /* during a stop: wait for acknowledgements */
+  STOP_MS = 2000,    /* during a stop: wait until the answers are sent */
 };
 
-/* A request whose events are under way. */
+/* A request whose events are not all acknowledged. */
 struct Flight {
   Ticket ticket;
-  uint64_t count = 0;  /* of tokens, from the first one on */
-  uint64_t left = 0;   /* without an acknowledgement */
+  uint64_t count = 0;  /* number of its consecutive tokens */
+  uint64_t left = 0;   /* events without an acknowledgement */
   bool is_open = true; /* further events may be added */
   bool has_failed = false, is_answered = false;
   int64_t answer_by = 0; /* now_ms */
@@ -49,7 +49,7 @@ private:
   rxd_source *self_running = nullptr;
   std::map<uint64_t, Flight> flights; /* by the first token */
   uint64_t next_token = 1;
-  size_t unused = 0; /* bytes of requests without events since the last event: rxd keeps what was made of them until the next one */
+  size_t unused = 0; /* bytes of requests without events since the last event; rxd frees their scope memory only with the next event */
 
   bool bind_all(rxd_scope *scope) {
     std::string problem;
@@ -92,7 +92,7 @@ private:
 
   /* ---- Requests ---- */
 
-  /* The request in protobuf. False: it is none. */
+  /* Converts the request to protobuf. False: the body is not a valid request. */
   bool decode(Arrival &arrival, std::string &problem) {
     if (!arrival.is_json) return true;
     rxd_scope *scope = host->source_scope(self_running);
@@ -150,7 +150,7 @@ private:
     return !taken.is_stopped;
   }
 
-  /* Says so in the errors output, by which rxd forgets them. */
+  /* Reports requests without events to the errors output, which lets rxd free their memory. */
   void note_unused(const std::string &reason) {
     std::string message = "requests of " + std::to_string(unused) + " bytes had no events; of the last one, "
                           + (reason.empty() ? "there are no records" : reason);
@@ -198,13 +198,13 @@ private:
     finish_if_over(at);
   }
 
-  /* A client that waits for long sends again; it is told to do so while it still listens. */
+  /* Answers requests whose events are not acknowledged within 'timeout', so that clients retry. */
   void expire() {
     if (flights.empty()) return;
     int64_t now = now_ms();
     for (auto &entry : flights) {
       Flight &flight = entry.second;
-      if (now < flight.answer_by) break; /* they are in the order of their time */
+      if (now < flight.answer_by) break; /* flights are ordered by deadline */
       if (!flight.is_answered) host->count_up(instance, RXD_TEXT_OF("timeouts"), 1);
       answer(flight, {Reply::unavailable, "the pipeline has not acknowledged the events within 'timeout'", 0});
     }

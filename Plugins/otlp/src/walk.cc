@@ -9,9 +9,9 @@ using google::protobuf::io::CodedInputStream;
 
 struct Field {
   int number;
-  bool has_bytes;         /* it is a message, a text or bytes */
+  bool has_bytes;         /* the field is length-delimited */
   std::string_view bytes;
-  uint64_t integer;       /* otherwise, if it is a varint */
+  uint64_t integer;       /* otherwise, the value of a varint */
 };
 
 /* False: malformed, or `take` has returned false. */
@@ -36,7 +36,7 @@ template <typename Take> bool each_field(std::string_view message, Take take) {
     }
     if (field.number == 0 || !take(field)) return false;
   }
-  /* A tag of 0 is no end of a message. */
+  /* A tag of 0 does not end a message. */
   return input.ConsumedEntireMessage() && static_cast<size_t>(input.CurrentPosition()) == message.size();
 }
 
@@ -67,7 +67,7 @@ bool walk_metric(std::string_view metric, Visitor &visitor) {
   });
 }
 
-/* Calls `begin` with what field 1 and 3 have, then `take` with each field 2. */
+/* Calls `begin` with the contents of fields 1 and 3, then `take` with each field 2. */
 template <typename Begin, typename Take> bool walk_group(std::string_view message, Begin begin, Take take) {
   std::vector<std::string_view> heads;
   std::string_view schema;

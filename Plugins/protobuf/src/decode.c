@@ -1,5 +1,5 @@
-/* From messages to values, in one pass over the bytes: no message is made in between. Memory goes by the bytes that are there, besides defaults, which
- * are counted. */
+/* Decodes messages to values in one pass over the bytes, without message objects. Memory is proportional to the input;
+ * defaults, which take no bytes, are limited separately. */
 #include "protobuf_format.h"
 
 /* Consecutive values of one repeated field. */
@@ -8,7 +8,7 @@ typedef struct {
   uint32_t next; /* index + 1 */
 } run;
 
-/* A further part of a message field that the input has more than once: the parts are read as one. */
+/* Another occurrence of a message field: all occurrences are merged, as protobuf requires. */
 typedef struct {
   rxd_text slice;
   uint32_t next; /* index + 1 */
@@ -17,11 +17,11 @@ typedef struct {
 /* A field that the input has. */
 typedef struct {
   const field_type *field;
-  bool is_cleared; /* another member of its oneof came later */
+  bool is_cleared; /* a later member of its oneof has replaced it */
   uint32_t first, last; /* runs of a repeated field, pieces of a message; index + 1 */
-  size_t count;         /* of the values of a repeated field */
-  rxd_value value;      /* of a single field that is no message */
-  rxd_text slice;       /* the bytes of a single text, or of a single message: it is read at the end, when all parts are known */
+  size_t count;         /* number of values of a repeated field */
+  rxd_value value;      /* the value of a singular scalar field */
+  rxd_text slice;       /* the bytes of a singular text or message; a message is decoded at the end, when all occurrences are known */
 } entry;
 
 typedef struct {
@@ -37,16 +37,16 @@ typedef struct {
   size_t piece_count, piece_capacity;
   uint32_t *slots; /* index + 1 of the entry of each field, then of each oneof, of all open messages */
   size_t slot_count, slot_capacity;
-  char *names;           /* memory of keys that are no texts in the input, linked by its first bytes */
-  size_t defaults_left;  /* how many values may still be made that the input does not have */
+  char *names;           /* blocks of texts for map keys that are not strings, linked by their first bytes */
+  size_t defaults_left;  /* remaining limit for defaults, which take no bytes */
 } reader;
 
-/* A message that is being read. */
+/* A message being decoded. */
 typedef struct {
-  place here; /* the field that is being read */
+  place here; /* the field being decoded */
   const message_type *type;
   int depth;
-  size_t slots, entries, values, runs, pieces; /* where its own begin */
+  size_t slots, entries, values, runs, pieces; /* the start of its part of each stack */
 } message;
 
 __attribute__((format(printf, 4, 5)))
@@ -74,7 +74,7 @@ static bool refuse(reader *reader, const place *place, const char *at, const cha
 
 /* ---- Bytes ---- */
 
-/* 0: the input ends; -1: it is longer than ten bytes. */
+/* 0: the input is truncated; -1: the varint is longer than ten bytes. */
 static inline int read_varint(const char **at, const char *end, uint64_t *number) {
   const unsigned char *byte = (const unsigned char *)*at;
   if (*at < end && *byte < 0x80) {
@@ -117,7 +117,7 @@ static bool tag(reader *reader, const place *place, const char **at, const char 
   const char *start = *at;
   uint64_t whole;
   if (!varint(reader, place, at, end, &whole)) return false;
-  /* As libprotobuf: the bits of five bytes beyond 32 are not looked at. */
+  /* As in libprotobuf, the bits beyond 32 are ignored. */
   *number = (uint32_t)whole >> 3;
   *wire = (int)(whole & 7);
   if (*at - start > 5) return refuse(reader, place, start, "the number of a field has more than five bytes");
@@ -126,7 +126,7 @@ static bool tag(reader *reader, const place *place, const char **at, const char 
   return true;
 }
 
-/* The bytes of a value, without its length. `at` moves behind them. */
+/* Takes the bytes of a length-delimited value; `at` then points behind them. */
 static bool slice(reader *reader, const place *place, const char **at, const char *end, rxd_text *found) {
   const char *start = *at;
   uint64_t count;
@@ -137,7 +137,7 @@ static bool slice(reader *reader, const place *place, const char **at, const cha
   return true;
 }
 
-/* Moves behind the group that has begun; `last`: where its content ends. */
+/* Skips the rest of a group; `last`: the end of its content. */
 static bool skip_group(reader *reader, const message *frame, const char **at, const char *end, uint32_t first, const char **last) {
   uint32_t open[MESSAGE_DEPTH + 1] = {first}, number;
   int count = 1, wire;
@@ -196,7 +196,7 @@ static const enum_value *value_of_number(const enumeration *type, int32_t number
 
 static inline int64_t zigzag(uint64_t number) { return (int64_t)(number >> 1) ^ -(int64_t)(number & 1); }
 
-/* A number as it is on the wire. False: a number that a closed enumeration does not have, an unknown field. */
+/* Converts a scalar from its wire form. False: an unknown number of a closed enum, which counts as an unknown field. */
 static bool number_value(reader *reader, const field_type *field, uint64_t raw, rxd_value *value) {
   switch (field->kind) {
     case FIELD_DOUBLE: {
@@ -259,7 +259,7 @@ static void end_frame(reader *reader, const message *frame) {
   reader->piece_count = frame->pieces;
 }
 
-/* Its index, because entries move. */
+/* Returns the entry's index, because reallocation moves entries. */
 static inline size_t entry_of(reader *reader, const message *frame, const field_type *field) {
   uint32_t *slot = &reader->slots[frame->slots + (size_t)(field - frame->type->fields)];
   if (*slot == 0) {
@@ -288,7 +288,7 @@ static inline size_t entry_of(reader *reader, const message *frame, const field_
   return *slot - 1;
 }
 
-/* Appends to a repeated field. `name`: the key, of a map. */
+/* Appends to a repeated field. `name`: the key of a map entry. */
 static inline void add_value(reader *reader, size_t index, rxd_value value, const rxd_text *name) {
   entry *entry = &reader->entries[index];
   run *last = entry->last == 0 ? NULL : &reader->runs[entry->last - 1];
@@ -309,7 +309,7 @@ static inline void add_value(reader *reader, size_t index, rxd_value value, cons
 static bool read_message(reader *reader, const place *up, const message_type *type, rxd_text bytes, int depth, rxd_value *value);
 static bool read_entry(reader *reader, const place *up, const message_type *type, rxd_text bytes, int depth, rxd_text *name, rxd_value *value);
 
-/* A message, as a field or as a group. */
+/* Adds a message, encoded as a field or as a group. */
 static bool add_message(reader *reader, message *frame, const field_type *field, rxd_text bytes) {
   size_t index = entry_of(reader, frame, field);
   if (!field->is_repeated) {
@@ -392,7 +392,8 @@ static bool read_fields(reader *reader, message *frame, rxd_text bytes) {
     }
     if (field == NULL) continue;
     if (wire != field->wire) {
-      /* Another type than the schema's is an unknown field, but numbers may be packed or not, whatever the schema says. */
+      /* A wire type other than the schema's makes the field unknown, but scalars may be packed or unpacked regardless
+       * of the schema. */
       if (wire == WIRE_BYTES && field->can_pack && !add_packed(reader, frame, field, found)) return false;
       continue;
     }
@@ -438,7 +439,7 @@ static rxd_value default_value(reader *reader, const field_type *field) {
   }
 }
 
-/* The entry of a field that the input has; NULL: none, or it was cleared. */
+/* The entry of a field in the input; NULL: absent or cleared. */
 static entry *present(reader *reader, const message *frame, size_t field_index) {
   uint32_t slot = reader->slots[frame->slots + field_index];
   if (slot == 0 || reader->entries[slot - 1].is_cleared) return NULL;
@@ -455,7 +456,7 @@ static int compare_order(const void *a, const void *b, void *names) {
   return compared != 0 ? compared : left < right ? -1 : left > right;
 }
 
-/* An object of a map's entries; of several with one key, the last counts. */
+/* Makes an object of a map's entries; of entries with the same key, the last one wins. */
 static rxd_value map_value(reader *reader, rxd_text *names, rxd_value *values, size_t count) {
   rxd_text ignored;
   if (repeated_name(names, count, &ignored) == NULL) return host->make_object(reader->scope, names, values, count);
@@ -480,7 +481,7 @@ static rxd_value repeated_value(reader *reader, const entry *entry) {
   if (entry->count == 0) return default_value(reader, entry->field);
   size_t start = reader->runs[entry->first - 1].start, count = entry->count;
   bool is_map = entry->field->is_map;
-  if (entry->first != entry->last) { /* other fields came in between: the values are copied together */
+  if (entry->first != entry->last) { /* other fields came in between: the values are copied into one array */
     start = reader->values.count;
     for (uint32_t next = entry->first; next != 0; next = reader->runs[next - 1].next) {
       run run = reader->runs[next - 1];
@@ -517,7 +518,7 @@ static bool field_value(reader *reader, message *frame, size_t field_index, rxd_
   return is_good;
 }
 
-/* `type_url`: of an Any that has this message; else `bytes` is NULL. */
+/* `type_url`: that of the Any that contains the message; otherwise `bytes` is NULL. */
 static bool object_value(reader *reader, message *frame, rxd_text type_url, rxd_value *value) {
   const message_type *type = frame->type;
   defaults wanted = reader->format->defaults;
@@ -582,7 +583,7 @@ static bool duration_value(reader *reader, const message *frame, const char *at,
   return true;
 }
 
-/* Paths in camelCase, with commas between them. */
+/* A FieldMask: paths in camelCase, separated by commas. */
 static bool mask_value(reader *reader, message *frame, const char *at, rxd_value *value) {
   const entry *found = present(reader, frame, 0);
   output_bytes output;
@@ -668,7 +669,7 @@ static bool read_message(reader *reader, const place *up, const message_type *ty
   return is_good;
 }
 
-/* Memory for the text of a key, until the input is read. */
+/* Copies the text of a key; valid until the input is decoded. */
 static rxd_text keep_name(reader *reader, const char *bytes, size_t count) {
   char *block = need(malloc(sizeof(char *) + count + 1));
   memcpy(block, &reader->names, sizeof(char *));

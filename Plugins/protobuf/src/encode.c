@@ -1,10 +1,11 @@
-/* From values to messages: fields by number, as the libraries write them, and defaults without presence left out. */
+/* Encodes values as messages: fields in the order of their numbers, as the libraries write them, without defaults of
+ * fields that have no presence. */
 #include <float.h>
 #include <math.h>
 
 #include "protobuf_format.h"
 
-/* A member of an event that is written. */
+/* A member of an event being encoded. */
 typedef struct {
   const field_type *field;
   rxd_value value;
@@ -14,7 +15,7 @@ typedef struct {
   rxd_scope *scope;
   const format *format;
   output_bytes *output;
-  member *members; /* of all messages that are being written, innermost last */
+  member *members; /* members of all open messages, the innermost last */
   size_t count, capacity;
 } writer;
 
@@ -58,7 +59,7 @@ static void put_fixed(output_bytes *output, uint64_t number, size_t width) {
   output_append(output, (const char *)&little, width);
 }
 
-/* What follows has its length before it; see `end_length`. */
+/* Reserves room for the length of what follows; see `end_length`. */
 static size_t begin_length(output_bytes *output) {
   output_room(output, 1);
   return ++output->count;
@@ -86,7 +87,7 @@ static void put_text(output_bytes *output, uint32_t number, rxd_text text) {
 
 typedef __int128 wide;
 
-/* Digits and a sign, without zeros at their beginning. */
+/* Parses digits and a sign, without leading zeros. */
 static bool decimal(rxd_text text, wide *number) {
   size_t at = 0;
   bool is_negative = text.count > 0 && text.bytes[0] == '-';
@@ -102,7 +103,7 @@ static bool decimal(rxd_text text, wide *number) {
   return true;
 }
 
-/* A number in a text, as JSON writes it. */
+/* Parses a text as a JSON number. */
 static bool number_in_text(writer *writer, const rxd_value *value, rxd_value *number) {
   rxd_text text = host->text(writer->scope, value);
   if (text.count == 0 || text.count > 100 || !isdigit((unsigned char)text.bytes[text.count - 1])) return false;
@@ -147,7 +148,7 @@ static bool real_number(writer *writer, const rxd_value *value, double *number) 
   }
 }
 
-/* The number with this name; NULL: there is none. */
+/* The enum value with this name; NULL: there is none. */
 static const enum_value *named(const enumeration *type, rxd_text name) {
   size_t low = 0, high = type->name_count;
   while (low < high) {
@@ -190,7 +191,7 @@ static bool enum_number(writer *writer, const place *place, const field_type *fi
   return true;
 }
 
-/* A number as it is on the wire. */
+/* Converts a scalar to its wire form. */
 static bool number_of(writer *writer, const place *place, const field_type *field, const rxd_value *value, uint64_t *raw) {
   static const struct { wide least, most; } ranges[] = {
       [FIELD_INT64] = {INT64_MIN, INT64_MAX}, [FIELD_SFIXED64] = {INT64_MIN, INT64_MAX}, [FIELD_SINT64] = {INT64_MIN, INT64_MAX},
@@ -263,7 +264,7 @@ static bool put_base64(output_bytes *output, rxd_text text) {
   return true;
 }
 
-/* The bytes of a string or of bytes, with their length. */
+/* Appends a string or bytes with their length. */
 static bool put_text_value(writer *writer, const place *place, const field_type *field, const rxd_value *value) {
   int kind = host->kind(value);
   rxd_text text;
@@ -290,7 +291,7 @@ static bool put_text_value(writer *writer, const place *place, const field_type 
 
 static bool put_message(writer *writer, const place *place, const message_type *type, const rxd_value *value, int depth);
 
-/* Tag, length and content; or a group. */
+/* Appends a nested message: tag, length and content, or a group. */
 static bool put_nested(writer *writer, const place *place, const field_type *field, const rxd_value *value, int depth) {
   if (depth > MESSAGE_DEPTH) return refuse(writer, place, "more than %d messages are nested", MESSAGE_DEPTH);
   put_tag(writer->output, field->number, field->wire);
@@ -314,7 +315,7 @@ static bool put_single(writer *writer, const place *place, const field_type *fie
     put_tag(output, field->number, WIRE_BYTES);
     size_t start = output->count;
     if (!put_text_value(writer, place, field, value)) return false;
-    if (!is_needed && output->count == start + 1) output->count = before; /* only the length 0 */
+    if (!is_needed && output->count == start + 1) output->count = before; /* nothing but the length 0 */
     return true;
   }
   uint64_t raw;
@@ -385,7 +386,7 @@ static bool put_map(writer *writer, place *place, const field_type *field, const
   bool is_good = true;
   for (size_t i = 0; i < count && is_good; i++) {
     rxd_value element = host->entry(writer->scope, value, i, &names[i]);
-    /* The path names the key as if it were a field. */
+    /* In messages, the path names the key as if it were a field. */
     field_type named = type->fields[1];
     named.name = names[i];
     struct place inner = {.up = place, .field = &named};
@@ -416,7 +417,7 @@ static int compare_members(const void *a, const void *b) {
   return left < right ? -1 : left > right;
 }
 
-/* The members of an object that are fields, by number. `skips_type`: without the member "@type". */
+/* Collects the members of an object as fields, by number. `skips_type`: ignores the member "@type". */
 static bool collect_members(writer *writer, const place *up, const message_type *type, const rxd_value *value, bool skips_type) {
   size_t start = writer->count, count = host->count(writer->scope, value);
   bool is_sorted = true;
@@ -474,7 +475,7 @@ static bool put_object(writer *writer, const place *up, const message_type *type
   bool is_good = collect_members(writer, up, type, value, skips_type);
   size_t end = writer->count;
   for (size_t i = start; i < end && is_good; i++) {
-    member one = writer->members[i]; /* the members move */
+    member one = writer->members[i]; /* a copy, because reallocation moves the members */
     place here = {.up = up, .field = one.field};
     is_good = one.field->is_map        ? put_map(writer, &here, one.field, &one.value, depth + 1)
               : one.field->is_repeated ? put_list(writer, &here, one.field, &one.value, depth + 1)
@@ -512,7 +513,7 @@ static bool put_time(writer *writer, const place *place, const rxd_value *value)
   return true;
 }
 
-/* "-1.5s": at most nine digits behind the point. */
+/* Parses a duration such as "-1.5s", with at most nine digits after the point. */
 static bool parse_duration(rxd_text text, int64_t *seconds, int64_t *nanoseconds) {
   const char *at = text.bytes, *end = at + text.count;
   if (text.count < 2 || end[-1] != 's') return false;
@@ -573,7 +574,7 @@ static bool put_mask(writer *writer, const place *place, const rxd_value *value)
 
 static bool put_any_value(writer *writer, const place *place, const rxd_value *value, int depth);
 
-/* The fields of a Struct; `depth`: its own. */
+/* Appends the fields of a Struct. `depth`: its nesting depth. */
 static bool put_struct(writer *writer, const place *place, const rxd_value *value, int depth) {
   if (host->kind(value) != RXD_OBJECT) return unfit(writer, place, value, "a Struct, which needs an object");
   output_bytes *output = writer->output;
@@ -612,7 +613,7 @@ static bool put_list_value(writer *writer, const place *place, const rxd_value *
   return true;
 }
 
-/* A google.protobuf.Value; `depth`: its own. */
+/* Appends a google.protobuf.Value. `depth`: its nesting depth. */
 static bool put_any_value(writer *writer, const place *place, const rxd_value *value, int depth) {
   output_bytes *output = writer->output;
   if (depth > MESSAGE_DEPTH) return refuse(writer, place, "more than %d messages are nested", MESSAGE_DEPTH);
@@ -689,7 +690,7 @@ static bool put_any(writer *writer, const place *place, const rxd_value *value, 
   return true;
 }
 
-/* The content of a message, without tag and length. */
+/* Appends the content of a message, without tag and length. */
 static bool put_message(writer *writer, const place *place, const message_type *type, const rxd_value *value, int depth) {
   switch (type->known) {
     case KNOWN_TIMESTAMP: return put_time(writer, place, value);

@@ -11,7 +11,7 @@ INCLUDE_FILE(spec, "spec.json");
 
 #define MOST_BYTES ((int64_t)256 << 20)
 
-/* The content of a file, or NULL and the reason. */
+/* Reads a file; returns NULL, and the reason, after a failure. */
 static char *read_file(const char *path, size_t *count, char *problem, size_t capacity) {
   int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   struct stat status;
@@ -104,7 +104,7 @@ static int decode_row(void *instance, rxd_scope *scope, rxd_value *event, const 
   return decode_input(scope, instance, host->text(scope, event), event);
 }
 
-/* An operator: decodes bytes of the event into a member. */
+/* Operator: decodes bytes of the event into a member. */
 static int decode_member(void *instance, rxd_scope *scope, rxd_value *event, const rxd_value *arguments) {
   const format *self = instance;
   return decode_within(scope, event, &arguments[0], decode_row, instance, text_of(self->into));

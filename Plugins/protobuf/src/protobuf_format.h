@@ -1,4 +1,4 @@
-/* Messages of Protobuf and values of rxd. */
+/* Conversion between protobuf messages and values of rxd. */
 #ifndef PROTOBUF_FORMAT_H
 #define PROTOBUF_FORMAT_H
 #include "format_util.h"
@@ -10,24 +10,24 @@
 typedef enum { FRAMING_SINGLE, FRAMING_DELIMITED, FRAMING_CONFLUENT } framing;
 typedef enum { DEFAULTS_IMPLICIT, DEFAULTS_ALL, DEFAULTS_NONE } defaults;
 
-/* An instance: the parameters. */
+/* An instance of the decoder, the encoder or the operator: its parameters. */
 typedef struct {
   schema *schema;
   const message_type *type;
   framing framing;
   defaults defaults;
-  bool ignores_unknown; /* the encoder leaves out members without a field */
+  bool ignores_unknown; /* the encoder ignores members without a field */
   uint32_t schema_id;
-  char *into; /* of the operator: the member that receives the message */
+  char *into; /* operator only: the member that receives the message */
 } format;
 
-/* The events in an input. */
+/* Decodes the events of an input. */
 int decode_input(rxd_scope *scope, const format *format, rxd_text input, rxd_value *events);
 int encode_event(rxd_scope *scope, const format *format, const rxd_value *event, output_bytes *output);
 
 /* ---- Paths in messages ---- */
 
-/* Where something is: a field, or an element of it, within a message that is itself at a place. */
+/* The path of a value, for messages: a field, or an element of it, within the message at the path `up`. */
 typedef struct place {
   const struct place *up;
   const field_type *field; /* NULL: the event */

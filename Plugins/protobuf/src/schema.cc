@@ -1,4 +1,4 @@
-// From descriptors to the tables of schema.h. libprotobuf links and checks the descriptors.
+// Makes the tables of schema.h from descriptors, which libprotobuf links and checks.
 #include "schema.h"
 
 #include <google/protobuf/compiler/parser.h>
@@ -9,7 +9,7 @@
 #include <google/protobuf/io/zero_copy_stream_impl_lite.h>
 #include <google/protobuf/stubs/logging.h>
 
-// What the generated pool has only if the library's files are linked.
+// Linked so that the generated pool contains the well-known types.
 #include <google/protobuf/any.pb.h>
 #include <google/protobuf/duration.pb.h>
 #include <google/protobuf/empty.pb.h>
@@ -205,7 +205,7 @@ static void add_message(schema &all, const pb::Descriptor *from, bool uses_json_
     while (made.buckets[bucket] != 0) bucket = (bucket + 1) & static_cast<uint32_t>(bucket_count - 1);
     made.buckets[bucket] = index + 1;
   };
-  // A name of the events comes before the other name of another field.
+  // A field's name in events takes precedence over the other name of another field.
   for (uint32_t i = 0; i < made.fields.size(); i++) {
     if (made.fields[i].number < made.type.dense_count) made.dense[made.fields[i].number] = i + 1;
     put_name(made.fields[i].name, i);
@@ -236,7 +236,7 @@ static void add_messages(schema &all, const pb::Descriptor *from, bool uses_json
 
 static void report(schema_problem *problem, const char *at, const std::string &message) {
   snprintf(problem->at, sizeof problem->at, "%s", at);
-  // A sentence without a full stop and line feeds; whole characters.
+  // The message as one sentence without a full stop and line feeds, cut between characters.
   std::string text = message.substr(0, sizeof problem->message - 1);
   while (!text.empty() && text.size() < message.size() && (static_cast<unsigned char>(message[text.size()]) & 0xc0) == 0x80) text.pop_back();
   std::replace(text.begin(), text.end(), '\n', ' ');
@@ -297,7 +297,7 @@ static schema *make(const char *set, size_t set_count, const char *proto, size_t
     }
     linked.push_back(file);
   }
-  // Also what the files import, and the well-known types, which an Any may have.
+  // Includes imported files and the well-known types, which an Any may contain.
   for (const char *name : {"any", "duration", "empty", "field_mask", "struct", "timestamp", "wrappers"}) {
     const pb::FileDescriptor *file = all->pool->FindFileByName(std::string("google/protobuf/") + name + ".proto");
     if (file != nullptr) linked.push_back(file);

@@ -17,7 +17,7 @@ typedef enum {
 
 enum { WIRE_VARINT = 0, WIRE_64 = 1, WIRE_BYTES = 2, WIRE_GROUP = 3, WIRE_END_GROUP = 4, WIRE_32 = 5 };
 
-/* Messages that are not objects of their fields in events. */
+/* Well-known messages, which are not objects of their fields in events. */
 typedef enum {
   KNOWN_NONE, KNOWN_TIMESTAMP, KNOWN_DURATION, KNOWN_WRAPPER, KNOWN_STRUCT, KNOWN_VALUE, KNOWN_LIST, KNOWN_ANY, KNOWN_MASK
 } known_type;
@@ -29,7 +29,7 @@ typedef struct enum_value {
 
 typedef struct enumeration {
   rxd_text name;
-  const enum_value *by_number; /* one for each number, the first of several names */
+  const enum_value *by_number; /* one for each number, with the first of its names */
   uint32_t number_count;
   const enum_value *by_name;
   uint32_t name_count;
@@ -42,11 +42,11 @@ typedef struct message_type message_type;
 typedef struct field_type {
   uint32_t number;
   uint8_t kind; /* field_kind */
-  uint8_t wire; /* of a single value */
+  uint8_t wire; /* wire type of a single value */
   bool is_repeated, is_map, is_packed, has_presence, is_required, can_pack;
-  int32_t oneof; /* -1: in none */
-  rxd_text name;  /* in events */
-  rxd_text other; /* the other name that the encoder takes, perhaps the same */
+  int32_t oneof; /* -1: not in a oneof */
+  rxd_text name;  /* name in events */
+  rxd_text other; /* another name that the encoder accepts, possibly the same */
   const message_type *message;
   const enumeration *enumeration;
   union {
@@ -64,12 +64,12 @@ struct message_type {
   uint32_t field_count;
   const field_type *fields; /* by number, ascending */
   uint32_t oneof_count;
-  const rxd_text *oneofs;  /* their names */
+  const rxd_text *oneofs;  /* names of the oneofs */
   uint32_t required_count;
   uint32_t dense_count;   /* `dense` has an index + 1 for each number below it; 0: no such field */
   const uint32_t *dense;
   uint32_t bucket_count;  /* a power of two */
-  const uint32_t *buckets; /* of names: an index + 1, or 0 */
+  const uint32_t *buckets; /* hash table of names: an index + 1, or 0 */
   uint32_t path_count;
   const uint32_t *path; /* the message's index in its file, and within each message that contains it */
 };
@@ -77,16 +77,17 @@ struct message_type {
 typedef struct schema schema;
 
 typedef struct schema_problem {
-  char at[16]; /* the parameter */
+  char at[16]; /* the parameter at fault */
   char message[480];
 } schema_problem;
 
-/* The schema in a FileDescriptorSet or, if `proto` is not NULL, in the text of a .proto file. NULL: see `problem`. */
+/* Makes the schema of a FileDescriptorSet or, if `proto` is not NULL, of the text of a .proto file. NULL: `problem` has
+ * the reason. */
 schema *make_schema(const char *set, size_t set_count, const char *proto, size_t proto_count, bool uses_json_names, schema_problem *problem);
 void free_schema(schema *schema);
 /* NULL: there is none. */
 const message_type *find_message(const schema *schema, rxd_text name);
-/* Says why there is no message of that name. */
+/* Reports that the schema has no message of that name, with similar names. */
 void explain_missing(const schema *schema, rxd_text name, schema_problem *problem);
 
 static inline uint32_t hash_of_name(const char *bytes, size_t count) {

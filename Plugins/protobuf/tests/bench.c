@@ -1,4 +1,4 @@
-/* A plain loop of libprotobuf, in bench_library.cc, beside the plugin. */
+/* Benchmark of the plugin and of libprotobuf (bench_library.cc). */
 #define PARAMETERS {{"descriptors", "build/bench.pb"}, {"message", "bench.Reading"}, {"framing", "delimited"}}
 #include "../../testing/bench_format.h"
 

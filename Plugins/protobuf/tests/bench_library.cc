@@ -1,4 +1,5 @@
-// Plain loops of libprotobuf beside the plugin, over a file of delimited messages: with the class that protoc generates, and with dynamic messages.
+// Benchmarks of libprotobuf for comparison with the plugin, over a file of delimited messages: with the generated
+// class, and with dynamic messages.
 #include <google/protobuf/dynamic_message.h>
 #include <google/protobuf/io/coded_stream.h>
 #include <google/protobuf/io/zero_copy_stream_impl_lite.h>
@@ -10,7 +11,7 @@
 #include "bench.pb.h"
 
 static google::protobuf::Message *fresh() {
-  static auto &factory = *new google::protobuf::DynamicMessageFactory; // lives longer than the messages
+  static auto &factory = *new google::protobuf::DynamicMessageFactory; // must outlive the messages
   static const bool is_dynamic = getenv("DYNAMIC") != nullptr;
   static const google::protobuf::Message *prototype = factory.GetPrototype(bench::Reading::descriptor());
   if (is_dynamic) return prototype->New();

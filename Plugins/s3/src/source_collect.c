@@ -57,7 +57,8 @@ static int settle_all(collector *self, rxd_scope *scope) {
       continue;
     }
     int status = settle(self, scope, one);
-    /* The others may fail too, each after a timeout: they have their turn when the source has looked around. */
+    /* The other objects may fail too, each after a timeout; they are tried after the source has checked for a stop and
+     * for acknowledgements. */
     if (status != RXD_OK) return status == RXD_RETRY ? RXD_OK : status;
   }
   return RXD_OK;
@@ -147,7 +148,7 @@ static bool is_open(const works *works) {
 
 static int finish(collector *self, rxd_scope *scope) {
   source *source = self->source;
-  enum { LAST_MS = 5000 }; /* for a request that is begun before the end */
+  enum { LAST_MS = 5000 }; /* time for a request that began before the end */
   int64_t until = now_ms() + STOP_MS - LAST_MS;
   int status = RXD_OK;
   source_hurry(source);

@@ -160,7 +160,8 @@ static int settle_all(queue *self, rxd_scope *scope) {
     outcome outcome = one->has_failed || one->is_incomplete ? DONE : source_settle(source, &one->object);
     if (outcome == NEVER) return source_fail(source, scope);
     if (outcome == AGAIN || outcome == OVER) {
-      /* The others may fail too, each after a timeout: they have their turn when the source has looked around. */
+      /* The other messages may fail too, each after a timeout; they are tried after the source has checked for a stop
+       * and for acknowledgements. */
       one->again_at = now_ms() + client_failed(&source->client, "requestErrors");
       return RXD_OK;
     }

@@ -1,13 +1,13 @@
-/* Reads a document by expat. Entities that a document declares are refused, external ones never read. */
+/* Parses a document with expat. Documents that declare entities are refused, and external entities are never read. */
 #include "xml.h"
 
 #include <expat.h>
 
-/* An element whose end has not come. */
+/* An open element. */
 typedef struct frame {
   rxd_text name;
-  size_t start;      /* of its members on the stack */
-  size_t text;       /* the beginning of its text */
+  size_t start;      /* index of its first member on the stack */
+  size_t text;       /* index of the first byte of its text */
   bool has_elements;
 } frame;
 
@@ -27,9 +27,9 @@ typedef struct document {
   block *blocks;
   frame frames[DEPTH_LIMIT];
   size_t depth;
-  size_t matched;   /* how many of the open elements are those of `records` */
+  size_t matched;   /* number of open elements that match `records` */
   char problem[256];
-  unsigned long long line;  /* where `problem` is */
+  unsigned long long line;  /* line of `problem` */
   long long byte;
 } document;
 
@@ -74,7 +74,8 @@ static bool is_list(const document *self, rxd_text name) {
   return false;
 }
 
-/* Makes lists of members with one name, where the first of them is, and of those that are always lists. */
+/* Replaces members with the same name by a list, at the position of the first, and makes lists of elements that are
+ * always lists. */
 static void gather(document *self, size_t start) {
   value_stack *stack = &self->stack;
   size_t count = stack->count - start;
@@ -114,7 +115,7 @@ static rxd_text trimmed(rxd_text text) {
 
 /* ---- Callbacks of the parser ---- */
 
-/* Whether what is open belongs to an event. */
+/* Whether the open element belongs to an event. */
 static bool is_kept(const document *self) { return self->how->record_depth == 0 || self->matched == self->how->record_depth; }
 
 static void on_start(void *opaque, const XML_Char *name, const XML_Char **attributes) {
@@ -159,7 +160,7 @@ static void on_end(void *opaque, const XML_Char *name) {
   self->text.count = frame->text;
   if (self->matched > self->depth) self->matched = self->depth;
   if (is_record) {
-    /* Nothing outside of records is kept, so no object is waiting for a name. */
+    /* Nothing outside of records is kept, so no open object needs the names. */
     while (self->blocks != NULL && self->blocks->next != NULL) {
       block *former = self->blocks->next;
       self->blocks->next = former->next;

@@ -8,7 +8,7 @@ enum { NAMES_MOST = 32 };
 /* A decoder's parameters. */
 typedef struct reading {
   char *records_text;            /* owns the names of `records` */
-  rxd_text records[NAMES_MOST];  /* the names of the elements that lead to an event, from the root on */
+  rxd_text records[NAMES_MOST];  /* the path of element names from the root to an event */
   size_t record_depth;           /* 0: the document is the event */
   rxd_text *lists;               /* names of elements that are always lists */
   size_t list_count;

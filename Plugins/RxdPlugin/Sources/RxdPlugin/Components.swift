@@ -22,7 +22,7 @@ public protocol SourceComponent: Component {
   /// How the source's events are delivered again after the process was killed before their delivery. If that depends on a boolean or
   /// choice parameter, the spec lists each case.
   var recovery: SourceRecovery { get }
-  /// Whether the source gives its events names, the last parts of `meta.id`.
+  /// Whether the source names its events. The name is the last part of `meta.id`.
   static var namesEvents: Bool { get }
   func makeSource(_ nodeContext: NodeContext, downstream: Downstream) -> RunningSource
 }

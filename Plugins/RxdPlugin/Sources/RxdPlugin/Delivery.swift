@@ -1,8 +1,8 @@
 import Glibc
 
-/// The part of a sink that is specific to a destination: how it is opened, how an event is encoded, how a batch is delivered. The kit has the
-/// rest: it refuses single events, repeats others in their order, finds the event because of which a batch is refused, and waits. A component
-/// makes its sink with `DeliverySink(connector, nodeContext)`.
+/// The part of a sink that is specific to a destination: how it is opened, how an event is encoded, how a batch is
+/// delivered. The kit does the rest: it rejects single events, retries others in order, finds the event that makes the
+/// destination refuse a batch, and waits. A component makes its sink with `DeliverySink(connector, nodeContext)`.
 ///
 /// All calls come from one thread, one at a time, and may block; one that blocks for long checks ``Services/isClosing``.
 public protocol DeliveryConnector: AnyObject {
@@ -13,13 +13,14 @@ public protocol DeliveryConnector: AnyObject {
   /// Opens the destination, before the first batch. A ``SignalFailure`` refuses the sink; its location names the parameter. Default: there is
   /// nothing to open.
   func open() throws
-  /// Encodes an event, whose parameters `frame` evaluates. Must give the same result for the same event, because it is called again if the
-  /// event is repeated. Throws the reason if the event can never be delivered; it alone goes to the errors output.
+  /// Encodes an event; `frame` evaluates the parameters for it. Must give the same result for the same event, because
+  /// it is called again if the event is repeated. Throws the reason if the event can never be delivered; only this
+  /// event goes to the errors output.
   func encode(_ event: Event, _ frame: EventFrame) throws(DeliveryRefusal) -> Piece
-  /// The bytes that count for ``DeliveryTraits/bytes``. Default: those of a piece that is bytes, otherwise none.
+  /// The bytes that count for ``DeliveryTraits/bytes``. Default: the size of a `[UInt8]` piece, otherwise 0.
   func bytes(of piece: Piece) -> Int
-  /// Delivers a batch and returns what became of each event. A ``SignalFailure`` that it throws ends the pipeline; after any other error,
-  /// all events are repeated.
+  /// Delivers a batch and returns the outcome of each event. A ``SignalFailure`` that it throws ends the pipeline;
+  /// after any other error, all events are repeated.
   func deliver(_ batch: DeliveryBatch<Piece>) throws -> DeliveryOutcome
   /// Releases all resources, after the last batch.
   func close()
@@ -34,9 +35,9 @@ extension DeliveryConnector {
 
 /// The limits of a batch.
 public struct DeliveryTraits: Sendable {
-  /// The most events of a batch.
+  /// The maximum number of events in a batch.
   public var count: Int
-  /// The most bytes of a batch; one event may have more.
+  /// The maximum number of bytes in a batch; a single event may have more.
   public var bytes: Int
   public init(count: Int = .max, bytes: Int = .max) { (self.count, self.bytes) = (max(1, count), bytes) }
 }
@@ -53,13 +54,13 @@ public struct DeliveryBatch<Piece> {
   public struct Item {
     public let event: Event
     public let piece: Piece
-    /// Its index among the events that rxd has passed.
+    /// The event's index among those that rxd has passed.
     let index: Int
   }
   public let items: [Item]
 }
 
-/// What became of the events of a batch, which are named by their indexes in it.
+/// The outcome of a batch. Events are identified by their indexes in the batch.
 public enum DeliveryOutcome: Sendable {
   /// An event that will never be delivered, with the reason.
   public struct Refused: Sendable {
@@ -71,12 +72,12 @@ public enum DeliveryOutcome: Sendable {
   /// The destination has answered. Events that are not listed are delivered; `again` are repeated, before all later ones, after `after` at the
   /// earliest; `refused` go to the errors output.
   case answered(again: [Int] = [], refused: [Refused] = [], reason: String = "", after: TimeSpan? = nil)
-  /// None is delivered, because the destination is down or busy: all are repeated, after `after` at the earliest.
+  /// No event was delivered, because the destination is down or busy: all are retried, after `after` at the earliest.
   case again(String, after: TimeSpan? = nil)
-  /// The batch was refused as a whole, perhaps because of one event: its halves are delivered alone, down to the event, which goes to the errors
-  /// output.
+  /// The batch was refused as a whole, perhaps because of one event: it is bisected until that event is found, which
+  /// goes to the errors output.
   case refused(String)
-  /// As things are set up, no event can ever be delivered: the pipeline ends.
+  /// With the current configuration, no event can ever be delivered: the pipeline ends.
   case broken(SignalFailure)
 }
 
@@ -88,7 +89,7 @@ public final class DeliverySink<Connector: DeliveryConnector>: RunningSink {
   private var items: [Item] = []
   /// The number of events that rxd has passed in this call.
   private var count = 0
-  /// On the monotonic clock: no batch is delivered before.
+  /// No batch is delivered before this time of the monotonic clock.
   private var resumesAt: Int64 = 0
   private var isOpen = false
 
@@ -129,7 +130,7 @@ public final class DeliverySink<Connector: DeliveryConnector>: RunningSink {
     isOpen = false
   }
 
-  /// How many of the first items make one batch.
+  /// The number of leading items that fit into one batch.
   private func fitting(_ items: ArraySlice<Item>) -> Int {
     var (count, bytes) = (0, 0)
     for item in items {
@@ -177,7 +178,7 @@ public final class DeliverySink<Connector: DeliveryConnector>: RunningSink {
     retry(reason)
   }
 
-  /// False: the sink is closing.
+  /// Returns false if the sink is closing.
   private func waitUntilDue() -> Bool {
     while true {
       let left = resumesAt - Self.now

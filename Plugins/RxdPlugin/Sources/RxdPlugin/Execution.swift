@@ -23,8 +23,8 @@ public struct Services: @unchecked Sendable {
   }
   /// Adds to a counter of the step; at most 100 names.
   public func count(_ name: String, by number: Int64 = 1) { name.withText { host.count_up(instance, $0, number) } }
-  /// Sets a value of this instance that rises and falls, such as a lag; nil removes it. `of` tells values of one name apart, such as a
-  /// partition. What the instances of a step set is added up; at most 100 names.
+  /// Sets a gauge of this instance, such as a lag; nil removes it. `of` is its label, such as a partition. The gauges
+  /// of a step's instances are added up. At most 100 names.
   public func gauge(_ name: String, of: String = "", _ value: Double?) {
     name.withText { name in of.withText { host.gauge(instance, name, $0, value ?? .nan) } }
   }

@@ -34,8 +34,8 @@ open class RunningSource: OperatorNode {
 
   // MARK: Output
 
-  /// Sends an event. `token`: above 0, chosen by the source; ``settled(_:)`` reports its outcome. `name`: of a source with
-  /// ``SourceComponent/namesEvents``, a text that the event has each time it is sent, and no other event.
+  /// Sends an event. `token`: above 0, chosen by the source; ``settled(_:)`` reports its outcome. `name`: for a source
+  /// with ``SourceComponent/namesEvents``, a text that identifies the event: the same each time it is sent, and unique.
   public final func produce(_ value: Value, position: Int64 = -1, token: UInt64 = 0, name: String = "") {
     guard !isClosed, !isRefused else { return }
     if token > 0 { outstanding += 1 }

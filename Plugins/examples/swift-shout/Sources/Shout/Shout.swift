@@ -266,7 +266,8 @@ struct Lines: SinkComponent {
   }
 }
 
-/// `exampleFiles`: appends each event to a file of a directory, whose name the event gives: a sink with an outcome for each event.
+/// `exampleFiles`: appends each event to the file in a directory that the event names. An example of a sink with an
+/// outcome for each event.
 struct Files: SinkComponent {
   var directory = ""
   var name = TemplateParameter()
@@ -307,7 +308,7 @@ struct Files: SinkComponent {
       var again: [Int] = []
       var refused: [DeliveryOutcome.Refused] = []
       var problem = ""
-      // A file is written in the order of the events.
+      // A file is written in the order of its events.
       var waiting: Set<String> = []
       for (index, (path, line)) in batch.items.map(\.piece).enumerated() {
         if waiting.contains(path) {
@@ -331,7 +332,7 @@ struct Files: SinkComponent {
 
     func close() {}
 
-    /// The error; nil: the whole line is in the file.
+    /// Returns the error; nil if the whole line was written.
     private func append(_ line: [UInt8], to path: String) -> Int32? {
       let file = Glibc.open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0o644)
       guard file >= 0 else { return errno }
