@@ -157,7 +157,7 @@ static void set_options(rx_rocks *keys, size_t memory) {
   lib.options_set_write_buffer_size(options, buffer);
   lib.options_set_max_write_buffer_number(options, 2);
   lib.options_set_max_total_wal_size(options, 4 * buffer);
-  // Most keys that are looked for are in no buffer: a filter answers so.
+  // Most lookups miss the write buffer: a bloom filter answers them.
   lib.options_set_memtable_prefix_bloom_size_ratio(options, 0.1);
   lib.options_set_memtable_whole_key_filtering(options, 1);
   lib.options_set_level_compaction_dynamic_level_bytes(options, 1);

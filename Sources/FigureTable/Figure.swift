@@ -29,7 +29,7 @@ package enum FigureValue: Sendable {
   case latency(Latency)
   /// Counts by name; in metrics the name is the value of the label that the metric adds.
   case counts([(name: String, count: UInt64)])
-  /// Values by name and by what tells those of one name apart, which are the labels `gauge` and `of` of metrics.
+  /// Gauges by name and label: the labels `gauge` and `of` of metrics.
   case gauges([(name: String, values: [(of: String, value: Double)])])
   /// Left out of metrics.
   case json(JSONText)
@@ -53,7 +53,7 @@ package enum FigureValue: Sendable {
     case .gauges(let gauges):
       .object(
         gauges.map { gauge in
-          // A value that stands alone needs no name.
+          // A single gauge needs no label.
           if gauge.values.count == 1, gauge.values[0].of.isEmpty { return (gauge.name, .gauge(gauge.values[0].value)) }
           return (gauge.name, .object(gauge.values.map { ($0.of, .gauge($0.value)) }))
         })

@@ -82,7 +82,7 @@ package struct PipelineFigures: Sendable {
   }
 }
 
-/// How far the copy of a store on a standby is behind.
+/// The lag of a store's copy on a standby.
 package struct ReplicationFigures: Sendable {
   package var isReached: Bool
   /// Nil: unknown, because the standby has not answered yet.

@@ -1,4 +1,4 @@
-/// What to put in the place of steps that have no equal.
+/// Alternatives to steps that have no equivalent.
 enum Advice {
   static func forStep(_ keyword: String) -> String {
     steps[keyword] ?? "Leave it to rxd, in front of or behind the exported part"

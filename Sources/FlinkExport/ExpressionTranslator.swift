@@ -1,6 +1,6 @@
 import PipelineCore
 
-/// Why a part of the file cannot be exported.
+/// The reason why a part of the file cannot be exported.
 struct Refusal: Error {
   var message: String
   var help: String
@@ -9,11 +9,11 @@ struct Refusal: Error {
 
 /// Translates expressions that mean exactly the same in Flink SQL, and refuses all others.
 ///
-/// An evaluation that fails gives NULL: SQL's operators hand it on as CEL hands on an error, and AND and OR decide
-/// without it in the same cases as `&&` and `||`. A step then leaves out rows in which such a value is NULL, as rxd
-/// leaves out events that fail. Where NULL could also be the value null, the expression is refused.
+/// A failed evaluation becomes NULL: SQL's operators propagate it as CEL propagates an error, and AND and OR ignore it
+/// in the same cases as `&&` and `||`. A step then drops rows in which such a value is NULL, as rxd drops events whose
+/// evaluation fails. Where NULL could also be the value null, the expression is refused.
 struct ExpressionTranslator {
-  /// What a name stands for.
+  /// The meaning of a name.
   enum Operand {
     /// An object. `isNullIf`: the condition under which it is null instead; nil: never.
     case object(Shape, isNullIf: String?)
@@ -23,9 +23,10 @@ struct ExpressionTranslator {
   var variables: [String: Operand]
   /// The key of the group.
   var keys: [SQLValue] = []
-  /// The texts of columns and conditions that are known not to be NULL, or true, where an expression stands.
+  /// The SQL of columns that are known not to be NULL, and of conditions that are known to be true, at the current
+  /// expression.
   private var present: Set<String> = []
-  /// The largest text of one expression.
+  /// The maximum length of an expression's SQL.
   private static let textLimit = 20_000
 
   init(_ variables: [String: Operand], keys: [SQLValue] = []) {
@@ -33,12 +34,12 @@ struct ExpressionTranslator {
     self.keys = keys
   }
 
-  /// An expression that reads the columns of a relation as `event`.
+  /// For expressions that read the columns of a relation as `event`.
   init(_ relation: Relation) {
     self.init(["event": .object(relation.shape, isNullIf: nil)], keys: relation.keys)
   }
 
-  /// The value of an expression as one column.
+  /// Translates an expression to one column.
   func value(_ expression: TypedExpression) throws(Refusal) -> SQLValue {
     switch try operand(expression) {
     case .value(var value):
@@ -59,7 +60,7 @@ struct ExpressionTranslator {
     }
   }
 
-  /// What an expression stands for: objects keep their fields.
+  /// Translates an expression; objects keep their fields.
   func operand(_ expression: TypedExpression) throws(Refusal) -> Operand {
     switch expression.form {
     case .variable(let name): try variable(name, expression)
@@ -160,7 +161,7 @@ struct ExpressionTranslator {
 
   private func bound(_ values: [TypedExpression], _ body: TypedExpression) throws(Refusal) -> Operand {
     for value in values {
-      // A value that fails makes the whole expression fail, also where the body does not read it.
+      // A failed value makes the whole expression fail, even if the body does not read it.
       guard case .value(let translated) = try operand(value) else { continue }
       if translated.null == .failure {
         throw refusal(
@@ -223,7 +224,7 @@ struct ExpressionTranslator {
     return SQLText.literal(text)
   }
 
-  /// What NULL means in the result of an operator that fails if an operand is null.
+  /// The meaning of NULL in the result of an operator that fails if an operand is null.
   func failure(_ values: SQLValue...) -> SQLValue.Null { values.allSatisfy { $0.null == .never } ? .never : .failure }
 
   func isPresent(_ value: SQLValue, _ expression: TypedExpression) throws(Refusal) {
@@ -232,7 +233,7 @@ struct ExpressionTranslator {
     }
   }
 
-  /// Refuses a value whose type rxd does not know, but Flink does.
+  /// Refuses a value whose type Flink knows and rxd does not.
   func isTyped(_ value: SQLValue, _ expression: TypedExpression) throws(Refusal) {
     if value.isUntyped {
       throw refusal(
@@ -311,7 +312,7 @@ struct ExpressionTranslator {
       range: (ranges.map(\.lowerBound).min() ?? .min)...(ranges.map(\.upperBound).max() ?? .max))
   }
 
-  /// The texts that are known not to be NULL where a condition holds, and where it does not.
+  /// The SQL known not to be NULL where a condition is true, and where it is false.
   private func known(by condition: TypedExpression) -> (yes: Set<String>, no: Set<String>) {
     guard case .binary(let symbol, let left, let right) = condition.form, symbol == "==" || symbol == "!=" else {
       return ([], [])
@@ -443,7 +444,7 @@ struct ExpressionTranslator {
       throw refusal(left, "'in' of a \(value.type.shown) is not exported", "Use an int or a string")
     }
     let test = "\(value.operand) IN (\(texts.joined(separator: ", ")))"
-    // Null is in no list of numbers and texts.
+    // A list of numbers and texts never contains null.
     let mayBeNull = value.null == .value
     return SQLValue(
       text: mayBeNull ? "\(value.operand) IS NOT NULL AND \(test)" : test, type: .boolean,
@@ -494,8 +495,8 @@ struct ExpressionTranslator {
     }
   }
 
-  /// Whole numbers: in rxd a result beyond 64 bits is an error, in Flink it wraps around. So a result that is not
-  /// certain to fit is computed in DECIMAL and read from its digits: TRY_CAST from DECIMAL would wrap around, too.
+  /// Whole numbers: in rxd a result beyond 64 bits is an error, in Flink it wraps around. So a result that may not fit
+  /// is computed in DECIMAL and parsed from its digits: TRY_CAST from DECIMAL would wrap around, too.
   private func whole(
     _ symbol: String, _ a: SQLValue, _ b: SQLValue, _ expression: TypedExpression
   ) throws(Refusal) -> SQLValue {
@@ -531,7 +532,7 @@ struct ExpressionTranslator {
       text: "TRY_CAST(CAST(\(sides[0]) \(symbol) \(sides[1]) AS STRING) AS BIGINT)", type: .bigint, null: .failure)
   }
 
-  /// The numbers that a sum, difference or product can be; nil: some are beyond 64 bits.
+  /// The range of a sum, difference or product; nil: it exceeds 64 bits.
   private static func range(_ symbol: String, _ a: ClosedRange<Int64>, _ b: ClosedRange<Int64>) -> ClosedRange<Int64>? {
     var results: [Int64] = []
     for x in [a.lowerBound, a.upperBound] {
@@ -549,7 +550,7 @@ struct ExpressionTranslator {
 }
 
 extension ExpressionType {
-  /// Whether the checker of expressions does not know the type.
+  /// Whether the type is unknown to the expression checker.
   fileprivate var isUnknown: Bool {
     switch self {
     case .dyn: true

@@ -2,11 +2,12 @@ import PipelineCore
 
 /// Translates a plan into Flink SQL: tables for sources and sinks, views for named signals, one INSERT for each sink.
 ///
-/// It depends on the compiled plan only. What has no exact equal is refused with its location; nothing is approximated.
+/// It depends on the compiled plan only. Anything without an exact equivalent is refused with its location; nothing is
+/// approximated.
 package struct FlinkExport {
   /// The script; nil: parts of the file were refused.
   package let script: String?
-  /// What was refused.
+  /// Diagnostics of the refused parts.
   package let diagnostics: [Diagnostic]
 
   /// - Parameter compiledPlan: The path to which Flink writes the compiled plan of the INSERT statements; nil: the script
@@ -27,7 +28,7 @@ final class ScriptWriter {
   /// The statements that define tables and views, in their order.
   private var definitions: [String] = []
   private var inserts: [String] = []
-  /// The relations of named sources and signals; nil: it was refused.
+  /// The relations of named sources and signals; nil: the signal was refused.
   private var named: [Int: Relation?] = [:]
   /// The signals that are being translated.
   private var open: Set<Int> = []
@@ -35,7 +36,7 @@ final class ScriptWriter {
   private var names: Set<String> = []
   /// The first step that sends its result at the end of its input, and needs batch execution.
   var endStep: (keyword: String, location: SourceLocation)?
-  /// The first step that batch execution does not have, or does otherwise.
+  /// The first step that batch execution lacks or executes differently.
   var streamingStep: (keyword: String, location: SourceLocation)?
   /// The first source without an end.
   private var endlessSource: (name: String, location: SourceLocation)?
@@ -111,7 +112,7 @@ final class ScriptWriter {
       SET 'table.local-time-zone' = 'UTC';
       """
     ]
-    // A watermark after each event: what is late then does not depend on the clock.
+    // A watermark after each event, so that lateness does not depend on the clock.
     if endStep == nil {
       parts[0] += "\nSET 'pipeline.auto-watermark-interval' = '0 ms';"
     } else if definitions.contains(where: { $0.contains("WATERMARK FOR") }) {
@@ -137,7 +138,7 @@ final class ScriptWriter {
 
   // MARK: Definitions
 
-  /// A name that no table has yet.
+  /// A name that no table or view has yet.
   func freshName(_ wanted: String) -> String {
     var name = wanted
     var number = 2
@@ -150,7 +151,7 @@ final class ScriptWriter {
 
   func define(_ statement: String) { definitions.append(statement) }
 
-  /// Defines a view with the rows of a relation, and gives the relation that reads it.
+  /// Defines a view with the rows of a relation, and returns a relation that reads the view.
   func view(_ name: String, _ relation: Relation) -> Relation {
     let (text, read) = Self.selected(relation)
     define("CREATE VIEW \(SQLText.name(name)) AS\n\(text);")

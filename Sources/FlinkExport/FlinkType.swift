@@ -3,7 +3,7 @@ import PipelineCore
 /// A type of a column.
 indirect enum FlinkType: Equatable {
   case bigint, double, string, boolean
-  /// A moment, to the nanosecond.
+  /// A point in time, to the nanosecond.
   case timestamp
   case array(FlinkType, isNullable: Bool)
   case map(FlinkType, isNullable: Bool)
@@ -81,7 +81,7 @@ extension FlinkType {
   }
 }
 
-/// Why a type has no equal: a clause that follows the name of the value.
+/// The reason why a type has no equivalent: a clause that follows the name of the value.
 struct TypeRefusal: Error {
   var reason: String
   init(_ reason: String) { self.reason = reason }
@@ -102,8 +102,8 @@ enum SQLText {
     return String(result)
   }
 
-  /// The text with each of its lines moved to the right. Lines that begin inside of a literal are moved as well, so a
-  /// literal with a line feed must not come here.
+  /// The text with each of its lines moved to the right. The lines of a multi-line literal would be moved as well, so
+  /// no literal may contain a line feed.
   static func indented(_ text: String, by width: Int = 2) -> String {
     let margin = String(repeating: " ", count: width)
     return text.split(separator: "\n", omittingEmptySubsequences: false).map { margin + $0 }.joined(separator: "\n")

@@ -115,7 +115,7 @@ extension ExpressionTranslator {
 
   // MARK: Optionals
 
-  /// An optional, whose NULL is the lack of a value.
+  /// An optional, represented by NULL if it has no value.
   private func optional(_ expression: TypedExpression) throws(Refusal) -> SQLValue {
     switch expression.form {
     case .call("optional.ofNonNull", let arguments) where arguments.count == 1:
@@ -215,7 +215,7 @@ extension ExpressionTranslator {
       type: .bigint, null: failure(value), range: 1...(1 << 31))
   }
 
-  /// One ASCII character, so that both languages see the same parts.
+  /// One ASCII character, so that both languages split alike.
   private func separator(_ expression: TypedExpression) throws(Refusal) -> String {
     guard case .string(let text) = expression.form, text.utf8.count == 1, let byte = text.utf8.first,
       0x20..<0x7F ~= byte
@@ -316,7 +316,7 @@ extension ExpressionTranslator {
     return "CAST(TIMESTAMP '\(match.1) \(match.2)' AS TIMESTAMP_LTZ(9))"
   }
 
-  /// A form of `formatTime` in Java's letters; nil: it has none.
+  /// A format of `formatTime` in Java's pattern letters; nil: it cannot be expressed.
   private static func timeFormat(_ text: String) -> String? {
     guard text.contains("%") else { return nil }
     var result = ""

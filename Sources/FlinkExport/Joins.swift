@@ -55,7 +55,8 @@ extension ScriptWriter {
     relation.from =
       "\(left.relation.from) AS e\n\(kind) \(right.relation.from) AS o\n  ON \(conditions.joined(separator: "\n  AND "))"
     relation.keys = []
-    // A pair has the later of its two times. Only if one side is never earlier than the other, that is one column.
+    // The time of a pair is the later of its two times. That is a single column only if one side is never earlier than
+    // the other.
     relation.time = nil
     relation.timeEnd = "a pair has the later of two times, and Flink keeps one of the two columns"
     if kind == "JOIN", join.before == .zero || join.after == .zero {
@@ -129,7 +130,7 @@ extension ScriptWriter {
       throw Refusal(
         message: "Flink joins versions by a key", help: "Give 'key' and 'otherKey'", location: info.location)
     }
-    // The rows of the table, with the key as columns, of which the newest before a time is valid.
+    // The rows of the table, with the key as columns: the newest row at or before a time is valid.
     var rows = other.isPlain ? other : Self.columns(other)
     let translator = ExpressionTranslator(["other": .object(rows.shape, isNullIf: nil)])
     rows.keys = try keyValues(join.otherKey, translator, info)

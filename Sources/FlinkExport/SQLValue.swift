@@ -2,13 +2,14 @@ import PipelineCore
 
 /// An expression in Flink SQL.
 struct SQLValue {
-  /// What NULL means as the result of the expression.
+  /// The meaning of NULL as the result of the expression.
   enum Null {
     /// It is never NULL.
     case never
     /// The value null.
     case value
-    /// The evaluation has failed. SQL's functions and operators hand it on, AND and OR decide as `&&` and `||` do.
+    /// The evaluation has failed. SQL's functions and operators propagate it; AND and OR treat it as `&&` and `||`
+    /// treat an error.
     case failure
     /// An optional without a value.
     case nothing
@@ -21,11 +22,11 @@ struct SQLValue {
   var isPrimary = true
   /// Whether it is a column, so that it may be written several times.
   var isColumn = false
-  /// Whether rxd does not know the type where it reads the value: a time is then a text, and a number what JSON has.
+  /// Whether rxd does not know the type at this expression: a time is then a text, and a number has its JSON type.
   var isUntyped = false
   /// Whether it is a condition of AND or OR.
   var isLogic = false
-  /// Between which numbers an int certainly is.
+  /// The range in which an int certainly lies.
   var range = Int64.min...Int64.max
 
   /// The text as an operand.
@@ -60,7 +61,7 @@ indirect enum Shape {
     return fields.first { $0.name == name }?.shape
   }
 
-  /// The shape with another field; nil: the path leads into something that is no object.
+  /// The shape with an added or replaced field; nil: the path leads into a value that is not an object.
   func setting(_ path: ArraySlice<String>, _ shape: Shape) -> Shape? {
     guard let first = path.first else { return shape }
     guard case .object(var fields) = self else { return nil }
@@ -73,7 +74,7 @@ indirect enum Shape {
     return .object(fields)
   }
 
-  /// The shape without a field; nil: the path leads into something that is no object.
+  /// The shape without a field; nil: the path leads into a value that is not an object.
   func removing(_ path: ArraySlice<String>) -> Shape? {
     guard let first = path.first else { return self }
     guard case .object(var fields) = self else { return nil }
@@ -100,32 +101,32 @@ indirect enum Shape {
   }
 }
 
-/// Rows, as a SELECT that is not finished: steps add conditions and replace the expressions of its columns.
+/// Rows as a SELECT under construction: steps add conditions and replace the expressions of its columns.
 struct Relation {
-  /// What stands after FROM.
+  /// The SQL after FROM.
   var from: String
   var conditions: [String] = []
   var shape: Shape
   /// The column with the event time; nil: there is none.
   var time: String?
-  /// Why there is no event time, a clause; nil: the file gives none.
+  /// The reason why there is no event time, as a clause; nil: the file declares none.
   var timeEnd: String?
-  /// The key of the group, inside of `groupBy` and, for `meta.key`, behind it.
+  /// The key of the group: within `groupBy` and, for `meta.key`, after it.
   var keys: [SQLValue] = []
-  /// Whether the rows are divided by the key, as in the chain of `groupBy`.
+  /// Whether the rows are partitioned by the key, as in the chain of `groupBy`.
   var isGrouped = false
   /// How later rows change earlier ones.
   var changes = Changes.none
 
   enum Changes: Equatable {
     case none
-    /// A row replaces the one with the same values of these columns, by their paths; nil: the key is no part of the row.
+    /// A row replaces the one with the same values at these paths; nil: the row does not contain the key.
     case byKey([[String]]?)
-    /// Rows come and go.
+    /// Rows are added and deleted.
     case rows
   }
 
-  /// The columns by which steps divide the rows.
+  /// The columns by which steps partition the rows.
   var groupKeys: [SQLValue] { isGrouped ? keys : [] }
 
   /// Whether all fields are columns.

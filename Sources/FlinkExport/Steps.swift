@@ -2,8 +2,8 @@ import PipelineCore
 
 /// Steps.
 extension ScriptWriter {
-  /// The relation behind a step; nil: the step, or one before it, was refused. Steps behind a refused one are still
-  /// checked for an equal.
+  /// The relation after a step; nil: the step, or an earlier one, was refused. Steps after a refused one are still
+  /// checked.
   func apply(
     _ step: SignalPlan.Step, to input: Relation?, others: [Relation?], ownedBy owner: String
   ) -> Relation? {
@@ -148,7 +148,7 @@ extension ScriptWriter {
         help: "End with '.orValue(...)'", location: info.location)
     }
     if case .byKey(let key?) = relation.changes {
-      // The columns of the key may have other names now.
+      // The columns of the key may have been renamed.
       let paths = key.map { path in
         before.first { $0.path == path }.flatMap { old in leaves.first { $0.value.text == old.value.text }?.path }
       }
@@ -157,7 +157,7 @@ extension ScriptWriter {
     return Self.withoutFailures(relation)
   }
 
-  /// What a mapping of expressions builds.
+  /// The shape that a mapping of expressions builds.
   func shape(
     _ node: MappingParameter.Node?, _ translator: ExpressionTranslator, _ info: StepPlan
   ) throws(Refusal) -> Shape {
@@ -265,7 +265,7 @@ extension ScriptWriter {
       ordered.keys = []
       ordered.isGrouped = false
       if !isTimed { ordered.time = nil }
-      // In the order of the first input.
+      // Columns must have the order of the first input's.
       ordered.shape = first.shape.mapLeaves { path, value in leaves.first { $0.path == path }?.value ?? value }
       for (index, leaf) in ordered.shape.leaves.enumerated() where leaf.value.null == .value { nulls[index] = .value }
       texts.append(Self.selected(ordered).text)
@@ -358,14 +358,14 @@ extension ScriptWriter {
       let rows = "SELECT DISTINCT" + text.dropFirst("SELECT".count)
       return Self.reading("(\n\(SQLText.indented(rows))\n)", read)
     }
-    // The first that comes is kept, whatever its time.
+    // The first row to arrive is kept, regardless of its time.
     streamingStep = streamingStep ?? (info.keyword, info.location)
     relation = rowNumbers(
       relation, partition: keys, order: "`__arrival` ASC", condition: "= 1", filtered: keys, arrival: "PROCTIME()")
     return relation
   }
 
-  /// The rows whose number within their partition fulfils a condition.
+  /// The rows whose ROW_NUMBER within their partition fulfils a condition.
   private func rowNumbers(
     _ relation: Relation, partition: [SQLValue], order: String, condition: String, filtered: [SQLValue],
     arrival: String? = nil

@@ -4,7 +4,7 @@ import PipelineCore
 extension ScriptWriter {
   // MARK: Sources
 
-  /// Defines the table of a source. `time`: the event time beside it, and where that stands.
+  /// Defines the table of a source. `time`: the event time declared with it, and its location.
   func table(
     of source: any SourceDeclaration, _ signal: SignalPlan, ownedBy owner: String,
     time: (form: RelationalTime, location: SourceLocation)?
@@ -48,7 +48,7 @@ extension ScriptWriter {
     }
     let hasOptional = Self.hasOptional(fields)
     let end = try connector(source, info, owner, fields, hasOptional: hasOptional, &columns)
-    // The table has the name of the source if nothing else has it: then no view of that name is made.
+    // The table is named after the source unless a view takes that name.
     let isWhole = plan.named.contains { $0.name == owner && $0.kind == .source && Self.isSource($0.body) }
     let name = isWhole ? owner : freshName("\(owner)_source")
     var relation = Relation(from: SQLText.name(name), shape: .object(shape))
@@ -62,7 +62,7 @@ extension ScriptWriter {
     if let time {
       let value = try moment(time.form, relation, info, time.location)
       definitions.append("`__time` AS \(value)")
-      // One millisecond more: Flink's watermark says that no event of this time comes any more.
+      // One millisecond more: Flink's watermark promises that no more events with this time follow.
       definitions.append(
         "WATERMARK FOR `__time` AS `__time` - \(SQLText.interval(milliseconds: time.form.lateness.nanoseconds / 1_000_000 + 1))"
       )
@@ -198,7 +198,7 @@ extension ScriptWriter {
           "fields of csv are texts, and rxd and Flink read numbers in different ways from them",
           "Declare the fields as string, without 'emptyIsNull', and convert before the exported part")
       }
-      // By their positions in the file.
+      // Columns of CSV are bound by position.
       columns = names.map { ($0, "\(SQLText.name($0)) STRING NOT NULL") }
       lines.append("  'format' = 'csv',")
       let delimiter = String(UnicodeScalar(csv.delimiter))
@@ -212,7 +212,7 @@ extension ScriptWriter {
     return lines.joined(separator: "\n")
   }
 
-  /// The contents of WITH for what has no connector that the export could name.
+  /// The contents of WITH for a source or sink whose connector the export cannot name.
   private static func foreign(_ info: StepPlan, _ what: String, settings: [String]) -> String {
     if !settings.isEmpty { return settings.joined(separator: "\n") }
     return """
@@ -298,7 +298,8 @@ extension ScriptWriter {
     row.time = nil
     row.keys = []
     row.shape = .object(values.map { ($0.0, .leaf($0.1)) })
-    // The rank by which rows leave is no column, so Flink needs to know that the key of the sink decides.
+    // Flink must be told that the sink's key identifies rows, because the rank by which rows are deleted is not a
+    // column.
     let conflict = relation.changes == .rows ? "\nON CONFLICT DO DEDUPLICATE" : ""
     addInsert("INSERT INTO \(SQLText.name(sink.name))\n\(Self.selected(row).text)\(conflict)")
   }
@@ -330,7 +331,7 @@ extension ScriptWriter {
           "the sink adds a row for each change, and Flink applies changes",
           "Use a sink with a key: 'sqlite' with 'mode: upsert'")
       }
-      // Projections have renamed the columns; the names in the row decide.
+      // Projections may have renamed the columns; the names in the row decide.
       guard let paths, Set(paths.map { $0.joined(separator: ".") }) == Set(key) else {
         throw refused(
           "the key of the sink is not the key by which rows replace each other, so rxd would leave rows that Flink deletes",

@@ -111,10 +111,10 @@ extension ScriptWriter {
     var relation: Relation
     /// The column with the event time.
     var time: String
-    /// By the indexes of the parameter.
+    /// The arguments, by their indexes in the parameter.
     var arguments: [SQLValue]
     var conditions: [SQLValue]
-    /// The texts of the keys and of the arguments before they got names of their own.
+    /// The SQL of the keys and of the arguments before they were given column names.
     var keyTexts: [String]
     var argumentTexts: [String]
   }
@@ -138,7 +138,7 @@ extension ScriptWriter {
     for (number, condition) in figures.conditions.enumerated() { try add("if", number, condition.expression) }
     let mayFail = fields.contains { $0.shape.value.null == .failure }
     try checkPolicy(info, mayFail: mayFail, standard: .route)
-    // A value that only some events need may fail for the others.
+    // An argument under a condition may fail for events that do not fulfil it.
     for call in figures.calls {
       guard let argument = call.argument, call.condition != nil, fields[argument].shape.value.null == .failure else {
         continue
@@ -156,7 +156,7 @@ extension ScriptWriter {
         conditions: Array(values[count...]), keyTexts: keyTexts, argumentTexts: argumentTexts)
     }
     var narrow = relation
-    // Count needs no column but those of keys and time.
+    // 'count' needs no columns other than the keys and the time.
     narrow.shape = fields.isEmpty ? .object([("__one", .leaf(SQLValue(text: "1", type: .bigint)))]) : .object(fields)
     narrow = Self.columns(narrow)
     if mayFail {
@@ -169,7 +169,7 @@ extension ScriptWriter {
       conditions: Array(values.dropFirst(count)), keyTexts: keyTexts, argumentTexts: argumentTexts)
   }
 
-  /// What stands after TABLE in a window function: a table or a view.
+  /// The table argument of a window function: a table or a view.
   private func tableArgument(_ relation: Relation) throws(Refusal) -> String {
     if relation.from.first == "`" { return "TABLE \(relation.from)" }
     return relation.from
@@ -217,7 +217,7 @@ extension ScriptWriter {
     let groups = grouping + keys.map(\.text)
     let rows = text + (groups.isEmpty ? "" : "\nGROUP BY " + groups.joined(separator: ", "))
     var result = Self.reading("(\n\(SQLText.indented(rows))\n)", read)
-    // Keys have new names now.
+    // The keys have been renamed.
     for (name, operand) in variables {
       if case .value(let value) = operand, let at = keys.firstIndex(where: { $0.text == value.text }) {
         variables[name] = .value(read.keys[at])
@@ -257,7 +257,7 @@ extension ScriptWriter {
             : "a sum of \(type.shown) is not exported",
           "Sum ints, such as cents")
       }
-      // In DECIMAL, and read from its digits: a cast from DECIMAL would wrap around.
+      // The sum is computed in DECIMAL and parsed from its digits: a cast from DECIMAL would wrap around.
       return (
         SQLValue(
           text: "CAST(CAST(COALESCE(SUM(CAST(\(text) AS DECIMAL(19, 0)))\(filter), 0) AS STRING) AS BIGINT)",

@@ -1,7 +1,7 @@
 import PipelineCore
 
 extension FrontEnd.Result {
-  /// The values that tests of the file give variables; the first one of each.
+  /// The first value that the file's tests give each variable.
   package var variablesOfTests: [String: String] {
     var values: [String: String] = [:]
     for entry in file?.tests.flatMap({ $0.options["env"]?.entries ?? [] }) ?? [] where values[entry.name] == nil {

@@ -320,7 +320,7 @@ private final class TestRun {
     execution = Self.execution(plan, executor, stubs, deadLetters, hasClock: test.wallTime != nil)
     launch(state)
     _ = executor.runOne()
-    // Tables are loaded again by turns of their own: with a restart after each of them, time would never go on.
+    // Tables are reloaded in separate turns; with a restart after each turn, virtual time would never advance.
     if plan.tables.contains(where: \.isLoaded) { while executor.runOne() {} }
     for stubs in stubs { stubs.forgetOrphans() }
     for recording in recordings { recording.ignoresMarks = false }

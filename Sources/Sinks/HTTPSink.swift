@@ -396,7 +396,7 @@ package struct HTTPSink: SinkComponent {
   /// Whether more of a response is needed than its beginning, which messages show.
   var readsAnswers: Bool { partial.isGiven || answer.isGiven || retry.after.isGiven }
 
-  /// A server for messages: scheme, host and port. The path may hold a secret.
+  /// A server as messages show it: scheme, host and port. The path may contain a secret.
   func shownServer(_ index: Int) -> String {
     let template = urls.isEmpty ? url : urls.indices.contains(index) ? urls[index] : TemplateParameter()
     guard let url = template.template?.literalPrefix else { return "the server" }

@@ -139,7 +139,7 @@ extension File {
       }
     }
 
-    /// Where a relative path begins, for messages: a service runs in `/`.
+    /// The directory that a relative path starts from, for messages: a service runs in `/`.
     private static func directory(of pattern: String) -> String {
       pattern.hasPrefix("/") ? "" : Glob.currentDirectory.map { " in the directory \($0)" } ?? ""
     }

@@ -2,11 +2,10 @@ import Glibc
 import PipelineCore
 import Transport
 
-/// The log of a store: when it is moved into the file, and when a copy on another machine has it.
+/// The log (WAL) of a store: its checkpoints into the file, and its replication to a copy on another machine.
 extension DiskStore {
-  /// Copies to another machine what the store writes. Called before the pipeline starts.
-  ///
-  /// - Parameter copier: Was made before the store was opened.
+  /// Replicates the store's writes to another machine. Called before the pipeline starts.
+  /// - Parameter copier: Must have been created before the store was opened.
   package func copy(through copier: StoreCopier) throws(PosixError) {
     copier.readLog(of: identity)
     state.withLock { $0.copier = copier }
@@ -36,7 +35,7 @@ extension DiskStore.Writer {
 
   private func reportNow(_ requests: [DiskStore.Request]) {
     guard state.withLock(\.mayReport)() else {
-      // Another process may have taken the pipeline over: this one ends, and nothing counts any more.
+      // Another process may have taken over the pipeline: this one ends, and its commits must not be reported.
       withheld += requests
       return
     }
@@ -58,7 +57,7 @@ extension DiskStore.Writer {
     let copier = state.withLock(\.copier)
     if let copier, noteLog(copier) > 0 {
       if copier.holdsLog(isUrgent: isSmall) { return }
-      // What the copy has is known by the frames of this log.
+      // Must be reported first: frame numbers refer to the current log.
       reportCopied(copier)
       defer { if file?.logFrames == 0 { copier.logWasMoved() } }
       return moveWholeLog(isSmall)
@@ -66,11 +65,11 @@ extension DiskStore.Writer {
     moveWholeLog(isSmall)
   }
 
-  /// Tells the copier how long the log is, which grows by maintenance too. Returns the number of frames.
+  /// Reports the log's length, which maintenance increases too, to the copier. Returns the number of frames.
   @discardableResult
   func noteLog(_ copier: StoreCopier) -> Int {
     let frames = file?.logFrames ?? 0
-    // After the file was reopened the number is known with the next commit.
+    // After the file was reopened, the number becomes known with the next commit.
     if frames > 0 { copier.wrote(frames) }
     return frames
   }
@@ -84,8 +83,8 @@ extension DiskStore.Writer {
         note(isLogHeld: try file?.boundLog(isSmall: isSmall) ?? false)
       }
     } catch {
-      // Everything is in the log, and the next commit tries again. The reserve must count as used up, because
-      // otherwise nothing would check for free space.
+      // All data is in the log, and the next commit retries. The reserve must count as used up, because otherwise free
+      // space would not be checked.
       if error.isFull, room != nil { set(.reserve) }
       guard !isFailing, !error.isFull else { return }
       log(.warning, "the log of the store \(path) cannot be moved into it: \(error.message)")

@@ -139,11 +139,11 @@ package final class DiskStore: PipelineStore {
   /// The directory for keys of steps beside the store at `path`.
   package static func directoryOfKeys(besideStore path: String) -> String { SpillFile.path(besideStore: path) }
 
-  /// Lets steps keep keys beside the store, in a directory that is opened now if there is one, and otherwise with the first key. Called
-  /// before the pipeline starts.
+  /// Lets steps store keys in a directory beside the store, which is opened now if it exists, and otherwise created
+  /// with the first key. Called before the pipeline starts.
   ///
-  /// - Parameter memory: The bytes that the directory may take in memory; nil: no more keys are moved there, so it
-  ///   need not be created.
+  /// - Parameter memory: The memory in bytes that the directory may use; nil: no more keys are moved there, so it need
+  ///   not be created.
   /// - Throws: ``StoreRefusal``.
   package func openSpill(memory: Int?) throws(StoreRefusal) {
     guard state.withLock(\.spill) == nil else { return }
@@ -275,11 +275,11 @@ package final class DiskStore: PipelineStore {
     private let letterLimit: Int64
     /// The bytes of dead letters added since the limit was last checked.
     private var newLetterBytes: Int64 = 0
-    /// Commits that are on this disk but not in the copy, each with the frames that the log then had.
+    /// Commits that are on this disk but not in the copy, each with the log's number of frames at that time.
     var uncopied: [(frames: Int, requests: [Request])] = []
     /// Commits that must not be reported any more (``DiskStore/mayReport``).
     var withheld: [Request] = []
-    /// Until when the end waits for the copy, on the monotonic clock.
+    /// The deadline of the shutdown's wait for the copy, on the monotonic clock.
     private var copyUntil: Int64?
     private var nextReport: Int64 = 0
 

@@ -140,7 +140,7 @@ struct LogCheck {
     UInt32(bigEndian: bytes.loadUnaligned(fromByteOffset: offset, as: UInt32.self))
   }
 
-  /// The checksum of a log, which goes on from frame to frame.
+  /// The running checksum of a log, which continues from frame to frame.
   struct Sums {
     let isBigEndian: Bool
     var first: UInt32 = 0

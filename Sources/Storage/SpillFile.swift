@@ -18,7 +18,8 @@ final class SpillFile: SpillStore, @unchecked Sendable {
   /// The owner under which the identity of the store is kept; steps have higher numbers.
   private static let storeIdentity: UInt32 = 0
 
-  /// Nil until there is a directory. The store's thread reads it only after ``isUnsynced`` or ``owners`` says that there are keys.
+  /// Nil until the directory exists. The store's thread reads it only after ``isUnsynced`` or ``owners`` shows that
+  /// there are keys.
   private var keys: OpaquePointer?
   private let path: String
   private let identity: UInt64
@@ -48,7 +49,7 @@ final class SpillFile: SpillStore, @unchecked Sendable {
 
   /// Opens the directory; creates it if there is none.
   ///
-  /// Keys of another store, of which a file was copied or replaced, are moved away.
+  /// Keys that belong to another store, because a file was copied or replaced, are moved aside.
   private func open() throws(StoreRefusal) -> OpaquePointer {
     var opened = try openDirectory()
     var found: UInt64 = 0

@@ -39,7 +39,7 @@ final class StoreFile {
   /// - Throws: ``DatabaseError``, ``StoreDamage``, ``StoreRefusal``.
   init(_ path: String) throws {
     self.path = path
-    // From now on the copy on another machine, if there is one, may have less.
+    // From now on, the copy on another machine, if any, may lag behind.
     if unlink(StoreCopier.mark(beside: path)) == 0 { try Self.syncDirectory(of: path) }
     // SQLite creates files as the umask permits, but others must not read events.
     gate = try ReaderGate(path, creates: true)
@@ -362,7 +362,7 @@ final class StoreFile {
     while try statement.step() {}
   }
 
-  /// The frames of the log.
+  /// The number of frames in the log.
   var logFrames: Int { database.logPages }
 
   /// The size of the log on the disk, in bytes.

@@ -227,14 +227,14 @@ typedef struct rxd_host {
   rxd_value (*make_uint)(uint64_t value);
   uint64_t (*unsigned_integer)(const rxd_value *value);
 
-  /* Version 1.3. For an instance, on any thread: a value that rises and falls, such as a lag. `of` tells values of one name
-   * apart, such as a partition, and may be empty. Not a number removes it, as `close` removes all; what several instances
-   * of a step set is added up. At most 100 names, and 1000 values of an instance. */
+  /* Version 1.3. For an instance, on any thread: sets a gauge, such as a lag. `of` is its label, such as a partition,
+   * and may be empty. NaN removes the gauge; `close` removes all. The gauges of a step's instances are added up. At
+   * most 100 names, and 1000 gauges of an instance. */
   void (*gauge)(rxd_instance *, rxd_text name, rxd_text of, double value);
-  /* The name of the event that was added last, for a source with "names" in the spec: the same in each delivery of the
-   * event to this source, and that of no other event. It is the end of `meta.id`. Not a name: an empty text. */
+  /* For a source with "names" in the spec: names the event that was added last. A name identifies the event: it is the
+   * same in each delivery to this source, and unique. It is the last part of `meta.id`. An empty text is not a name. */
   void (*name)(rxd_source *, rxd_text name);
-  /* Sinks, during `write`: one event of the batch, in any order. */
+  /* For sinks, during `write`: reports one event of the batch as delivered, in any order. */
   void (*delivered_at)(rxd_verdicts *, size_t index);
 } rxd_host;
 

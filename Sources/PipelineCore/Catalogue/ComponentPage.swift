@@ -6,7 +6,7 @@ package struct ComponentPage {
     var note: String
     /// The components that have pages in the same directory; nil: the page is not part of a set and has no links or pictures.
     var catalogue: Catalogue?
-    /// The parameters that have a page of their own in the directory above.
+    /// The parameters that have their own page in the parent directory.
     var shared: [SharedParameter]
 
     package init(note: String = "", catalogue: Catalogue? = nil, shared: [SharedParameter] = []) {

@@ -2,7 +2,7 @@
 struct ParameterRow: Equatable {
   static let head = "| name | type | default | meaning |\n|---|---|---|---|\n"
 
-  /// The name with those of the mappings that it is in.
+  /// The dotted name, with the names of the enclosing mappings.
   var path: String
   var type: String
   var fallback: String
@@ -50,12 +50,12 @@ struct ParameterRow: Equatable {
   }
 }
 
-/// A parameter that many components have with the same contents: they are on one page, and the page of a component has
-/// only those that differ.
+/// A parameter that many components share: it is documented on one page, and a component's page has only the
+/// differences.
 package struct SharedParameter: Sendable {
   package let name: String
   package let kind: ComponentKind
-  /// What a value of the parameter chooses.
+  /// The kind of thing that a value selects, such as a decoder.
   let noun: String
   private let summary: String
   private let rows: [ParameterRow]
@@ -85,8 +85,8 @@ package struct SharedParameter: Sendable {
     rows = Self.usual(tables.map(\.1))
   }
 
-  /// Of each path the row that most components have; of several the shortest, which has the fewest conditions. What is said of one
-  /// component ("has no effect here") is not usual.
+  /// For each path, the row that most components have; on a tie, the shortest, which has the fewest conditions. Rows
+  /// about a single component ("has no effect here") are excluded.
   private static func usual(_ tables: [[ParameterRow]]) -> [ParameterRow] {
     var order: [String] = []
     var found: [String: [(row: ParameterRow, count: Int)]] = [:]
@@ -112,7 +112,8 @@ package struct SharedParameter: Sendable {
   /// The sentence above the rows that differ.
   var introduction: String { "[The page `\(name)`](../\(file)) has the \(noun)s and their parameters." }
 
-  /// The rows of a component below its first one that are not as on this page; one that is not there says so.
+  /// The rows of a component, after the first, that differ from this page, including a note for each row that the
+  /// component lacks.
   func different(_ own: [ParameterRow]) -> [ParameterRow] {
     let known = Dictionary(uniqueKeysWithValues: rows.map { ($0.path, $0) })
     let there = Set(own.map(\.path))
@@ -136,7 +137,7 @@ package struct SharedParameter: Sendable {
     return differing
   }
 
-  /// The page: what can be chosen, and the parameters of each.
+  /// The text of the page: the choices and the parameters of each.
   package func page(note: String) -> String {
     var page = note + "# \(name)\n\n*parameter of \(kind.rawValue)s*\n\n\(summary)\n\n"
     let links = users.map { "[`\($0)`](\(ComponentPage.folder(kind))/\($0).md#\(name))" }

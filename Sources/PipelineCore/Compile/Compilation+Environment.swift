@@ -1,4 +1,4 @@
-// Values of the environment stay out of fixes.
+// Keeps the values of environment variables out of fixes.
 
 extension YAMLNode? {
   /// The diagnostic without fixes that would write a value of the environment into the file.
@@ -11,7 +11,7 @@ extension YAMLNode? {
 }
 
 extension YAMLNode {
-  /// Whether the location is in a value with text of the environment.
+  /// Whether the location is within a value that contains an environment variable's text.
   fileprivate func hasInterpolated(at place: SourceLocation) -> Bool {
     switch content {
     case .scalar(let scalar):

@@ -99,7 +99,8 @@ extension Compilation {
         at: location, help: "Remove it, or use a version of rxd that has it"))
   }
 
-  /// Warns of `onError` at a step that evaluates nothing for an event, but makes inner signals, whose errors are its own.
+  /// Warns of `onError` at a step that evaluates nothing itself: it only makes inner signals, whose errors the option
+  /// does not handle.
   func warnOfPolicy(_ node: ComponentNode) {
     guard let option = node.options.first(where: { $0.key.value == "onError" }) else { return }
     diagnostics.report(

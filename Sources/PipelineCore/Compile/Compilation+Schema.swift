@@ -1,4 +1,4 @@
-/// Compares the schema of a source with what its decoder gives.
+/// Compares a source's schema with the output of its decoder.
 extension Compilation {
   /// Reports each field that a schema declares with a type that no value of the source has, such as numbers in CSV,
   /// whose fields are texts.
@@ -97,7 +97,7 @@ extension ExpressionType {
     }
   }
 
-  /// What a message calls the values.
+  /// The name of the values in messages.
   fileprivate var kind: String {
     switch self {
     case .string: return "a text"

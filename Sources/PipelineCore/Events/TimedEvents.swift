@@ -2,15 +2,15 @@ internal import DequeModule
 
 /// Kept events in the order of their event times, and by the numbers of their keys. Not thread-safe.
 final class TimedEvents {
-  /// What became of an event before it was certain that it has no match.
+  /// The early result of an event, sent before it was certain that it has no match.
   struct Early {
     /// Whether it was sent.
     var isSent = false
-    /// What was sent, and has to be retracted when there is a match; nil: nothing.
+    /// The row that was sent, to be retracted on a match; nil: none was sent.
     var row: OwnedValue?
-    /// When it is to be sent; distant: not before it is certain.
+    /// When the row must be sent; distant: not early.
     var due = Instant.distantFuture
-    /// Its entry in the owner's queue of these times.
+    /// The event's entry in the owner's queue of these times.
     var wake = Wake.none
   }
 

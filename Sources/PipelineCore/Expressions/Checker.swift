@@ -335,7 +335,7 @@ struct Checker {
     return .dyn
   }
 
-  /// What rxd calls something that other languages, or common habit, call `name`.
+  /// The name in rxd of a thing that is called `name` in other languages or by habit.
   private static func otherName(_ name: String, _ known: [String]) -> (ours: String, help: String)? {
     switch name {
     case "nil", "None", "none", "undefined", "Null", "NULL": return ("null", "Nothing is written null.")
@@ -366,7 +366,7 @@ struct Checker {
     }
   }
 
-  /// Warns of a text with `{{ }}`: in an expression nothing replaces them.
+  /// Warns of a text with `{{ }}`, which has no meaning within an expression.
   private mutating func warn(ofTemplate text: [UInt8], at id: SyntaxTree.ID) {
     guard text.hasOpeningBraces, let open = text.firstRange(of: [0x7B, 0x7B]),
       let close = text[open.upperBound...].firstRange(of: [0x7D, 0x7D])

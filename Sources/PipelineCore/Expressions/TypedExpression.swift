@@ -1,5 +1,5 @@
-/// A node of a checked expression with its type and its location, as a tree: what translations into other languages
-/// read. Bindings and functions of the file are replaced by their values.
+/// A node of a checked expression with its type and its location, as a tree, for translation into other languages.
+/// Bindings and functions of the file are replaced by their values.
 package struct TypedExpression: Sendable {
   package indirect enum Form: Sendable {
     case null
@@ -22,7 +22,7 @@ package struct TypedExpression: Sendable {
     /// An operator by its symbol.
     case binary(String, TypedExpression, TypedExpression)
     case list([TypedExpression])
-    /// Values that are computed before the body, and the body, in which they stand where it reads them.
+    /// Values that are computed before the body, and the body, in which they replace the variables.
     case bind([TypedExpression], TypedExpression)
     /// Any other form, by a name for messages.
     case other(String)
@@ -52,7 +52,7 @@ package struct TypedExpression: Sendable {
 }
 
 extension CheckedExpression {
-  /// The expression as a tree; nil: it would have more than `limit` nodes with all values in their places.
+  /// The expression as a tree; nil: it would have more than `limit` nodes once bindings are replaced.
   package func typedTree(limit: Int = 10_000) -> TypedExpression? {
     var reader = TypedTreeReader(self, limit: limit)
     let tree = reader.read(syntax.tree.root, [])

@@ -18,7 +18,7 @@ struct CombinePrevious: FusableOperator {
         "next", \.next, primary: true, required: true,
         variables: [("previous", .dyn), ("index", .int)],
         typing: { step, event in
-          // A start that is no object may have another type than the events, and one that is an object more fields.
+          // A start value may have another type than the events or, if it is an object, more fields.
           guard event.hasFields else { return [:] }
           return ["previous": step.start.value.value.is(.null) ? event.orNull : event.opened]
         }, "What to send."),

@@ -23,7 +23,7 @@ extension Join {
       @exclusivity(unchecked) var due = Instant.distantFuture
       /// With `early`, the oldest event whose time to be sent without a partner has not come.
       @exclusivity(unchecked) var waiting: Entry?
-      /// When this time comes.
+      /// The time at which the row of `waiting` is sent.
       @exclusivity(unchecked) var sending = Instant.distantFuture
       /// The unmatched events that were sent early, with the rows to retract; nil: `reduce` has failed.
       @exclusivity(unchecked) var sent: [Entry: OwnedValue?] = [:]
@@ -178,7 +178,7 @@ extension Join {
 
     private func sendEarly(_ entry: Entry, _ side: Side) {
       let row = makeEarly(entry.pointee.event, entry.pointee.seen, isOther: side === right)
-      // The row is stored before it is sent: what is sent may reach this step again.
+      // The row is stored before it is sent, because sending may re-enter this step.
       side.add(row?.kept, of: entry)
       countKept()
       if let row { emit(row.event) }
@@ -214,7 +214,7 @@ extension Join {
       return entry
     }
 
-    /// Makes an event the next that is sent early.
+    /// Schedules an event to be sent early next.
     private func wait(for entry: Entry?, _ side: Side) {
       side.waiting = entry
       side.sending = .distantFuture
@@ -260,8 +260,8 @@ extension Join {
 
     // MARK: Time
 
-    /// Removes events that are too old to find a partner, in the order in which they became so, and sends those early
-    /// whose time has come.
+    /// Removes events that are too old to find a partner, in the order in which they expired, and sends early rows that
+    /// are due.
     @inline(__always)
     private func expire() {
       let now = now

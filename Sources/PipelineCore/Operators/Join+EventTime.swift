@@ -233,7 +233,7 @@ extension Join {
       insertAll()
     }
 
-    /// Restores what was sent of an event before it was certain.
+    /// Restores the early row of an event.
     func restoreEarly(_ early: TimedEvents.Early, _ slot: Int, _ side: Side) {}
 
     /// Keeps an event.
@@ -269,7 +269,7 @@ extension Join {
       func woke(_ token: Int) {}
     }
 
-    /// An event and what it was sent as before it was matched.
+    /// An event and its row that was sent before the match.
     private struct Partner {
       var event: OwnedEvent
       var time: Int64
@@ -345,7 +345,7 @@ extension Join {
     private func sendEarly(_ slot: Int, _ side: Side) {
       let (event, time) = (side.events[slot].event, side.events[slot].time)
       event.keep(in: arena)
-      // The row is stored before it is sent: what is sent may reach this step again.
+      // The row is stored before it is sent, because sending may re-enter this step.
       let isOther = side === right
       executor.withEventTime(time) {
         let row = makeEarly(event.event, nil, isOther: isOther)
@@ -384,7 +384,8 @@ extension Join {
       }
     }
 
-    /// Rejects an event that has been removed at the limit. What was sent of it is retracted: no partner will.
+    /// Rejects an event that has been removed at the limit. Its early row is retracted, because no match will retract
+    /// it.
     private func lose(_ entry: TimedEvents.Entry, _ side: Side) {
       entry.event.keep(in: arena)
       if let sent = entry.early.row {

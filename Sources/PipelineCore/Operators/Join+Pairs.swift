@@ -62,7 +62,7 @@ extension Join {
     /// The row of an event that has no partner yet, and what ``retract(_:_:isOther:)`` needs; nil: `reduce` has failed.
     final func makeEarly(_ event: Event, _ seen: Value?, isOther: Bool) -> (event: Event, kept: OwnedValue)? {
       guard let value = valueAlone(event, seen, isOther: isOther) else { return nil }
-      // The same list can be made again; an expression may have another result the next time.
+      // A list can be rebuilt identically; an expression may give another result the next time.
       return (row(event, value, .early, .adds), builder == nil ? OwnedValue() : OwnedValue(value))
     }
 

@@ -50,7 +50,7 @@ struct Latest: FusableOperator, ChangingOperator, SpillingOperator {
     ],
     seeAlso: ["topN", "groupBy", "aggregate"])
 
-  /// A key that is forgotten would have to be forgotten on the disk, too.
+  /// Otherwise forgotten keys would have to be removed from the disk, too.
   var movesKeys: Bool { idle == nil && !takesBack }
 
   mutating func bind(_ binder: inout Binder) { takesBack = binder.inputs.first?.changes == .pairs }
@@ -81,10 +81,10 @@ struct Latest: FusableOperator, ChangingOperator, SpillingOperator {
     private let pages = StatePages()
     /// The keys on the disk; nil: all stay in memory.
     private var spilled: SpilledValues?
-    /// For each number of a key in memory, when it changed (``SpilledValues/change(_:)``), and whether it has come since it was last
-    /// looked at for moving it to the disk; empty while all stay in memory.
+    /// By the number of a key in memory: the stamp of its last change (``SpilledValues/change(_:)``), and whether it
+    /// was used since the clock hand last passed it; empty while all keys stay in memory.
     private var uses: [(stamp: Int, hasCome: Bool)] = []
-    /// The number of the key that is looked at next.
+    /// The clock hand: the number of the key that is examined next.
     private var hand = 0
     private let buffer = OutputBuffer()
 
@@ -187,7 +187,7 @@ struct Latest: FusableOperator, ChangingOperator, SpillingOperator {
       KeyTable.bytes(of: known.text(number).count) + MemoryLayout<Kept?>.stride + entry.event.byteCount
     }
 
-    /// Takes the loaded key back from the disk, if it is there; returns its number.
+    /// Moves the loaded key back from the disk, if it is there; returns its number.
     private func comeBack(_ hash: UInt64, _ spilled: SpilledValues, _ run: FusedRun) throws(SpillFault) -> Int? {
       guard let bytes = try spilled.find(buffer.bytes) else { return nil }
       var reader = StateReader(bytes, 0..<bytes.count, StateReader.Context(run.executor))
@@ -201,7 +201,7 @@ struct Latest: FusableOperator, ChangingOperator, SpillingOperator {
       return number
     }
 
-    /// Moves keys that have not come for long to the disk, while there is no room for all.
+    /// Moves keys that were not used recently to the disk while memory is over its limit.
     private func makeRoom(_ run: FusedRun) {
       guard let spilled, spilled.isOver(known.count) else { return }
       let context = StateWriter.Context(run.executor, StateTable.Builder(), .taken)
@@ -221,7 +221,7 @@ struct Latest: FusableOperator, ChangingOperator, SpillingOperator {
         var value = StateWriter(context)
         value.write(entry.event)
         value.write(entry.time)
-        // What cannot be read again stays in memory.
+        // Values that cannot be restored stay in memory.
         if context.fault == nil { moved.append((number, value.bytes)) }
         context.fault = nil
       }

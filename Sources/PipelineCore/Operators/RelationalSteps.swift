@@ -1,4 +1,4 @@
-// The meaning of the operators that have one in terms of tables.
+// The relational forms of operators.
 
 extension Filter: RelationalOperator {
   package var relationalForm: RelationalForm { .filter(condition) }

@@ -1,22 +1,22 @@
 internal import DequeModule
 
 extension Window {
-  /// Windows by number whose results are sent before they are full.
+  /// Count windows whose results are sent before they are full.
   ///
   /// Rows of such windows have no key by which one could replace another, so an earlier row is always retracted. Events
-  /// are kept once for all windows that overlap, figures for each.
+  /// are stored once for all overlapping windows, figures for each window.
   final class CountPaneStep: LateStep {
     private final class Open {
-      /// The time of its first event and of its last one.
+      /// The times of the window's first and last event.
       let start: Int64
       var end: Int64
-      /// The number of its events.
+      /// The number of events in the window.
       var events = 0
       var figures: Figures?
       /// The row that was sent and not retracted.
       var row: OwnedValue?
       var sentAt: Instant?
-      /// When its change is sent; distant: no change is to be sent before the window is full.
+      /// When the next change is sent; distant: none is due before the window is full.
       var due = Instant.distantFuture
 
       init(_ start: Int64) { (self.start, end) = (start, start) }

@@ -44,7 +44,7 @@ extension Window.PaneStep {
     var value = OwnedValue()
   }
 
-  /// When a session closes.
+  /// The time at which a session closes.
   func endOfSession(from start: Int64, to end: Int64) -> Int64 {
     let closing = end &+ form.gap
     return form.maxLength.map { min(closing, start &+ $0.nanoseconds) } ?? closing

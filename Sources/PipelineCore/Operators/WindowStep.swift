@@ -187,7 +187,7 @@ extension Window {
     /// Removes the first events; emitted values stay valid until the end of the turn.
     final func removeFirst(_ count: Int) {
       guard count > 0 else { return }
-      // Slices of the queue would retain it.
+      // A slice would retain the queue.
       for index in 0..<count {
         countKept(kept[index], -1)
         kept[index].event.free(after: run.arena)

@@ -33,7 +33,7 @@ package final class Plan: Sendable {
   package let whenLate: Located<WhenLate>?
   /// The bytes of keys in memory beyond which steps move keys to the disk; nil: all stay in memory.
   package var stateMemory: Int? { limits.stateMemory }
-  /// What the file allows the pipeline to use.
+  /// The resource limits that the file sets for the pipeline.
   private let limits: (threads: Int?, stateMemory: Int?)
   /// The minimum guarantee that the file requires.
   let requirement: Located<DeliveryRequirement>?

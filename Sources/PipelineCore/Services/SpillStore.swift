@@ -10,7 +10,8 @@ package protocol SpillStore: AnyObject, Sendable {
   /// (``SpilledOwner``).
   func find(_ key: UnsafeRawBufferPointer, of owner: Int64) throws(SpillFault) -> SpilledValue?
 
-  /// Adds keys with their values, or replaces them. ``find(_:of:)`` finds them from now on; they are on the disk before the next commit.
+  /// Adds or replaces keys with their values. ``find(_:of:)`` finds them at once; they are on the disk before the next
+  /// commit.
   ///
   /// - Parameter top: The highest rank that any key of the owner has had here.
   func write(
@@ -21,13 +22,13 @@ package protocol SpillStore: AnyObject, Sendable {
   func top(of owner: Int64) throws(SpillFault) -> Int?
 }
 
-/// What is known of a key on the disk.
+/// The entry of a key on the disk.
 package struct SpilledValue: Sendable, Equatable {
   /// The order in which the keys of an owner came.
   package var rank: Int
   /// In nanoseconds, from a moment that the owner has chosen.
   package var time: Int64
-  /// What the step keeps of the key.
+  /// The step's own data for the key.
   package var payload: [UInt8]
 
   package init(rank: Int, time: Int64, payload: [UInt8] = []) {

@@ -55,7 +55,7 @@ public struct ExpressionParameter: ParameterValue {
     return parameter.syntax == nil ? nil : parameter
   }
 
-  /// An expression with a variable whose value is not known: one of any type, if the variable is not within a text.
+  /// Replaces an expression that contains an unset variable: by one of any type, if the variable is not within a text.
   private static func withoutEnvironment(_ text: LocatedText) -> ExpressionSyntax? {
     var ignored = Diagnostics()
     return ExpressionSyntax.parse(text, into: &ignored)

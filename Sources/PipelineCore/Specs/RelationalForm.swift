@@ -1,15 +1,15 @@
-/// What a step does in terms of tables: for translations of a plan into other languages.
+/// The relational meaning of a step, for translating a plan into other languages.
 package enum RelationalForm: Sendable {
   case filter(ExpressionParameter)
   case map(MappingParameter)
-  /// Fields, by their dotted names, and their values.
+  /// Fields by their dotted names, with their values.
   case set([(name: String, value: MappingParameter, location: SourceLocation)])
   case unset([String])
   case eventTime(RelationalTime)
   case window(RelationalWindow)
   /// Figures of all events; nil: a fold.
   case aggregate(FiguresParameter?, Changes)
-  /// The chain of the groups is the step's inner signal.
+  /// The chain that processes each group is the step's inner signal.
   case groupBy(key: ExpressionParameter, idle: TimeSpan?)
   case join(RelationalJoin)
   case distinct(by: ExpressionParameter, within: TimeSpan?)
@@ -18,12 +18,12 @@ package enum RelationalForm: Sendable {
   case merge
 }
 
-/// An operator with a meaning in terms of tables.
+/// An operator with a relational meaning.
 package protocol RelationalOperator: OperatorDeclaration {
   var relationalForm: RelationalForm { get }
 }
 
-/// When events happened.
+/// The event time of a stream.
 package struct RelationalTime: Sendable {
   package var time: ExpressionParameter
   package var lateness: TimeSpan
@@ -39,11 +39,11 @@ package struct RelationalWindow: Sendable {
   package var gap: TimeSpan?
   package var isInclusive: Bool
   package var maxLength: TimeSpan?
-  /// Whether the window has a time of its own.
+  /// Whether the window declares its own event time.
   package var hasOwnTime: Bool
-  /// Whether it goes by the event time of the stream.
+  /// Whether the window uses the event time of the stream.
   package var followsStream: Bool
-  /// What it computes of its events; nil: it sends a list.
+  /// The aggregates of its events; nil: the window sends a list.
   package var figures: FiguresParameter?
   package var changes: Changes
   package var sendsEmpty: Bool
@@ -59,7 +59,7 @@ package struct RelationalJoin: Sendable {
   package var reduce: MappingParameter
   package var sendsLeft: Bool
   package var sendsRight: Bool
-  /// Whether it goes by the event time of both signals.
+  /// Whether the join uses the event time of both signals.
   package var followsTime: Bool
   package var changes: Changes
 }
@@ -88,10 +88,10 @@ package protocol RelationalSource: SourceDeclaration {
 package enum RelationalOutput: Sendable {
   /// A file with this path; nil: standard output.
   case file(FilePathParameter?)
-  /// A table of a database: its columns, the names of those that are the key, and whether rows with an equal key
-  /// replace each other.
+  /// A table of a database: its columns, the names of the key columns, and whether rows with an equal key replace each
+  /// other.
   case table(String, columns: [(name: String, value: ExpressionParameter)], key: [String], replaces: Bool)
-  /// Each event has a file of its own, by an expression.
+  /// Files whose paths an expression computes from each event.
   case files
 }
 

@@ -7,7 +7,7 @@ package struct SignalParameter: ParameterValue {
   package init() {}
 
   package var isGiven: Bool { node != nil }
-  /// The type of its events in expressions.
+  /// The type of the signal's events in expressions.
   var type: ExpressionType { plan?.type.type ?? .dyn }
 
   package static func shape(range: ClosedRange<Int64>?) -> ParameterShape {

@@ -12,7 +12,7 @@ final class SinkInstance: PluginReceiver, TimerTarget {
     var answer: DeliveryAnswer
     /// Its index in the batch.
     var index: Int
-    /// Whether it has been answered before an earlier one.
+    /// Whether the event was answered before an earlier one.
     var isAnswered = false
   }
 

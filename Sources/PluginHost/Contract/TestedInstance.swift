@@ -20,7 +20,7 @@ final class TestedInstance {
   }
   var credit = 0
   var events: [(event: TestValue, token: Int64?, position: String?)] = []
-  /// The names of events, of a source that gives them.
+  /// The names of events, if the source names them.
   var names: Set<String> = []
   var unacknowledged: Set<Int64> = []
   /// All events sent so far, in order.

@@ -81,7 +81,7 @@ extension TestedProgram {
     }
   }
 
-  /// Of a source with "names" in its spec, no two events have the same name.
+  /// With "names" in the source's spec, no two events may have the same name.
   private func take(
     names frame: Value, _ count: Int, _ instance: TestedInstance, _ shown: String
   ) throws(ContractBreach) {

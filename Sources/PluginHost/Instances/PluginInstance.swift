@@ -185,7 +185,7 @@ struct PluginServices: @unchecked Sendable {
   /// Runs blocking work of a native one.
   var worker: any Worker
   var memory: MemoryBudget
-  /// Whether something asks for the names of events.
+  /// Whether anything reads the names of events.
   var usesNames = false
   /// Whether all work happens in turns, as in tests.
   var isImmediate: Bool { worker is ImmediateWorker }

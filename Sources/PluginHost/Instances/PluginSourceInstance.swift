@@ -33,7 +33,7 @@ struct PluginSourceBatch: @unchecked Sendable {
   /// Names of events, each with the event's index, in order.
   var names: [(index: Int, name: String)] = []
 
-  /// Names the last event, in place of an earlier name; an empty text is none.
+  /// Names the last event, replacing an earlier name; an empty text removes the name.
   mutating func name(_ name: String) {
     let index = events.count - 1
     if names.last?.index == index { names.removeLast() }

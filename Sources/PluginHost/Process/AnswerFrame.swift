@@ -44,7 +44,7 @@ enum AnswerFrame {
 }
 
 extension Value {
-  /// The number that a frame has; nil: something else.
+  /// The frame's value as a number; nil: the value is not a number.
   var number: Double? {
     switch what {
     case .int: Double(asInt)

@@ -304,7 +304,7 @@ final class PluginProcess: @unchecked Sendable {
     handler?.ended(reason, isFinal: fault?.isFinal ?? false)
   }
 
-  /// One of its instances has ended.
+  /// Removes the gauges of an instance that has ended.
   func forget(instance number: Int) { meter.forget(PluginMeter.Holder(self, number)) }
 
   /// The process has ended.

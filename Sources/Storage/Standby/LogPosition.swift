@@ -1,13 +1,13 @@
 import Glibc
 
-/// How far a copy of a store has come. Two equal positions are the same contents: a log is known by the salts of its header, the
-/// number of its frames and the checksum of the last one, which depends on all before; a file without a log by the number that it was
-/// sent under.
+/// The replication position of a store's copy. Equal positions mean equal contents: a log is identified by the salts of
+/// its header, the number of its frames and the checksum of the last one, which depends on all earlier ones; a file
+/// without a log by the number of its transfer.
 package struct LogPosition: Sendable, Equatable {
-  /// The two salts of the header; SQLite chooses others whenever the log begins anew. 0: there is no log.
+  /// The two salts of the header, which SQLite changes whenever it resets the log. 0: there is no log.
   package var salt: UInt64
   package var frames: Int
-  /// The checksum of the last frame; of a file without a log the number that it was sent under.
+  /// The checksum of the last frame; for a file without a log, the number of its transfer.
   package var sum: UInt64
 
   package init(salt: UInt64, frames: Int, sum: UInt64) {
@@ -16,13 +16,13 @@ package struct LogPosition: Sendable, Equatable {
     self.sum = sum
   }
 
-  /// The file that was sent under this number, before its log.
+  /// The position of a file sent in this transfer, before its log.
   package static func file(_ sending: UInt64) -> LogPosition { LogPosition(salt: 0, frames: 0, sum: sending) }
 
   /// `SALT FRAMES SUM`, the salt and the checksum in hexadecimal digits.
   package var text: String { "\(String(salt, radix: 16)) \(frames) \(String(sum, radix: 16))" }
 
-  /// Nil: the text is not a position.
+  /// Parses a position; nil: the text is not one.
   package init?(text: some StringProtocol) {
     let words = text.split { $0 == " " || $0 == "\n" }
     guard words.count == 3, let salt = UInt64(words[0], radix: 16), let frames = Int(words[1]), frames >= 0,
@@ -32,19 +32,20 @@ package struct LogPosition: Sendable, Equatable {
   }
 }
 
-/// The parts of a log (`-wal`), see ``LogCheck``.
+/// The format of a log (`-wal`); see ``LogCheck``.
 enum LogFormat {
   static let headerBytes = 32
   static let frameBytes = 24 + StoreSchema.pageBytes
 
-  /// The offset of a frame; with 0, that of the log's beginning, because the header is sent with the first frame.
+  /// The offset of a frame; for frame 0, the start of the log, because the header is sent with the first frame.
   static func offset(of frame: Int) -> Int { frame == 0 ? 0 : headerBytes + frame * frameBytes }
 
   /// Checks frames of a log one after another, as SQLite does when it reads a log.
   struct Reader {
     private var sums: LogCheck.Sums
     private(set) var position: LogPosition
-    /// The frames up to the end of the last transaction. SQLite overwrites those after it, which a crash leaves.
+    /// The number of frames up to the end of the last transaction. A crash may leave frames after it, which SQLite
+    /// overwrites.
     private(set) var committed = 0
 
     /// Nil: the bytes are not the header of a store's log.
@@ -61,7 +62,7 @@ enum LogFormat {
       position = LogPosition(salt: salt, frames: 0, sum: 0)
     }
 
-    /// Takes the next frame; false, and unchanged, if it is not that of this log.
+    /// Accepts the next frame; returns false, without a change, if the frame does not belong to this log.
     mutating func take(_ frame: UnsafeRawBufferPointer) -> Bool {
       let salt = UInt64(LogCheck.number(frame, 8)) << 32 | UInt64(LogCheck.number(frame, 12))
       guard frame.count == frameBytes, salt == position.salt else { return false }
@@ -82,7 +83,7 @@ enum LogFormat {
     UInt64(LogCheck.number(frame, 16)) << 32 | UInt64(LogCheck.number(frame, 20))
   }
 
-  /// The checksum of the last of this many frames of a log; nil: it has fewer.
+  /// The checksum of the last of the first `frames` frames of a log; nil: the log has fewer.
   static func sum(of frames: Int, _ path: String) -> UInt64? {
     let file = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW)
     guard file >= 0 else { return nil }

@@ -1,11 +1,11 @@
-/// How large the pieces are in which a store is sent: as large as the way takes within about a second, so that a request whose way is cut
-/// is given up soon, and one over a slow way is not.
+/// The adaptive size of the pieces in which a store is sent: what the connection transfers in about a second, so that a
+/// broken connection is detected soon, and a slow one is not mistaken for it.
 struct PiecePace {
   private(set) var bytes = 256 << 10
   private var start: Int64 = 0
   private static let bounds = (64 << 10)...(4 << 20)
 
-  /// A piece is sent; times are nanoseconds of the monotonic clock.
+  /// Called when a piece is sent; times are nanoseconds of the monotonic clock.
   mutating func begin(at time: Int64) { start = time }
 
   mutating func answered(at time: Int64) {

@@ -2,29 +2,29 @@ import Glibc
 import PipelineCore
 import Transport
 
-/// A copy of another machine's store: its file, and the log that follows it, as that machine sends them. Used by one thread at a
+/// A replica of another machine's store: the file and its log, as that machine sends them. Used by one thread at a
 /// time.
 ///
-/// Everything that was taken is on the disk. The copy is always a store that SQLite can open: of a transaction that was not sent whole
-/// it sees nothing.
+/// Accepted data is on the disk. The replica is always a store that SQLite can open; SQLite ignores an incomplete
+/// transaction.
 package final class StandbyStore {
   package enum Refusal: Error, Equatable {
-    /// What was sent does not follow this position; nil: there is no copy yet.
+    /// The data sent does not continue this position; nil: there is no copy yet.
     case elsewhere(LogPosition?)
-    /// The bytes are not what a store sends; a sentence without a full stop.
+    /// The bytes are invalid; the reason is a sentence without a full stop.
     case damaged(String)
-    /// The disk refuses; a sentence without a full stop.
+    /// A write failed; the reason is a sentence without a full stop.
     case failed(String)
   }
 
   private let path: String
-  /// The copy, or the one that replaces it when it is whole.
+  /// The files of the copy, or of the new copy that replaces it when complete.
   private var parts: (file: String, log: String) {
     isReplacing ? (path + ".part", path + ".part-wal") : (path, path + "-wal")
   }
-  /// Whether what comes makes a new copy, which replaces the one before when it is whole.
+  /// Whether received data builds a new copy, which replaces the old one when complete.
   private var isReplacing = false
-  /// The file that was begun last. A piece of an earlier one may come late.
+  /// The number of the latest transfer. Pieces of earlier transfers may arrive late.
   private var sending: UInt64?
   private var hasFile: Bool
   private var reader: LogFormat.Reader?
@@ -39,23 +39,23 @@ package final class StandbyStore {
     reader = hasFile ? LogFormat.read(path + "-wal") : nil
   }
 
-  /// How far the copy has come; nil: there is none, or nothing says which file without a log it is.
+  /// The position of the copy; nil: there is no copy, or the transfer of its file is unknown.
   package var position: LogPosition? { hasFile ? reader?.position ?? sending.map(LogPosition.file) : nil }
 
   // MARK: The log
 
-  /// Takes frames of a log, the first of them with its header.
+  /// Appends frames of a log, the first one preceded by the log's header.
   ///
   /// - Parameters:
   ///   - from: The number of frames before these.
   ///   - after: For the beginning of a log, the position of the copy that the log follows.
-  ///   - isWhole: Whether the store has nothing after these.
+  ///   - isWhole: Whether these frames are the last that the store has.
   package func append(
     _ bytes: UnsafeRawBufferPointer, salt: UInt64, from: Int, after: LogPosition?, isWhole: Bool
   ) throws(Refusal) {
     guard let position else { throw .elsewhere(nil) }
     if from == 0 {
-      // A copy that is not whole has one log.
+      // An incomplete copy has only one log.
       guard after == position, salt != position.salt, !isReplacing || reader == nil else { throw .elsewhere(position) }
       guard let next = LogFormat.Reader(header: bytes) else { throw .damaged("the log has no header") }
       let checked = try check(bytes, next)
@@ -76,7 +76,7 @@ package final class StandbyStore {
     guard !isReplacing, reader != nil else { return }
     do throws(DatabaseError) {
       let database = try Database(path, .writing)
-      // SQLite opens the log with the first read, and before that there is nothing to move.
+      // SQLite opens the log with the first read; before that, a checkpoint would do nothing.
       _ = try database.number("PRAGMA schema_version")
       try database.truncateLog()
     } catch { throw .failed("the log of \(path) cannot be moved into the file: \(error.message)") }
@@ -104,13 +104,13 @@ package final class StandbyStore {
 
   // MARK: The file
 
-  /// Takes a piece of the file of a new copy, which replaces the one before when it is whole.
+  /// Accepts a piece of the file of a new copy, which replaces the old one when complete.
   ///
   /// - Parameters:
-  ///   - offset: 0 begins anew.
+  ///   - offset: 0 starts a new transfer.
   ///   - total: The size of the file.
-  ///   - sending: Tells this file from others that were begun.
-  ///   - isWhole: Whether the store has no log, so that the last piece is all of it.
+  ///   - sending: Identifies the transfer.
+  ///   - isWhole: Whether the store has no log, so that the last piece completes it.
   package func take(
     _ bytes: UnsafeRawBufferPointer, at offset: Int, of total: Int, sending: UInt64, isWhole: Bool
   ) throws(Refusal) {
@@ -129,7 +129,7 @@ package final class StandbyStore {
     if isWhole { try finish() }
   }
 
-  /// The new copy, if there is one, has all that the store has.
+  /// Called when the new copy, if any, contains the whole store.
   private func finish() throws(Refusal) {
     guard isReplacing else { return }
     try write(UnsafeRawBufferPointer(start: nil, count: 0), to: path + ".whole", at: 0, creates: true)
@@ -137,7 +137,7 @@ package final class StandbyStore {
     isReplacing = false
   }
 
-  /// Replaces the copy with the whole new one. After a crash it goes on where it was.
+  /// Replaces the copy with the complete new one. Can be repeated after a crash.
   private func install() throws(Refusal) {
     // A log belongs to its file.
     if access(path + ".part", F_OK) == 0 {

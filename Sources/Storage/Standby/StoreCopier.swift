@@ -3,14 +3,14 @@ import PipelineCore
 import Synchronization
 import Transport
 
-/// The way to the process that keeps the copy of a store.
+/// The connection to the process that keeps the copy of a store.
 package protocol StandbyLink: Sendable {
   /// Sends a request about the store of this identity; `done` is called once, on any thread.
   func send(_ request: StandbyRequest, of store: UInt64, _ done: @escaping @Sendable (StandbyAnswer) -> Void)
 }
 
 package enum StandbyRequest: Sendable {
-  /// How far the copy has come.
+  /// Asks for the position of the copy.
   case position
   /// Frames of a log; see ``StandbyStore/append(_:salt:from:after:isWhole:)``.
   case log(salt: UInt64, from: Int, after: LogPosition?, isWhole: Bool, bytes: [UInt8])
@@ -19,23 +19,23 @@ package enum StandbyRequest: Sendable {
 }
 
 package enum StandbyAnswer: Sendable, Equatable {
-  /// It is taken, and on the disk there.
+  /// The request was accepted, and its data is on the standby's disk.
   case taken
-  /// The position of the copy, of which the request is not the continuation; nil: there is no copy.
+  /// The request does not continue the copy, whose position this is; nil: there is no copy.
   case position(LogPosition?)
-  /// The copy has become a store of its own: nothing may be written any more.
+  /// The copy has been promoted: this process must write nothing more.
   case promoted
   /// One sentence without a full stop.
   case failed(String)
 }
 
-/// Sends what a store writes to a copy on another machine: first the file, then the log from commit to commit.
+/// Replicates a store to a copy on another machine: first the file, then the log, commit by commit.
 ///
-/// The store's thread reports each commit (``wrote(_:)``), and asks before it moves the log into the file (``holdsLog()``): what is
-/// not in the copy yet must stay in the log. If the log has grown beyond ``Limits/frames`` because the copy cannot be reached, it is
-/// moved, and the copy gets the whole file later.
+/// The store's thread reports each commit (``wrote(_:)``), and asks before it moves the log into the file
+/// (``holdsLog()``): data that the copy lacks must stay in the log. If the log has grown beyond ``Limits/frames``
+/// because the copy cannot be reached, it is moved, and the copy gets the whole file later.
 package final class StoreCopier: Sendable {
-  /// What to do with what happens. Called on any thread.
+  /// Callbacks for events of the replication. Called on any thread.
   package struct Notices: Sendable {
     package var log: @Sendable (Services.Level, String) -> Void
     package var promoted: @Sendable () -> Void
@@ -46,11 +46,11 @@ package final class StoreCopier: Sendable {
   }
 
   package struct Limits: Sendable {
-    /// The frames that a log may have while the copy cannot be reached: 64 MiB.
+    /// The maximum number of frames in the log while the copy cannot be reached: 64 MiB.
     package var frames = 16_384
-    /// The pause after a failure, in nanoseconds; it doubles up to 64 times of it.
+    /// The pause after a failure, in nanoseconds; it doubles with each further failure, up to 64 times this value.
     package var pause: Int64 = 500_000_000
-    /// How long the end of the store waits for the copy, in nanoseconds.
+    /// The maximum time for which closing the store waits for the copy, in nanoseconds.
     package var patience: Int64 = 5_000_000_000
 
     package init() {}
@@ -59,9 +59,9 @@ package final class StoreCopier: Sendable {
   private enum Phase: Equatable {
     /// The position of the copy must be asked for.
     case unknown
-    /// The store's thread is to begin with the file.
+    /// The store's thread must start sending the file.
     case wantsFile
-    /// The file is being sent; `sending` tells this time from others.
+    /// The file is being sent; `sending` identifies the transfer.
     case file(offset: Int, total: Int, sending: UInt64)
     /// The copy has the log up to this position.
     case following(LogPosition)
@@ -74,13 +74,13 @@ package final class StoreCopier: Sendable {
     /// The identity of the store.
     var store: UInt64 = 0
     var phase = Phase.unknown
-    /// The frames of the log that are on this disk.
+    /// The number of frames of the log on this disk.
     var written = 0
-    /// The position after which the log begins: the end of the log before, or the bare file. Nil: the log has been begun there,
-    /// or the copy has not come so far.
+    /// The position after which the log begins: the end of the log before, or the bare file. Nil: the copy has received
+    /// the start of the log, or has not reached the log yet.
     var predecessor: LogPosition?
-    /// The phase in which the request that is under way was made. Its answer counts only if the phase is still the same: the store may
-    /// have moved its log meanwhile.
+    /// The phase in which the outstanding request was made. Its answer counts only if the phase is unchanged: the store
+    /// may have moved its log meanwhile.
     var asked: Phase?
     var isOver = false
     /// Failures in a row; the time of the next attempt; the reason of the last one.
@@ -91,26 +91,26 @@ package final class StoreCopier: Sendable {
     var hasAnswered = false
     var arrears = Arrears()
 
-    /// The frames of the log with these salts that the copy has; nil: it has another log, or none.
+    /// The number of frames that the copy has of the log with these salts; nil: it has another log, or none.
     func copied(_ salt: UInt64) -> Int? {
       guard case .following(let position) = phase, position.salt == salt, predecessor == nil else { return nil }
       return position.frames
     }
 
-    /// The copy needs the whole file, whatever it has.
+    /// Starts over: the copy needs the whole file.
     mutating func giveUp() {
       phase = .wantsFile
       predecessor = nil
       arrears.forgetFrames()
     }
 
-    /// Notes what the copy has now.
+    /// Removes the commits that the copy now has from the arrears.
     mutating func settle() {
       guard case .following(let position) = phase, written == 0 || predecessor == nil else { return }
       arrears.settle(written == 0 && position == predecessor ? .max : position.frames)
     }
 
-    /// Goes on where the copy is, if the log continues it.
+    /// Continues at the copy's position if the log continues it; otherwise starts over.
     mutating func follow(_ position: LogPosition?) {
       if let position, position.frames > 0, position.frames <= written, position.salt == LogFormat.salt(log),
         position.sum == LogFormat.sum(of: position.frames, log)
@@ -129,7 +129,7 @@ package final class StoreCopier: Sendable {
   private let link: any StandbyLink
   private let name: String
   private let notices: Notices
-  /// Whether commits are reported only when the copy has them.
+  /// Whether commits are reported only after the copy has them.
   package let isAwaited: Bool
   private let state: Mutex<State>
   private let work = Mutex<SerialWork?>(nil)
@@ -141,7 +141,7 @@ package final class StoreCopier: Sendable {
 
   /// - Parameters:
   ///   - path: The path of the store, which must not be open for writing yet.
-  ///   - name: What messages call the copy.
+  ///   - name: The name of the copy in messages.
   package init(
     _ path: String, _ link: any StandbyLink, name: String, isAwaited: Bool, limits: Limits = Limits(),
     _ notices: Notices
@@ -155,8 +155,8 @@ package final class StoreCopier: Sendable {
     state = Mutex(State(log: path + "-wal", predecessor: Self.marked(beside: path)))
   }
 
-  /// Looks how long the log is: after a crash it goes on, and a new store has its tables there. Called before the thread of the store
-  /// knows this object.
+  /// Reads the length of the log, which may contain the writes before a crash, or the tables of a new store. Called
+  /// before the store's thread knows this object.
   func readLog(of store: UInt64) {
     let frames = LogFormat.read(path + "-wal")?.committed ?? 0
     state.withLock { state in
@@ -166,7 +166,7 @@ package final class StoreCopier: Sendable {
     }
   }
 
-  /// Begins. `wakeStore`: wakes the thread of the store, which then calls ``storeIsAwake()``.
+  /// Starts replication. `wakeStore`: wakes the store's thread, which then calls ``storeIsAwake()``.
   func begin(_ wakeStore: @escaping @Sendable () -> Void) throws(PosixError) {
     self.wakeStore.withLock { $0 = wakeStore }
     let made = try SerialWork(on: Self.threads) { [weak self] in self?.turn() ?? .over }
@@ -178,7 +178,7 @@ package final class StoreCopier: Sendable {
 
   // MARK: On the thread of the store
 
-  /// The log has this many frames on the disk.
+  /// Notes the log's number of frames on the disk.
   func wrote(_ frames: Int) {
     state.withLock { state in
       if frames > state.written { state.arrears.note(frames, at: monotonicNow()) }
@@ -195,7 +195,7 @@ package final class StoreCopier: Sendable {
     }
   }
 
-  /// The frames of the log that the copy has; nil: it has another log, or none.
+  /// The number of frames of the log that the copy has; nil: it has another log, or none.
   var copiedFrames: Int? { state.withLock { $0.copied(LogFormat.salt(path + "-wal")) } }
 
   var isPromoted: Bool { state.withLock { $0.phase == .promoted } }
@@ -214,13 +214,13 @@ package final class StoreCopier: Sendable {
     }
   }
 
-  /// The file was opened again, made from what could be read, or put back: what the copy has may not be its past.
+  /// Called when the file was reopened, salvaged or restored: the copy may no longer be an earlier version of it.
   func storeWasReopened() {
     state.withLock { if $0.phase != .promoted { $0.giveUp() } }
     wake()
   }
 
-  /// The log has been moved into the file, and begins anew with the next commit.
+  /// Called when the log has been moved into the file; the next commit starts a new log.
   func logWasMoved() {
     state.withLock { state in
       state.written = 0
@@ -228,7 +228,7 @@ package final class StoreCopier: Sendable {
     }
   }
 
-  /// Begins to send the file, if that is wanted: from now on the log is held.
+  /// Starts sending the file if the copy needs it; from now on the log must not be moved.
   func storeIsAwake() {
     let begins = state.withLock { state in
       guard state.phase == .wantsFile, let total = FileDescriptor.Status(path: path)?.size, total > 0 else {
@@ -240,7 +240,7 @@ package final class StoreCopier: Sendable {
     if begins { wake() }
   }
 
-  /// Nothing more is sent. Returns the position of the copy if it has everything; nil: it has not.
+  /// Stops sending. Returns the position of the copy; nil: the copy is incomplete.
   func end() -> LogPosition? {
     let hasAll = hasAll
     defer { wake() }
@@ -253,15 +253,16 @@ package final class StoreCopier: Sendable {
 
   // MARK: Its standing
 
-  /// How far the copy is behind the store. On any thread.
+  /// The replication lag and its state. On any thread.
   package struct Standing: Sendable, Equatable {
-    /// Whether the standby has answered the last request; false: it is away, or refuses.
+    /// Whether the last request succeeded; false: the standby cannot be reached, or refuses.
     package var isReached: Bool
-    /// What is not in the copy yet; with a copy that needs the whole file, its size. Nil: unknown, because it has not answered yet.
+    /// The bytes that the copy lacks; the file's size if it needs the whole file. Nil: unknown, because the standby has
+    /// not answered yet.
     package var bytes: Int?
-    /// How long the oldest commit that the copy lacks is on this disk; zero: it lacks none.
+    /// The age of the oldest commit that the copy lacks; zero: it lacks none.
     package var lag: TimeSpan
-    /// Why the standby takes nothing; one sentence without a full stop.
+    /// The reason why the standby accepts nothing; one sentence without a full stop.
     package var trouble: String?
     package var isAwaited: Bool
 
@@ -295,13 +296,13 @@ package final class StoreCopier: Sendable {
 
   // MARK: Over a restart
 
-  /// The file in which a store that was closed in order says what its copy has, so that the next log continues it. Whoever opens the
-  /// store for writing removes it first.
+  /// The file with the position of the copy, written when a store is closed cleanly, so that the next log continues the
+  /// copy. It is removed before the store is opened for writing.
   static func mark(beside path: String) -> String { path + "-copied" }
 
   static func note(_ position: LogPosition, beside path: String) {
     let text = Array("\(position.text)\n".utf8)
-    // Without it the copy gets the whole file again.
+    // Without this file the whole store is sent again.
     try? text.withUnsafeBytes { try replaceFile(mark(beside: path), with: $0, permissions: 0o600) }
   }
 
@@ -316,7 +317,7 @@ package final class StoreCopier: Sendable {
 
   // MARK: Sending
 
-  /// What is to be sent next.
+  /// The next request.
   private enum Piece {
     case position
     case file(offset: Int, count: Int, total: Int, sending: UInt64)
@@ -342,7 +343,7 @@ package final class StoreCopier: Sendable {
       if state.withLock({ $0.phase == .wantsFile }) { wakeStore.withLock { $0 }() }
       return next
     }
-    // Reading does not hold up the store. If it moves its log meanwhile, the answer does not count.
+    // Reading does not block the store. If the store moves its log meanwhile, the answer does not count.
     guard let request = request(piece, isWhole) else {
       state.withLock { state in
         if state.phase == state.asked { state.giveUp() }
@@ -355,7 +356,7 @@ package final class StoreCopier: Sendable {
     return next
   }
 
-  /// Nil: there is nothing to send now.
+  /// Returns nil if there is nothing to send now.
   private func nextPiece(_ state: inout State) -> Piece? {
     switch state.phase {
     case .unknown: return .position
@@ -377,7 +378,7 @@ package final class StoreCopier: Sendable {
     }
   }
 
-  /// Nil: the piece cannot be read.
+  /// Returns nil if the piece cannot be read.
   private func request(_ piece: Piece, _ isWhole: Bool) -> StandbyRequest? {
     switch piece {
     case .position: return .position
@@ -412,7 +413,7 @@ package final class StoreCopier: Sendable {
               + (isAwaited ? "nothing is acknowledged until it does" : "trying again")
           )
         }
-        // It may have been taken all the same. A file begins anew.
+        // The request may have been accepted nevertheless. A file is sent again from its start.
         if isOfNow { state.phase = .unknown }
         return
       }

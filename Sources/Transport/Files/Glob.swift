@@ -8,7 +8,7 @@ package enum Glob {
     path.utf8.contains { $0 == UInt8(ascii: "*") || $0 == UInt8(ascii: "?") || $0 == UInt8(ascii: "[") }
   }
 
-  /// The directory in which relative paths begin; nil if it cannot be found.
+  /// The directory that relative paths start from; nil if it cannot be determined.
   package static var currentDirectory: String? {
     guard let path = getcwd(nil, 0) else { return nil }
     defer { free(path) }

@@ -79,7 +79,7 @@ package struct FileTree: Sendable {
         } catch { return .failure(error) }
       }
       let more = try outcome.get()
-      // The file has become shorter meanwhile.
+      // The file was truncated meanwhile.
       guard more > 0 else { break }
       count += more
     }

@@ -5,12 +5,12 @@ import PipelineRuntime
 import Synchronization
 import Transport
 
-/// A file on storage that two machines share. It names the state directory that may be run, and its holder renews it: whoever cannot
-/// renew it ends before another one may take it.
+/// A lease file on storage shared by two machines. It names the state directory that may be run. The holder renews it;
+/// a holder that cannot renew it exits before another process may take it.
 ///
-/// A lease passes to another directory by a promotion only (``give(_:to:_:)``), never by a start. Its file has one line:
-/// `OWNER BOOT SECONDS COUNT HOST PROCESS`, of which the first is the identity of the state directory and the second that of the
-/// machine's boot.
+/// A lease passes to another directory only by a promotion (``give(_:to:waits:)``), never by a start. Its file has one
+/// line: `OWNER BOOT SECONDS COUNT HOST PROCESS`, of which the first is the identity of the state directory and the
+/// second that of the machine's boot.
 final class Lease: Sendable {
   enum Refusal: Error {
     /// Another process holds it.
@@ -19,7 +19,7 @@ final class Lease: Sendable {
     case elsewhere(String)
     case unusable(String)
 
-    /// Prints the reason; returns the exit status. `advice`: what a lease that is held means.
+    /// Prints the reason; returns the exit status. `advice`: text to append if another process holds the lease.
     func reported(_ advice: String = "") -> ExitCode {
       switch self {
       case .held(let message):
@@ -35,7 +35,7 @@ final class Lease: Sendable {
     }
   }
 
-  /// What the file says.
+  /// The contents of the file.
   struct Holder: Equatable {
     var owner: String
     var boot: String
@@ -53,7 +53,7 @@ final class Lease: Sendable {
       process = getpid()
     }
 
-    /// Nil: the text is no lease.
+    /// Parses the contents; nil: the text is not a lease.
     init?(_ text: String) {
       let words = text.split(separator: "\n", omittingEmptySubsequences: false).first?.split(separator: " ") ?? []
       guard words.count == 6, let seconds = Int64(words[2]), seconds > 0, let count = UInt64(words[3]),
@@ -69,7 +69,7 @@ final class Lease: Sendable {
 
   private struct State {
     var holder: Holder
-    /// Until when the lease is held, on ``now()``.
+    /// The time until which the lease is held, on the clock of ``now()``.
     var end: Int64
     var isOver = false
     var hasFailed = false
@@ -82,13 +82,13 @@ final class Lease: Sendable {
   private let lost: @Sendable (String) -> Void
   private let warn: @Sendable (String) -> Void
 
-  /// Takes the lease, and renews it from now on.
+  /// Acquires the lease and keeps renewing it.
   ///
   /// - Parameters:
   ///   - owner: The identity of the state directory.
-  ///   - isNew: Whether the directory has never held a lease, so that the file may be made.
-  ///   - seconds: How long others wait before they may take a lease that is not renewed.
-  ///   - waits: Called before a wait for as long as the former holder's lease may last.
+  ///   - isNew: Whether the directory has never held a lease, so that the file may be created.
+  ///   - seconds: The time after which others may take a lease that is not renewed.
+  ///   - waits: Called before waiting until the former holder's lease has expired.
   init(
     _ path: String, owner: String, isNew: Bool, seconds: Int64, waits: (String) -> Void,
     warn: @escaping @Sendable (String) -> Void,
@@ -121,9 +121,9 @@ final class Lease: Sendable {
     } catch { throw .unusable(error.message) }
   }
 
-  /// Gives the lease to the state directory of this identity, if no process holds it.
+  /// Transfers the lease to the state directory of this identity if no process holds it.
   static func give(_ path: String, to owner: String, waits: (String) -> Void) throws(Refusal) {
-    // A new file would be no lease of the other machine's: another path, or storage that is not mounted.
+    // The file must not be created: a missing file means a wrong path, or storage that is not mounted.
     if let bytes = SystemFile.read(path, limit: 512), Holder(String(decoding: bytes, as: UTF8.self))?.owner == owner {
       return
     }
@@ -135,7 +135,7 @@ final class Lease: Sendable {
     do throws(PosixError) { try write(holder, file) } catch { throw .unusable(error.message) }
   }
 
-  /// Whether the lease is held now. What a process does behind this must not begin without it.
+  /// Whether the lease is held now. Must be checked before every action that only the holder may take.
   var isHeld: Bool {
     let now = Self.now()
     return state.withLock { now < $0.end && !$0.isOver }
@@ -143,7 +143,7 @@ final class Lease: Sendable {
 
   // MARK: While it is held
 
-  /// Returns whether to go on.
+  /// Returns false when the lease has ended.
   private func renewOnce() -> Bool {
     let pause = state.withLock { $0.holder.seconds * 1_000_000_000 / 3 }
     let isOver = state.wait(until: monotonicNow() + pause) { $0.isOver ? true : nil } ?? false
@@ -173,7 +173,7 @@ final class Lease: Sendable {
     return true
   }
 
-  /// Ends the process when the lease has not been renewed in time, also while a renewal hangs.
+  /// Ends the process if the lease was not renewed in time, even while a renewal hangs.
   private func watchOnce() -> Bool {
     let isOver = state.wait(until: monotonicNow() + 100_000_000) { $0.isOver ? true : nil } ?? false
     if isOver { return false }
@@ -191,7 +191,7 @@ final class Lease: Sendable {
     if isFirst { lost(reason) }
   }
 
-  /// Whether the file is still there, and still says what this process has written.
+  /// Whether the file still exists, with the contents that this process has written.
   private func isOwn(_ holder: Holder) throws(PosixError) -> Bool {
     var named = stat()
     if stat(path, &named) != 0 {
@@ -229,7 +229,7 @@ final class Lease: Sendable {
     )
   }
 
-  /// Nil: the file is new.
+  /// Reads the holder; nil: the file is new.
   private static func read(_ file: FileDescriptor, _ path: String) throws(Refusal) -> Holder? {
     let text: String?
     do throws(PosixError) { text = try Self.text(file, path) } catch { throw .unusable(error.message) }
@@ -240,7 +240,7 @@ final class Lease: Sendable {
     return holder
   }
 
-  /// Nil: the file is empty.
+  /// Reads the text; nil: the file is empty.
   private static func text(_ file: FileDescriptor, _ path: String) throws(PosixError) -> String? {
     var bytes = [UInt8](repeating: 0, count: 512)
     let count = uninterrupted { pread(file.number, &bytes, bytes.count, 0) }
@@ -249,7 +249,7 @@ final class Lease: Sendable {
   }
 
   private static func write(_ holder: Holder, _ file: FileDescriptor) throws(PosixError) {
-    // One block, so that a reader sees one of both lines.
+    // A single write, so that a reader sees either the old or the new line.
     let bytes = Array(holder.text.utf8)
     let count = uninterrupted { pwrite(file.number, bytes, bytes.count, 0) }
     guard count == bytes.count else { throw PosixError("write", file.name, code: count < 0 ? errno : ENOSPC) }
@@ -258,18 +258,18 @@ final class Lease: Sendable {
     }
   }
 
-  /// Returns when the former holder cannot act any more. The lock is held, so on this machine it has ended; another machine may only
-  /// have lost its lock.
+  /// Waits until the former holder has ended. A holder on this machine has, because its lock is free; one on another
+  /// machine may only have lost its lock.
   private static func awaitEnd(
     of known: Holder, _ file: FileDescriptor, _ path: String, _ waits: (String) -> Void
   ) throws(Refusal) {
     guard known.boot != boot() else { return }
     waits("the lease \(path) was that of \(known.shown): waiting \(known.seconds) s to see whether it is renewed")
-    // A quarter more, for clocks that do not run alike.
+    // A quarter more, because clocks run at different rates.
     let end = now() + known.seconds * 1_250_000_000
     while now() < end {
       poll(nil, 0, 200)
-      // Opened anew: file systems of a network look then whether the file has changed.
+      // Reopened each time, because network file systems check for changes on open.
       let number = uninterrupted { Glibc.open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK) }
       guard number >= 0 else { throw .unusable(PosixError("open", path).message) }
       let again = FileDescriptor(number, name: path)
@@ -279,7 +279,7 @@ final class Lease: Sendable {
     }
   }
 
-  /// Nanoseconds, with the time in which the machine slept.
+  /// Nanoseconds, including the time during which the machine was suspended.
   private static func now() -> Int64 {
     var time = timespec()
     clock_gettime(CLOCK_BOOTTIME, &time)

@@ -3,13 +3,13 @@ import PipelineCore
 import Storage
 import Transport
 
-/// Where a process copies its stores: the settings of `--replicate`.
+/// The settings of `--replicate`.
 struct Replication: Sendable {
   /// The address of the standby, without a slash at its end.
   let url: String
   let token: Secret
   let caFile: String?
-  /// Whether commits count only when the standby has them.
+  /// Whether commits are reported only after the standby has them.
   let isAwaited: Bool
   private let client = CurlClient()
 
@@ -62,7 +62,7 @@ struct Replication: Sendable {
     return request
   }
 
-  /// The way of one store's content to the standby.
+  /// The connection that carries one store's data to the standby.
   private struct Link: StandbyLink {
     let replication: Replication
     let pipeline: String

@@ -1,7 +1,7 @@
 import PipelineCore
 import Storage
 
-/// What `rxd run --replicate` and `rxd standby` say to each other, over HTTP:
+/// The HTTP protocol between `rxd run --replicate` and `rxd standby`:
 ///
 /// | request | answer |
 /// |---|---|
@@ -11,19 +11,19 @@ import Storage
 /// | `PUT /stores/NAME/file?store=&offset=&total=&sending=&whole=`, a piece of the file as the body | likewise |
 ///
 /// `store` is the identity of the store, a hexadecimal number. 423: another store of this name was sent in the last minute. 410: the
-/// standby has been promoted. A position is ``LogPosition/text`` or `none`. Every request has the
-/// version of the protocol, and every other version is refused with 400.
+/// standby has been promoted. A position is ``LogPosition/text`` or `none`. Every request carries the version of the
+/// protocol; other versions are refused with 400.
 enum StandbyProtocol {
   static let version = "2"
   static let versionHeader = "rxd-standby"
-  /// Above the largest piece that a store sends, with its log's header.
+  /// The maximum body: more than the largest piece with the log's header.
   static let bodyBytes = 5 << 20
 
   static func text(_ position: LogPosition?) -> String {
     position?.text ?? "none"
   }
 
-  /// Nil: the text is not a position.
+  /// Parses a position; the outer nil: the text is not one.
   static func position(_ text: some StringProtocol) -> LogPosition?? {
     if text == "none" { return .some(nil) }
     return LogPosition(text: text).map { .some($0) }
@@ -39,7 +39,7 @@ enum StandbyProtocol {
     }.joined()
   }
 
-  /// The name in a segment; nil: it cannot be that of a file in the directory of the stores.
+  /// The name in a segment; nil: it cannot be a file name in the directory of the stores.
   static func name(_ segment: some StringProtocol) -> String? {
     var bytes: [UInt8] = []
     var rest = Array(segment.utf8)[...]

@@ -83,7 +83,7 @@ final class StandbyServer: Sendable {
 
   // MARK: Promotion
 
-  /// Takes nothing any more, if the directory has been promoted, and lets go of it.
+  /// If the directory has been promoted, stops accepting data and releases the directory.
   func promoteIfAsked() {
     guard access(StateDirectory.promotedMarker(in: path), F_OK) == 0 else { return }
     let stores = state.withLock { state in
@@ -130,7 +130,7 @@ final class StandbyServer: Sendable {
       if isTaken { work.wake() } else { StandbyServer.answer(request, 410, "promoted") }
     }
 
-    /// Returns when the requests that were taken are answered.
+    /// Waits until the accepted requests are answered.
     func finish() {
       waiting.withLock { $0.isOver = true }
       work.wake()
@@ -143,9 +143,9 @@ final class StandbyServer: Sendable {
     private let path: String
     private let log: (Services.Level, String) -> Void
     private var store: StandbyStore?
-    /// The store that the last piece came from, and when.
+    /// The store that sent the last piece, and the time of that piece.
     private var owner: (store: String, last: Int64)?
-    /// How long a store must send nothing before another one of its name replaces it, in nanoseconds.
+    /// The time for which a store must be silent before another one of the same name replaces it, in nanoseconds.
     private static let patience: Int64 = 60_000_000_000
 
     init(_ path: String, _ log: @escaping @Sendable (Services.Level, String) -> Void) {
@@ -188,14 +188,14 @@ final class StandbyServer: Sendable {
         case .damaged(let reason): StandbyServer.answer(request, 400, reason)
         case .failed(let reason):
           log(.error, reason)
-          // What is on the disk is read again.
+          // The store is reopened, so that the disk's actual contents count.
           store = nil
           StandbyServer.answer(request, 500, reason)
         }
       }
     }
 
-    /// Whether the store may send now; then it is the one that the copy is of.
+    /// Whether the store may send now; if so, it becomes the owner of the copy.
     private func isFrom(_ store: String) -> Bool {
       let now = monotonicNow()
       if let owner, owner.store != store {

@@ -27,16 +27,16 @@ final class StateDirectory: Sendable {
 
   /// The folder of the stores.
   static let stores = "pipelines"
-  /// The file that says that the directory is a standby: nothing runs its stores.
+  /// The file that marks the directory as a standby, whose stores must not be run.
   static func standbyMarker(in path: String) -> String { path + "/standby" }
-  /// The file that says that it was one.
+  /// The file that marks the directory as a promoted standby.
   static func promotedMarker(in path: String) -> String { path + "/promoted" }
 
   let path: String
   private let directory: FileDescriptor
   /// Holds the directory's lock while it is open.
   private let lock: FileDescriptor
-  /// Says that this directory is the one that may be run; nil: nothing says so.
+  /// The lease of this directory; nil: it is run without a lease.
   private let heldLease = Mutex<Lease?>(nil)
 
   /// Creates the directory if there is none, accessible to its owner only.
@@ -104,7 +104,7 @@ final class StateDirectory: Sendable {
     return owner(lock)
   }
 
-  /// Waits until nobody holds a directory's lock; returns whether that is so within the limit.
+  /// Waits until no process holds a directory's lock; returns false after the limit.
   static func awaitFree(_ path: String, within limit: TimeSpan) -> Bool {
     let number = Glibc.open(path + "/lock", O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC)
     guard number >= 0 else { return true }
@@ -124,7 +124,7 @@ final class StateDirectory: Sendable {
 
   /// Takes the lease for this directory, and ends the process when it is lost.
   func take(lease path: String, for seconds: Int, _ log: LogWriter) throws(Lease.Refusal) {
-    // Without this, a machine whose storage is not mounted would make a lease of its own.
+    // Without this mark, a machine whose storage is not mounted would create its own lease.
     let mark = self.path + "/leased"
     let lease = try Lease(
       path, owner: try Self.identity(of: self.path), isNew: access(mark, F_OK) != 0, seconds: Int64(seconds),
@@ -139,7 +139,7 @@ final class StateDirectory: Sendable {
     heldLease.withLock { $0 = lease }
   }
 
-  /// Gives the lease to the directory, which is that of a standby, if nobody holds it.
+  /// Transfers the lease to the directory of a standby if no process holds it.
   static func give(lease path: String, to directory: String, waits: (String) -> Void) throws(Lease.Refusal) {
     try Lease.give(path, to: try identity(of: directory), waits: waits)
     try note(directory + "/leased")
@@ -152,7 +152,7 @@ final class StateDirectory: Sendable {
     } catch { throw .unusable("\(error)") }
   }
 
-  /// Tells a directory from all others: 32 hexadecimal digits, made when they are asked for first.
+  /// The unique identity of a directory: 32 hexadecimal digits, created on first use.
   private static func identity(of directory: String) throws(Lease.Refusal) -> String {
     let path = directory + "/identity"
     if let bytes = SystemFile.read(path, limit: 64) {
@@ -160,7 +160,7 @@ final class StateDirectory: Sendable {
       if text.utf8.count == 32, text.allSatisfy(\.isHexDigit) { return text }
     }
     let (high, low) = (UInt64.random(in: 0 ... .max), UInt64.random(in: 0 ... .max))
-    // A number of 17 digits, without its first.
+    // 16 hexadecimal digits with leading zeros.
     let text = [high, low].map { String(String($0 >> 4 | 1 << 60, radix: 16) + String($0 & 15, radix: 16)).suffix(16) }
       .joined()
     let line = Array("\(text)\n".utf8)
@@ -180,7 +180,7 @@ final class StateDirectory: Sendable {
     close(number)
   }
 
-  /// Makes the names in a directory survive a power failure.
+  /// Syncs a directory, so that its entries survive a power failure.
   static func sync(_ path: String) throws(Refusal) {
     let number = uninterrupted { Glibc.open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC) }
     if number < 0 { throw refusal("open", path) }

@@ -1,12 +1,12 @@
 import Glibc
 import Transport
 
-/// What the program consists of, what it is linked to and what it loads, with the licences.
+/// The parts of the program, the libraries that it is linked to or loads, and their licences.
 enum Components {
   /// A part of the program itself.
   struct Linked {
     var name: String
-    /// Nil: the toolchain or the system of the build decides it.
+    /// Nil: determined by the toolchain or the build system.
     var version: String?
     /// An SPDX expression.
     var license: String
@@ -20,7 +20,7 @@ enum Components {
     var home: String
     /// Names of its files without their versions.
     var files: [String]
-    /// The names by which it is loaded when it is first needed; empty: the program is linked to it.
+    /// The names by which the library is loaded on first use; empty: the program is linked to it.
     var loaded: [String]
     /// The name of its Debian packages without the version.
     var package: String
@@ -31,7 +31,7 @@ enum Components {
     var text: String
   }
 
-  /// The version of the Swift runtime, as far as the language tells it.
+  /// The version of the Swift runtime, as far as the compiler reveals it.
   static var runtimeVersion: String? {
     #if compiler(>=6.4)
       nil
@@ -84,7 +84,7 @@ enum Components {
     }
   }
 
-  /// The file with the licence of a library: of those that came with the program, or of the system's packages.
+  /// The licence file of a library: one installed with the program, or one of the system's packages.
   private static func license(of library: Library) -> String? {
     if let prefix = InstalledProgram.prefix {
       for folder in ["\(prefix)/share/doc/rxd/licenses", "\(prefix)/licenses"] {
@@ -119,7 +119,7 @@ enum Components {
 }
 
 extension Components.Library {
-  /// The first file of this library: libre2.so.9.0.0 is one of libre2.so.
+  /// The first file of this library among the paths: libre2.so.9.0.0 belongs to libre2.so.
   func file(among paths: [String]) -> String? {
     for file in files {
       let found = paths.first { path in

@@ -6,7 +6,7 @@ import Transport
 
 /// Exit statuses, after sysexits.h.
 enum ExitStatus {
-  /// All went well.
+  /// The command succeeded.
   static let success = ExitCode(0)
   /// A pipeline or a test failed.
   static let failure = ExitCode(1)

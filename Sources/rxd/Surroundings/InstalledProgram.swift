@@ -1,6 +1,6 @@
 import Glibc
 
-/// Where this program is installed.
+/// The installation of this program.
 enum InstalledProgram {
   /// The directory that has the program as `bin/rxd`, such as /usr or /usr/local; nil: the program has not been installed.
   static let prefix: String? = {

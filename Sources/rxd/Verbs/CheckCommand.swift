@@ -109,7 +109,7 @@ struct CheckSettings {
   private func leftBehind(_ results: [PipelineLoader.Loaded]) throws -> [Diagnostic] {
     guard let stateDirectory else { return [] }
     guard access(stateDirectory, R_OK | X_OK) == 0 else {
-      // Before the first start of a service.
+      // The directory does not exist before the first start of a service.
       if errno == ENOENT {
         Console.note("There is no \(stateDirectory) yet, so no events wait there.")
         return []

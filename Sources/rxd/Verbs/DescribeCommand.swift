@@ -69,7 +69,7 @@ struct Describe: ParsableCommand {
     Console.print(pages.joined(separator: "\n"), terminator: "")
   }
 
-  /// Describes the component of one kind, where several have the name.
+  /// Describes the component of one kind, if components of several kinds share the name.
   private func describe(_ name: String, of word: String, _ catalogue: Catalogue) throws {
     let kinds = ComponentKind.allCases.filter { !$0.isCalled }
     guard let kind = kinds.first(where: { $0.rawValue == word }) else {

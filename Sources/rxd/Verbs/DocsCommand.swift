@@ -52,10 +52,10 @@ struct DocsVerb: ParsableCommand {
   }
 }
 
-/// Answers requests with the files below one directory.
+/// Serves the files of one directory.
 struct DocumentationPages: Sendable {
   private static let first = "index.html"
-  /// No page is as large.
+  /// The maximum size of a served file, above that of any page.
   private static let mostBytes = 64 << 20
   private static let types = [
     "html": "text/html; charset=utf-8", "css": "text/css; charset=utf-8", "js": "text/javascript; charset=utf-8",
@@ -70,7 +70,7 @@ struct DocumentationPages: Sendable {
     FileDescriptor.Status(path: directory + "/" + first)?.kind == .regular
   }
 
-  /// Ends with an error if the pages are not there.
+  /// Throws an error if the pages do not exist.
   init(in directory: String) throws {
     guard Self.are(in: directory) else {
       Console.printError(
@@ -136,7 +136,7 @@ struct DocumentationPages: Sendable {
     file.split(separator: ".").last.flatMap { types[String($0)] }
   }
 
-  /// Pages of other sites cannot put these into a frame. What a page loads, it says itself.
+  /// Other sites cannot embed these pages. Each page declares in its own policy what it loads.
   private static func headers(_ type: String?) -> [(name: String, value: String)] {
     [
       ("Content-Type", type ?? "application/octet-stream"), ("Cache-Control", "no-cache"),

@@ -84,7 +84,7 @@ struct Format: ParsableCommand {
     if check, changed > 0 { throw ExitStatus.failure }
   }
 
-  /// The text with the names of this version, also in a file that has errors of other kinds.
+  /// The text with the names of this version; errors of other kinds are ignored.
   private static func upgraded(_ path: String, _ source: SourceText) -> SourceText {
     let loader = PipelineLoader(acceptsLibraries: true)
     var fixes = FixedFile(loader.compile(path, source), loader, only: [.formerName])

@@ -4,7 +4,7 @@ import PipelineCore
 import PipelineRuntime
 import Transport
 
-/// The copy of a process's stores on a second machine, for `run`.
+/// The options of `run` for replication to a second machine.
 struct ReplicationOptions: ParsableArguments {
   @Option(
     help: ArgumentHelp(
@@ -53,7 +53,7 @@ struct ReplicationOptions: ParsableArguments {
   }
 }
 
-/// The settings of the copy, from any command line.
+/// The replication settings of any command line.
 struct ReplicationSettings {
   var replicate: String?
   var waits = false
@@ -80,7 +80,7 @@ struct ReplicationSettings {
     return (path, seconds ?? 15)
   }
 
-  /// Nil: nothing is copied.
+  /// Returns nil if nothing is replicated.
   ///
   /// - Parameter keepsState: Whether there is a state directory.
   /// - Throws: Settings that contradict each other; or the standby has been promoted.
@@ -134,7 +134,7 @@ struct ReplicationSettings {
 
 /// A file whose first line is a token.
 enum TokenFile {
-  /// - Throws: After the reason was printed.
+  /// - Throws: After printing the reason.
   static func read(_ path: String) throws -> String {
     do throws(PosixError) {
       guard let token = try MetricsListener.token(from: path) else {

@@ -70,7 +70,7 @@ struct StandbyVerb: ParsableCommand {
       }
     }
     let server: StandbyServer
-    // The server alone holds the directory, because it lets go of it when it is promoted.
+    // Only the server holds the directory, because it releases it on promotion.
     do throws(StateDirectory.Refusal) {
       server = try StandbyServer(try StateDirectory(path, isStandby: true), log)
     } catch {
@@ -88,7 +88,8 @@ struct StandbyVerb: ParsableCommand {
     notify?.send("STOPPING=1")
   }
 
-  /// Waits for signals: SIGHUP comes with a promotion, SIGINT and SIGTERM end the process. What was answered is on the disk.
+  /// Waits for signals: SIGHUP announces a promotion; SIGINT and SIGTERM end the process. Acknowledged data is on the
+  /// disk.
   private static func serve(_ server: StandbyServer) {
     var signals = sigset_t()
     sigemptyset(&signals)

@@ -154,8 +154,8 @@ struct Test: ParsableCommand {
 }
 
 extension PipelineLoader {
-  /// Loads a file whose tests are to be run. Variables that it requires and the environment lacks get values that its tests
-  /// give, so that each test can be compiled with its own; `valuesAreAssumed`: there are such.
+  /// Loads a file whose tests are to be run. Required variables that the environment lacks get values from the file's
+  /// tests, so that each test can be compiled with its own; `valuesAreAssumed`: whether there are any.
   func loadToTest(_ path: String) -> (Loaded, valuesAreAssumed: Bool) {
     let loaded = load(path)
     let given = loaded.compiled.variablesOfTests

@@ -10,7 +10,7 @@ package final class PluginMeter: Sendable {
   /// The maximum number of gauges of an instance.
   private static let mostGauges = 1_000
 
-  /// What has set a value: an instance, or the instance of a program that has this number there.
+  /// The instance that has set a gauge: by itself, or by its number in a shared program.
   package struct Holder: Hashable, Sendable {
     package var object: ObjectIdentifier
     package var number: Int
@@ -20,7 +20,7 @@ package final class PluginMeter: Sendable {
     }
   }
 
-  /// The name of a value that rises and falls; `of` tells values of one name apart.
+  /// The name of a gauge; `of` is its label.
   package struct Gauge: Hashable, Sendable {
     package var name: String
     package var of: String
@@ -45,7 +45,7 @@ package final class PluginMeter: Sendable {
     }
   }
 
-  /// Sets a value that an instance keeps under its own name; nil removes it.
+  /// Sets a gauge of an instance; nil removes it.
   package func gauge(_ gauge: Gauge, _ value: Double?, from holder: Holder) {
     gauged.withLock {
       guard let value else {
@@ -58,10 +58,10 @@ package final class PluginMeter: Sendable {
     }
   }
 
-  /// Removes the values of an instance that has ended.
+  /// Removes the gauges of an instance that has ended.
   package func forget(_ holder: Holder) { gauged.withLock { _ = $0.removeValue(forKey: holder) } }
 
-  /// Removes the values of all instances of a program that has ended.
+  /// Removes the gauges of all instances of a program that has ended.
   package func forget(allOf program: AnyObject) {
     let object = ObjectIdentifier(program)
     gauged.withLock { gauged in
@@ -120,7 +120,7 @@ extension PipelineStatistics {
     package var memory: Int?
     /// The plugin's own counts, by name.
     package var counts: [String: UInt64] = [:]
-    /// The plugin's own values that rise and fall, by name and what tells them apart.
+    /// The plugin's gauges, by name and label.
     package var gauges: [String: [String: Double]] = [:]
 
     package init() {}
@@ -146,7 +146,7 @@ extension PipelineStatistics {
 }
 
 extension JSONText {
-  /// A value that rises and falls; null if it is infinite, which JSON has no number for.
+  /// A gauge; null if it is infinite, which JSON numbers cannot express.
   package static func gauge(_ value: Double) -> JSONText {
     guard value.isFinite else { return .null }
     return Int(exactly: value).map(JSONText.int) ?? .document("\(value)")

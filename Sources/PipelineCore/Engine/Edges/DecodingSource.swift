@@ -113,7 +113,7 @@ open class DecodingSource: RunningSource {
   private func adviseAboutDecoder(
     _ text: UnsafeRawBufferPointer, _ rows: RowBatch, _ origin: Origin
   ) {
-    // What decodes as JSON is text in the right encoding.
+    // Text that decodes as JSON has the right encoding.
     if readsJSON, rows.rejected.isEmpty { return }
     guard let options = decoderOptions, !text.isEmpty, advice.count < Self.mostAdvice,
       let found = DecoderAdvice.advice(options, startingAs: text, hasRejected: !rows.rejected.isEmpty),

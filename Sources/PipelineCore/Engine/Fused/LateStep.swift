@@ -154,7 +154,7 @@ class LateStep: FusedStep, TimerTarget {
 
   final func woke(_ token: Int) {
     guard !isStopped, let link, let runLink else { return }
-    // A chain and a run that end meanwhile live to the end of the turn, so they need not be retained.
+    // A chain and a run that end during the call stay alive until the end of the turn, so they need not be retained.
     link._withUnsafeGuaranteedRef { $0.acts() }
     runLink._withUnsafeGuaranteedRef { $0.acting(at: index) { timeCame(token) } }
     if isFresh { link._withUnsafeGuaranteedRef { $0.becameFresh() } }

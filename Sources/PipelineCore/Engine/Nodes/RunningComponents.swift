@@ -34,7 +34,7 @@ public protocol FusableOperator: OperatorComponent, FusableDeclaration {
 
 /// An operator whose steps move keys to the disk if the file has `state: { memory: SIZE }`.
 package protocol SpillingOperator: FusableOperator {
-  /// Whether this one does, with its parameters.
+  /// Whether this operator moves keys, given its parameters.
   var movesKeys: Bool { get }
 }
 

@@ -1,10 +1,10 @@
 /// The keys of one step that are on the disk, with values that change. A key is in memory or on the disk: it comes back to memory
 /// when it is needed, changes there, and goes to the disk again when there is no room for it.
 ///
-/// What is on the disk of a key that is in memory is old. Nobody looks for it there: memory, and after a crash the pages of the
-/// last commit, go first.
+/// The disk may have an old value of a key that is in memory. It is never read: memory takes precedence, and after a
+/// crash the pages of the last commit.
 final class SpilledValues {
-  /// How many keys are moved at once.
+  /// The maximum number of keys moved at once.
   static let atOnce = 64
 
   private let spilling: Spilling
@@ -17,13 +17,13 @@ final class SpilledValues {
   private(set) var count = 0
   /// How often the step has written its state with pages; kept over restarts.
   private(set) var saves = 0
-  /// The number of keys that have changed since.
+  /// The number of keys that have changed since the state was last written.
   private var changed = 0
   /// Commits that are not finished, each with the number of times the state had been written for it.
   private var underWay: [(commit: Int, saves: Int)] = []
-  /// A finished commit has what had changed before the state was written this often.
+  /// The value of `saves` in the last finished commit: it contains all changes with a smaller stamp.
   private var settled = 0
-  /// How many keys in a row had to stay, and the value of `settled` meanwhile.
+  /// The number of successive keys that could not be moved, and the value of `settled` then.
   private var fruitless = (keys: 0, settled: 0)
 
   init(_ spilling: Spilling, owner: Int64) {
@@ -44,33 +44,33 @@ final class SpilledValues {
 
   /// Notes that a key in memory has changed.
   ///
-  /// - Parameter stamp: What the call for this key returned last; nil: it is new, or has come back.
-  /// - Returns: What to ask ``isSettled(_:)`` with.
+  /// - Parameter stamp: The result of the last call for this key; nil: the key is new or has come back from the disk.
+  /// - Returns: The stamp for ``isSettled(_:)``.
   @inline(__always)
   func change(_ stamp: Int?) -> Int {
     if stamp != saves { changed &+= 1 }
     return saves
   }
 
-  /// Whether a finished commit has the key as it is.
+  /// Whether a finished commit contains the key's current value.
   @inline(__always)
   func isSettled(_ stamp: Int) -> Bool { stamp < settled }
 
   /// Whether keys are to be moved to the disk now.
   ///
-  /// - Parameter keys: How many are in memory.
+  /// - Parameter keys: The number of keys in memory.
   @inline(__always)
   func isOver(_ keys: Int) -> Bool { spilling.isOver && isOverNow(keys) }
 
   @inline(never)
   private func isOverNow(_ keys: Int) -> Bool {
     settle()
-    // Half of the keys in memory are moved while a commit takes the other half.
+    // A commit is requested when half of the keys have changed, so that the other half can be moved meanwhile.
     if changed > keys / 2 { spilling.needsCommit = true }
     return fruitless.keys < keys || fruitless.settled != settled
   }
 
-  /// Notes how many keys could not be moved although they had not come, and whether others were.
+  /// Notes the number of unused keys that could not be moved, and whether others were moved.
   func stayed(_ keys: Int, hasMoved: Bool) {
     fruitless = (hasMoved || fruitless.settled != settled ? 0 : fruitless.keys + keys, settled)
   }
@@ -84,11 +84,12 @@ final class SpilledValues {
 
   // MARK: Keys
 
-  /// Moves keys to the disk, each with its value; false: they must stay in memory. They must be settled.
+  /// Moves settled keys to the disk, each with its value; false: they must stay in memory.
   func write(_ keys: [(key: UnsafeRawBufferPointer, value: [UInt8])]) -> Bool {
     if keys.isEmpty { return true }
     let values = keys.map { (key: $0.key, value: SpilledValue(rank: 0, time: 0, payload: $0.value)) }
-    // A commit that is on the disk has been written at least this often, so a directory with more is newer than its store.
+    // The finished commit has at least this number of saves, so a directory with a higher number is newer than its
+    // store.
     guard spilling.write(values, of: owner, top: settled) else { return false }
     isUsed = true
     count += keys.count
@@ -111,12 +112,12 @@ final class SpilledValues {
       settle()
       saves += 1
       changed = 0
-      // The state of one commit may be written several times, and it has what the last time had.
+      // The state of one commit may be written several times; the last one counts.
       let commit = spilling.taken + 1
       if underWay.last?.commit == commit { underWay.removeLast() }
       underWay.append((commit, saves))
     }
-    // A commit that is under way when the first keys are moved must not remove them, so it names the owner before.
+    // A commit in progress when the first keys are moved must not remove them, so the owner is always registered.
     state.add(SpilledOwner(owner: owner, least: SpilledValue(rank: 0, time: .min), hasKeys: isUsed))
     guard isUsed else { return }
     state.write(owner)

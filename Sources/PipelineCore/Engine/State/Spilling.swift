@@ -2,18 +2,19 @@
 /// (docs/decisions/0209-state-larger-than-memory.md). Used in turns.
 final class Spilling {
   let store: any SpillStore
-  /// The bytes in memory from which keys are moved to the disk; nil: none are, but those that are there are still read.
+  /// The bytes in memory above which keys are moved to the disk; nil: none are moved, but keys on the disk are still
+  /// read.
   private let limit: Int?
   /// The estimated bytes of the keys in memory.
   var bytes = 0
   private let now: () -> Instant
   private let report: (Services.Level, String) -> Void
-  /// Commits are numbered from 1: the last one that has been taken, and the last one that is on the disk.
+  /// The number of the last commit taken, and of the last one on the disk; numbers start at 1.
   private(set) var taken = 0
   private(set) var finished = 0
   /// Whether keys can be moved only after another commit.
   var needsCommit = false
-  /// The time until which no key is moved, because the disk refused some; nil: it did not.
+  /// The time until which no key is moved, because a write has failed; nil: none has.
   private var pausedUntil: Instant?
   private static let pause = TimeSpan.seconds(1)
 
