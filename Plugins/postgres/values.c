@@ -5,7 +5,7 @@
 
 #include "postgres.h"
 
-// From pg_type.dat; these numbers never change.
+// Type OIDs from pg_type.dat, which never change.
 enum {
   type_bool = 16, type_bytea = 17, type_int8 = 20, type_int2 = 21, type_int4 = 23, type_oid = 26, type_json = 114,
   type_float4 = 700, type_float8 = 701, type_numeric = 1700, type_timestamptz = 1184, type_jsonb = 3802,

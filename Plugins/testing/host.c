@@ -133,7 +133,7 @@ static int host_flush(rxd_source *source) {
   return status;
 }
 static int add_text(rxd_source *source, const char *bytes, size_t count, uint64_t token) {
-  // At the start, so that a position set after the last event is sent with it.
+  // Flushed before adding, so that a position set after the last event is sent with it.
   if (source->count >= 1024 && host_flush(source) == RXD_STOP) return RXD_STOP;
   if (source->events == NULL) source->events = open_memstream(&source->text, &source->length);
   fprintf(source->events, "%s{\"token\":%" PRIu64 ",\"event\":%.*s}", source->count++ ? "," : "", token, (int)count, bytes);

@@ -348,7 +348,7 @@ static bool start_engine(buffer *problem) {
 #undef X
   wasm_config *config = wasmtime.wasm_config_new();
   wasmtime.wasmtime_config_epoch_interruption_set(config, true);
-  // Without signal handlers in rxd's process: compiled code checks bounds.
+  // Compiled code checks bounds, so that rxd's process needs no signal handlers.
   wasmtime.wasmtime_config_signals_based_traps_set(config, false);
   wasmtime.wasmtime_config_max_wasm_stack_set(config, 256 << 10);
   wasm_engine *made = wasmtime.wasm_engine_new_with_config(config);

@@ -53,7 +53,7 @@ inline size_t write_few(uint32_t number, char *target) {
   return 8 - zeros;
 }
 
-/// At most 20 bytes.
+/// Writes at most 20 bytes.
 inline size_t write_digits(uint64_t number, char *target) {
   constexpr uint64_t eight = 100'000'000;
   if (number < 100) {

@@ -35,7 +35,7 @@ struct rx_lines {
 
 namespace rx_json {
 
-/// By how much a token changes the depth.
+/// The change of depth by each token.
 struct bracket_table {
   int8_t step[256] = {};
   constexpr bracket_table() {

@@ -13,7 +13,7 @@ using namespace rx_json;
 
 namespace {
 
-/// What a UTF-8 sequence that begins within 64 bytes requires of the bytes after them, as bits.
+/// The continuation bytes that a UTF-8 sequence at the end of a 64-byte block requires in the next block, as bits.
 struct utf8_debt {
   uint64_t second = 0;
   uint64_t third = 0;

@@ -33,7 +33,7 @@ static struct { FUNCTIONS(FIELD) } lib;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static bool is_loaded;
-// Those of Debian 12 and of Ubuntu 24.04. The functions above are the same in both.
+// The library names of Debian 12 and Ubuntu 24.04, which have the same functions.
 static const char *const names[] = {"librocksdb.so.7.8", "librocksdb.so.8.9"};
 
 bool rx_rocks_load(char *why, size_t size) {
@@ -225,7 +225,7 @@ void rx_rocks_close(rx_rocks *keys, bool removes) {
   free(keys);
 }
 
-// Copies what is there of a key of the library.
+// Copies the value of a key of the library, or as much as there is room for.
 static int find(rx_rocks *keys, const char *key, size_t key_length, void *value, size_t capacity, size_t *length) {
   char *error = NULL;
   rocksdb_pinnableslice_t *found = lib.get_pinned(keys->db, keys->reading, key, key_length, &error);

@@ -6,7 +6,7 @@ package struct ProcessFigures: Sendable {
   /// Wall-clock nanoseconds since 1970.
   package var at: Int64 = 0
   package var startedAt: Int64 = 0
-  /// In user and system mode.
+  /// CPU time in user and system mode.
   package var cpu = TimeSpan.zero
   /// Bytes; nil: unknown.
   package var residentMemory: Int?
@@ -64,7 +64,7 @@ package struct PipelineFigures: Sendable {
   package var file: String
   /// As in `GET /status`.
   package var state: String
-  /// When `state` began, as in RFC 3339.
+  /// The time when `state` began, in RFC 3339.
   package var since: String
   package var isRunning = false
   package var restarts = 0

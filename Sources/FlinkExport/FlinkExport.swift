@@ -260,7 +260,7 @@ final class ScriptWriter {
     }
     if let source = signal.source { return table(of: source, signal, ownedBy: owner, time: nil) }
     if signal.isHidden { return signal.inputs.first.flatMap { relation(of: $0, ownedBy: owner, input: input) } }
-    // `time` beside a source becomes the watermark of its table.
+    // `time` alongside a source becomes the watermark of its table.
     if signal.steps.count == 1, let form = form(of: signal.steps[0]), case .eventTime(let time) = form,
       let first = signal.inputs.first, let source = first.source
     {

@@ -141,7 +141,7 @@ package struct PipelineLoader {
   package static func read(_ path: String) throws(PosixError) -> SourceText {
     let limit = YAMLLimits.standard.fileBytes + 1
     if path == "-" || path == "/dev/stdin" { return try standardInput(limit) }
-    // A shell's <(command) is a pipe under /dev/fd; any other pipe could block for ever.
+    // A shell's <(command) is a pipe under /dev/fd; any other pipe could block forever.
     let isShellPipe = path.hasPrefix("/dev/fd/") || path.hasPrefix("/proc/self/fd/")
     let file = try FileDescriptor.openForReading(path, kinds: isShellPipe ? [.regular, .fifo] : [.regular])
     return SourceText(name: path, bytes: try drain(file, limit: limit))

@@ -110,7 +110,7 @@ struct Stub<Call: StubbedCall>: Sendable {
   /// `*` stands for any bytes.
   var pattern = "*"
   var receiver: String?
-  /// A condition beside the pattern, and the words that precede it; nil: none.
+  /// A condition in addition to the pattern, and the words that precede it; nil: none.
   var only: (words: String, holds: @Sendable (Call) -> Bool)?
   /// In turn, at least one; the last one repeats.
   var answers: [Answer] = []

@@ -111,7 +111,7 @@ extension HTTPSink {
       ])
     }
 
-    /// For use before the event's request is known.
+    /// The value of `batch` before the event's request is known.
     static let unknown: OwnedValue = {
       let arena = Arena()
       return OwnedValue(arena.map(["key": arena.string(""), "time": .timestamp(wallTime: 0), "number": .int(0)]))

@@ -10,7 +10,7 @@ extension HTTPSink {
     case retry
     /// One of the events is bad: as the status 400.
     case refuse
-    /// The configuration is wrong: as the status 401.
+    /// The configuration is wrong, as after status 401.
     case fail
     /// `partial` gives the outcome of each event.
     case partial

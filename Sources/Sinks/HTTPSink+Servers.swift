@@ -28,7 +28,7 @@ extension HTTPSink {
     private struct Server {
       /// Failures in a row.
       var failures = 0
-      /// Before this time it gets no request.
+      /// The server gets no request before this time.
       var closedUntil = Instant(nanoseconds: .min)
       var isDown = false
     }

@@ -70,7 +70,7 @@ final class MessageConnector: StreamConnector {
   let traits: DeliveryTraits
   let messagesAreJSON: Bool
   private let settings: Settings
-  /// What ``check(_:)`` reads for each event.
+  /// The values that ``check(_:)`` reads for each event.
   private let (sendsText, maxMessage): (Bool, Int)
   private let framing: SentFraming
   private let nodeContext: NodeContext
@@ -85,7 +85,7 @@ final class MessageConnector: StreamConnector {
   init(_ settings: Settings, _ nodeContext: NodeContext) {
     var settings = settings
     settings.encode.options.terminated = false
-    // Receivers could not tell a header from an event.
+    // Receivers could not distinguish a header from an event.
     settings.encode.options.csv.header = false
     self.settings = settings
     (sendsText, maxMessage) = (settings.webSocket?.options.isText == true, settings.maxMessage)

@@ -15,7 +15,7 @@ final class MetricStore: Sendable {
     var isRelative = false
     /// The number of events that it represents.
     var weight = 1.0
-    /// Its time, in milliseconds since 1970; nil: the time of its arrival.
+    /// The metric's time, in milliseconds since 1970; nil: the time of arrival.
     var timestamp: Int64?
   }
 
@@ -54,7 +54,7 @@ final class MetricStore: Sendable {
   private struct Family {
     var kind: Kind
     var help: String
-    /// In the order in which they came.
+    /// The series, in the order of arrival.
     var series: [Series] = []
     var index: [String: Int] = [:]
   }

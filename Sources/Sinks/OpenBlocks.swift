@@ -39,7 +39,7 @@ final class OpenBlocks: Sendable {
   }
 
   private struct State {
-    /// By number, ascending in the order of writing.
+    /// The blocks by number, which ascends in the order of writing.
     var blocks: [Int: Block] = [:]
     var last = 0
     /// Nil: between two versions.
@@ -78,7 +78,7 @@ final class OpenBlocks: Sendable {
     for receipt in receipts { receipt.announceHandover() }
   }
 
-  /// The sink has no part in the blocks any more. `count` is called between two completions.
+  /// Detaches the sink from the blocks. `count` is called between two completions.
   func leave<Counts>(_ count: () -> Counts) -> Counts {
     let (written, counts) = state.withLock { state -> ([Receipt], Counts) in
       state.owner = nil

@@ -20,9 +20,9 @@ extension TemplatedFileSink {
     /// The number of times that it was opened.
     var opening = 0
     var isOpen = false
-    /// Its counts at requested marks of the sink, if changed since; ascending.
+    /// The target's counts at requested marks of the sink, if changed since; ascending.
     var marks: [(mark: Int64, count: Int64)] = []
-    /// When it last had an event; `order` distinguishes events of one turn.
+    /// The time of the target's last event; `order` distinguishes events of one turn.
     var lastUse = Instant(nanoseconds: 0)
     /// The same by the wall clock, in nanoseconds since 1970; nil: it has had none since it was rotated.
     var lastTime: Int64?
@@ -36,7 +36,7 @@ extension TemplatedFileSink {
       handedOver = count
     }
 
-    /// Its count at that mark.
+    /// The target's count at that mark.
     func count(at mark: Int64) -> Int64 {
       if let first = marks.firstIndex(where: { $0.mark >= mark }) {
         marks.removeFirst(first)

@@ -13,6 +13,6 @@ enum KeptPrograms {
     var options: DecoderOptions
   }
 
-  /// By the name of their step.
+  /// The kept programs, by the name of their step.
   static let all = KeptItems<Entry> { $0.program.cancel() }
 }

@@ -1,7 +1,7 @@
 import PipelineCore
 import Transport
 
-/// What happens to lines longer than the limit.
+/// The treatment of lines longer than the limit.
 package enum WhenTooLong: String, ChoiceParameter {
   case cut, drop, reject
   package var help: String {

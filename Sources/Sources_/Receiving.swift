@@ -72,7 +72,7 @@ final class ReceivingNode: PieceSource<ReceivedPiece> {
   private var receives = false
   /// The receiver has ended, and all that it had received is here.
   private var isReceived = false
-  /// The open connections from which events have come.
+  /// The open connections that have sent events.
   private var parts: [Int: InputPart] = [:]
   /// The origin of the current piece.
   private var pieceOrigin = Origin.none

@@ -136,10 +136,10 @@ package final class DiskStore: PipelineStore {
   /// The keys of steps that are on the disk; nil: there are none, or ``openSpill(memory:)`` has not been called.
   package var spill: (any SpillStore)? { state.withLock(\.spill) }
 
-  /// The directory for keys of steps beside the store at `path`.
+  /// The directory for keys of steps alongside the store at `path`.
   package static func directoryOfKeys(besideStore path: String) -> String { SpillFile.path(besideStore: path) }
 
-  /// Lets steps store keys in a directory beside the store, which is opened now if it exists, and otherwise created
+  /// Lets steps store keys in a directory alongside the store, which is opened now if it exists, and otherwise created
   /// with the first key. Called before the pipeline starts.
   ///
   /// - Parameter memory: The memory in bytes that the directory may use; nil: no more keys are moved there, so it need
@@ -485,7 +485,7 @@ package final class DiskStore: PipelineStore {
       }
     }
 
-    /// Removes the keys beside the store that the committed state no longer has.
+    /// Removes the keys alongside the store that the committed state no longer has.
     private func keep(_ requests: [Request], _ spill: SpillFile) {
       let kept = requests.reversed().lazy.compactMap { request -> [SpilledOwner]? in
         switch request.transaction.state {

@@ -2,7 +2,7 @@ import Glibc
 import PipelineCore
 import Transport
 
-/// The memory of an ``InHand``, which is also written to a small file beside the pipeline's store. The file is not
+/// The memory of an ``InHand``, which is also written to a small file alongside the pipeline's store. The file is not
 /// mapped, because access to mapped memory ends the process if the file system cannot provide the page. Nothing is
 /// synced: an event that ends the process does not end the system.
 final class InHandFile: @unchecked Sendable {

@@ -99,7 +99,7 @@ struct LogCheck {
     }
     // Without its first page the file would not be a database.
     guard pages[1] != nil else { return false }
-    // The file gets its name only when it is complete: SQLite would remove the log beside a file without pages.
+    // The file gets its name only when it is complete: SQLite would remove the log alongside a file without pages.
     let copy = path + ".copy"
     unlink(copy)
     let made = Glibc.open(copy, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0o600)

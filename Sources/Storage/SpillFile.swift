@@ -4,13 +4,13 @@ import PipelineCore
 import Synchronization
 import Transport
 
-/// The keys of steps that are on the disk, in a directory beside the store (``SpillStore``), with RocksDB.
+/// The keys of steps that are on the disk, in a directory alongside the store (``SpillStore``), with RocksDB.
 ///
 /// A directory is created with the first key, since most pipelines never need one. One thread at a time, the pipeline's, finds and
 /// writes keys; the thread of the store syncs them and removes what is no longer needed. The directory is closed with the last
 /// reference to this object.
 final class SpillFile: SpillStore, @unchecked Sendable {
-  /// The directory beside the store at `path`.
+  /// The directory alongside the store at `path`.
   static func path(besideStore path: String) -> String {
     (path.hasSuffix(".db") ? String(path.dropLast(3)) : path) + ".keys"
   }

@@ -8,7 +8,7 @@ import Transport
 /// meta        identity, last_row, parts, is_clean, pipeline
 /// state       the saved state, in parts of at most 64 KiB
 /// page        state of steps with many keys: parts of the state that change independently. From version 2 on
-///             Version 3: more keys are in a directory beside the store (``SpillFile``)
+///             Version 3: more keys are in a directory alongside the store (``SpillFile``)
 /// outbox      rows that sinks have to deliver
 /// deadletter  rejected events that nothing reads
 /// ```
@@ -42,7 +42,7 @@ struct StoreSchema {
     PRAGMA user_version = \(versionWithPages);
     """
 
-  /// Lets versions of rxd that know no keys beside the store refuse it. The store has pages.
+  /// Lets versions of rxd that know no keys alongside the store refuse it. The store has pages.
   static let noteSpilledKeys = "PRAGMA user_version = \(version)"
 
   /// The number of a page's record; its upper half is the owner.

@@ -162,7 +162,7 @@ struct MarblePicture {
     return result
   }
 
-  /// The height of a stack; a completion takes no space beside events.
+  /// The height of a stack; a completion takes no space alongside events.
   private func height(_ items: [Item]) -> Int {
     let events = items.count { $0.moment != .complete }
     return max(1, events) * Self.stackPitch + (events < items.count ? 12 : 0)

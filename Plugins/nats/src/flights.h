@@ -24,7 +24,7 @@ flight *flights_add(flights *flights, uint64_t sequence, const char *reply);
 /* The message for which the token was made; NULL: it has been settled or delivered again since. */
 flight *flights_of_token(const flights *flights, uint64_t token);
 uint64_t flight_token(const flight *flight);
-/* Records that the message was delivered again: the server's wait starts anew. */
+/* Records that the message was delivered again: the server's ack wait restarts. */
 void flight_renew(flight *flight, const char *reply);
 void flights_remove(flights *flights, flight *gone);
 /* Calls `visit` for each message, which it may remove. */

@@ -51,7 +51,7 @@ private:
   std::vector<State> states;
   std::unordered_map<size_t, std::string> reasons; /* reasons by the index of the refused event */
   std::deque<std::unique_ptr<Piece>> waiting, running;
-  std::string trouble, at; /* why events are undelivered, and the parameter at fault */
+  std::string trouble, at; /* why events are undelivered, and the wrong parameter */
   bool is_misplaced = false, may_send = true;
   int64_t hold_until = 0;
   /* Kept from batch to batch. */

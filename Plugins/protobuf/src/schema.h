@@ -77,7 +77,7 @@ struct message_type {
 typedef struct schema schema;
 
 typedef struct schema_problem {
-  char at[16]; /* the parameter at fault */
+  char at[16]; /* the wrong parameter */
   char message[480];
 } schema_problem;
 

@@ -67,7 +67,7 @@ bool connect_source(running *running, bool *refused);
 void connected(running *running);
 /* Closes a lost connection and reports it. */
 void lose(running *running, const char *problem);
-/* Before the end: acknowledges to the server what rxd still acknowledges, and closes the connection. */
+/* Called before the end: passes rxd's last acknowledgements to the server, and closes the connection. */
 void settle(running *running, bool (*acknowledge)(void *self, struct running *running, bool *failed), void *self);
 /* Handles an error reply that does not concern an event. RXD_FAILED: `fail` was called. RXD_OK: the connection was closed; try
  * again. */

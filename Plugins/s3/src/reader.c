@@ -51,7 +51,7 @@ typedef struct reader {
   buffer line;        /* the incomplete line */
   uint64_t line_bytes; /* its length, including bytes that are not stored */
   bool has_checked, is_stopping;
-  bool needs_start;   /* the object is packed, although its name does not say so */
+  bool needs_start;   /* the object is compressed, although its name does not show it */
   bool has_waited;    /* it has waited for the pipeline during this answer, so the server may have given up */
   size_t added, added_bytes;
   int64_t added_at;

@@ -149,7 +149,7 @@ static outcome upload_parts(const upload *upload) {
   buffer_put(&list, "</CompleteMultipartUpload>");
   if (outcome == DONE) {
     outcome = complete(upload, id, &list);
-    /* An attempt whose answer was lost has completed it, or it was removed by somebody else. */
+    /* An attempt whose answer was lost has completed the upload, or another client has removed it. */
     if (outcome == ABSENT) outcome = look(upload);
   }
   if (outcome == ABSENT) {

@@ -41,7 +41,7 @@ int rx_stream_socket(int family);
 int rx_wait_readable(int descriptor, int64_t nanoseconds);
 /// A pipe whose both ends are close-on-exec; -1 and errno on failure.
 int rx_pipe(int descriptors[2]);
-/// The text for an errno, never null, valid for ever, untranslated.
+/// The text for an errno, never null, valid forever, untranslated.
 const char *rx_error_text(int code);
 /// When the open file was created, in nanoseconds since 1970; 0 if the file system does not say.
 int64_t rx_birth_time(int descriptor);

@@ -79,10 +79,10 @@ int rx_poller(void);
 /// Watches a descriptor for the given events, replacing earlier ones.
 int rx_watch(int poller, int descriptor, uint64_t tag, int readable, int writable, int is_new);
 void rx_unwatch(int poller, int descriptor);
-/// Waits for ready descriptors and returns at most `most` of them (at most 256). `milliseconds`: -1 waits for ever.
+/// Waits for ready descriptors and returns at most `most` of them (at most 256). `milliseconds`: -1 waits forever.
 int rx_wait(int poller, rx_ready *out, int most, int milliseconds);
 /// Waits for one descriptor and a wake; returns which are ready as bits: 1 for the first, 2 for the second.
-/// `milliseconds`: -1 waits for ever.
+/// `milliseconds`: -1 waits forever.
 int rx_wait_two(int first, int writable, int second, int milliseconds);
 
 #endif

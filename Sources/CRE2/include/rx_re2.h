@@ -7,7 +7,7 @@ extern "C" {
 #endif
 /// A compiled pattern; immutable and safe to share between threads.
 typedef struct rx_re2 rx_re2;
-/// Compiles UTF-8 `pattern` in RE2's syntax. Never null; `rx_re2_error` tells whether the result is usable.
+/// Compiles UTF-8 `pattern` in RE2's syntax. Never null; `rx_re2_error` reports whether the result is usable.
 rx_re2 *rx_re2_compile(const char *pattern, size_t length);
 void rx_re2_free(rx_re2 *re);
 /// The reason why the pattern does not compile, or null. `*offset` is the offset of the offending part in the pattern,

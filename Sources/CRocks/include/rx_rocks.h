@@ -48,7 +48,7 @@ long rx_rocks_owners(rx_rocks *keys, uint32_t *owners, size_t capacity);
 /// Removes all keys of an owner.
 bool rx_rocks_remove(rx_rocks *keys, uint32_t owner);
 
-/// What is no longer needed of an owner: keys whose rank or time is lower may be removed at any time.
+/// The lower bounds of the keys that an owner still needs: keys with a lower rank or time may be removed at any time.
 typedef struct {
   uint32_t owner;
   uint64_t rank;

@@ -308,7 +308,7 @@ private final class GivenArguments {
     return !known && primary.shape.acceptsMapping
   }
 
-  /// Decodes the parameters that are written beside the component key.
+  /// Decodes the parameters that are written alongside the component key.
   private func beside(_ context: inout DecodingContext) {
     for option in context.beside {
       let key = option.key.value

@@ -10,7 +10,7 @@ package struct CSVDecoding: Sendable, Equatable {
     case firstRow
     /// There is no header: rows become lists.
     case none
-    /// These are the columns; the first row is already data.
+    /// The given columns; the first row is already data.
     case names([String])
   }
 

@@ -1,7 +1,7 @@
 /// Events as a sink writes them, in one block of memory: unchanged lines of the input, or the output of a
 /// ``ParallelStage``.
 package struct EncodedEvents: @unchecked Sendable {
-  /// What each line contains.
+  /// The content of each line.
   package enum Lines: Sendable {
     /// Each line is a JSON document.
     case documents

@@ -159,7 +159,7 @@ package enum DecoderFormat: String, Sendable, CaseIterable {
   }
 }
 
-/// What happens to text that is not UTF-8.
+/// The treatment of text that is not UTF-8.
 package enum InvalidUTF8: String, Sendable, CaseIterable {
   /// The row is rejected, with its bytes.
   case reject

@@ -8,11 +8,11 @@ package struct PluginFormat: Sendable {
   let function: any ForeignFunction
   package let name: String
   let framing: PluginFraming
-  /// Of a decoder: whether it makes a list of events of each unit.
+  /// For a decoder: whether it returns a list of events for each unit.
   let makesList: Bool
-  /// Of a decoder: the type of its events.
+  /// For a decoder: the type of its events.
   package let output: ExpressionType
-  /// Of an encoder: the media type of its output.
+  /// For an encoder: the media type of its output.
   let mediaType: String
 
   init(

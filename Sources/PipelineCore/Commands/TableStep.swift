@@ -9,7 +9,7 @@ struct TableStep: OperatorComponent {
   var index = 0
   /// Whether the table loads its own source as a whole; otherwise the rows change as events come.
   var isLoaded = false
-  /// Its own source, if that reports when it has sent all that there was; the rows then change as further events come.
+  /// The table's own source, if it reports that it has sent its initial data; later events then change the rows.
   var source: StepID?
 
   static let spec = ComponentSpec<TableStep>(

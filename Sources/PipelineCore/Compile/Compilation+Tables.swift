@@ -37,8 +37,8 @@ extension Compilation {
       named: at, isLoaded: table.isLoaded, source: table.source, every: table.every, key: types.key, row: types.row)
   }
 
-  /// Where the rows come from. `isLoaded`: its own source, which is read once, again and again, or which reports when it has sent all that there was, and then
-  /// changes the rows: `source`.
+  /// Where the rows come from. `isLoaded`: the table has its own source, which is read once or periodically, or which
+  /// reports that it has sent its initial data and then changes the rows: `source`.
   private func tableOrigin(
     _ node: TableNode, _ context: SignalContext
   ) -> (signal: SignalPlan, isLoaded: Bool, repeats: TimeSpan?, source: StepID?)? {

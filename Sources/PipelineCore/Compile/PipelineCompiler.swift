@@ -468,8 +468,8 @@ final class Compilation: SignalCompiler {
 
   // MARK: Components
 
-  /// - Parameter ownsName: Whether `movedFrom` beside the step is the former name of the step, and not of the source or
-  ///   sink that the step is.
+  /// - Parameter ownsName: Whether `movedFrom` next to the step is the former name of the step, and not of the source
+  ///   or sink that the step is.
   func addStep(
     _ node: ComponentNode, _ context: SignalContext, more: [String] = [], ownsName: Bool = true
   ) -> StepID {

@@ -353,7 +353,7 @@ struct Reuse {
     return node
   }
 
-  /// The expanded template, with the keys beside `use` in place of the template's; chains are joined.
+  /// The expanded template, with the keys alongside `use` in place of the template's; chains are joined.
   private static func merged(_ made: YAMLNode, _ use: YAMLNode, _ kind: Kind) -> YAMLNode {
     let beside = (use.entries ?? []).filter { !["use", "with"].contains($0.name) }
     var entries = made.entries ?? []

@@ -65,7 +65,7 @@ extension ExpressionType {
 }
 
 extension DecoderOptions {
-  /// The type that the options guarantee for every event, with the field names if the options list them. Dyn if the
+  /// The type that the options guarantee for every event, with the field names if the options list them. `dyn` if the
   /// fields depend on the input.
   package var eventType: EventType {
     if let plugin { return EventType(plugin.output) }

@@ -48,7 +48,7 @@ package enum DeliveryRequirement: String, Sendable, CaseIterable {
 
 /// The limit of a sink's outbox, and what happens when the outbox is full: `buffer:` and `whenFull:` of a sink.
 package struct OutboxLimit: Sendable {
-  /// What happens when the outbox is full: `whenFull`.
+  /// The behavior when the outbox is full: `whenFull`.
   package enum Policy: String, Sendable, CaseIterable {
     case block, dropOldest, dropNewest
 

@@ -11,7 +11,7 @@ package struct PipelineFile: Sendable {
   package var delivery: Located<Delivery>?
   /// The guarantee that every path must have at least; nil: none is required.
   package var require: Located<DeliveryRequirement>?
-  /// What happens to timers that came due while the pipeline was down; nil: ``WhenLate/fire``.
+  /// The treatment of timers that came due while the pipeline was down; nil: ``WhenLate/fire``.
   package var whenLate: Located<WhenLate>?
   /// The bytes of keys in memory beyond which steps move keys to the disk; nil: all stay in memory.
   package var stateMemory: Located<Int>?
@@ -79,7 +79,7 @@ package struct ComponentNode: Sendable {
   /// The value of the key; nil for a bare word. The short form is a scalar or list, the long form a mapping of
   /// parameters; the component's spec decides which are allowed.
   package var arguments: YAMLNode?
-  /// The reserved keys beside the component key.
+  /// The reserved keys alongside the component key.
   package var options: [OptionNode]
   /// The location of the whole node.
   package var location: SourceLocation
@@ -144,7 +144,7 @@ package struct SignalNode: Sendable {
   }
 
   package var origin: Origin
-  /// The steps. A `reduce` beside a combining key comes first.
+  /// The steps. A `reduce` alongside a combining key comes first.
   package var chain: [ComponentNode]
   package var options: [OptionNode]
   package var location: SourceLocation
@@ -171,7 +171,7 @@ package struct CombiningNode: Sendable {
   package var keyword: Located<Keyword>
   /// The inputs as written.
   package var inputs: [InputNode]
-  /// The keys of the long form beside its inputs, uninterpreted.
+  /// The keys of the long form alongside its inputs, uninterpreted.
   package var arguments: [OptionNode]
   package var location: SourceLocation
 

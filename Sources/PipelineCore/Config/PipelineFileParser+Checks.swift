@@ -125,7 +125,7 @@ extension PipelineFileParser {
     }
   }
 
-  /// Reports a key that does not belong beside the origin of a signal.
+  /// Reports a key that does not belong alongside the origin of a signal.
   mutating func misplaced(_ entry: YAMLEntry, among known: [String], beside siblings: [YAMLEntry]) {
     if ReservedKeys.anywhere.contains(entry.name)
       || Suggestion.correction(for: entry.name, among: known) != nil

@@ -34,7 +34,7 @@ extension PipelineFileParser {
     }
   }
 
-  /// Whether a node is a parameter beside the named inputs: a boolean or a number, which no signal can be named.
+  /// Whether a node is a parameter alongside the named inputs: a boolean or a number, which no signal can be named.
   private static func isArgument(_ node: YAMLNode) -> Bool {
     guard let scalar = node.scalar, !scalar.isPlaceholder else { return false }
     return scalar.kind == .bool || scalar.kind == .int || scalar.kind == .float

@@ -54,7 +54,7 @@ extension PipelineFileParser {
     }
   }
 
-  /// Gives the `schema` beside the source of a table to the source.
+  /// Gives the `schema` alongside the source of a table to the source.
   private func giveSchema(to signal: inout SignalNode) {
     guard case .inline(var source) = signal.origin else { return }
     let moved = signal.options.filter { $0.key.value == "schema" }

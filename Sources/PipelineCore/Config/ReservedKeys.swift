@@ -1,4 +1,4 @@
-/// The keys that each part of the file allows beside a component key.
+/// The keys that each part of the file allows alongside a component key.
 ///
 /// No component may have one of these names; a reserved key in the wrong part of the file is reported as misplaced
 /// instead of counting as a component.
@@ -28,18 +28,18 @@ package enum ReservedKeys {
       "from", "chain", "description", "onError", "buffer", "cold", "share", "schema", "movedFrom",
     ] + eventTime
   package static let step = ["name", "description", "onError", "whenLate", "movedFrom"] + stepParameters
-  /// Parameters of operators that are written beside the operator's key, because the value of that key is an expression
-  /// for the event.
+  /// Parameters of operators that are written next to the operator's key, because the value of that key is an
+  /// expression for the event.
   static let stepParameters = ["message"]
   package static let sink = [
     "from", "chain", "description", "onError", "buffer", "whenFull", "delivery", "require", "movedFrom",
   ]
   package static let command = ["run", "enabled"] + commandParameters + ["description", "movedFrom"]
-  /// The parameters of the component `command`, beside `run`.
+  /// The parameters of the component `command`, alongside `run`.
   static let commandParameters = [
     "allowsConcurrentExecution", "maxConcurrent", "whenBusy", "queueLimit", "deliver", "replay",
   ]
-  /// The parameters of a table, beside the keys of its signal.
+  /// The parameters of a table, alongside the keys of its signal.
   package static let table = ["key", "row", "every", "delete", "maxRows"]
   package static let test = [
     "name", "description", "inputs", "tables", "stubs", "expect", "tick", "until", "env", "now",

@@ -160,7 +160,7 @@ extension DiagnosticRenderer {
     return result
   }
 
-  /// GitHub workflow commands, one per line; GitHub shows them beside the changed lines.
+  /// GitHub workflow commands, one per line; GitHub shows them alongside the changed lines.
   package func github(_ diagnostics: [Diagnostic]) -> String {
     var page = ""
     for diagnostic in Self.ordered(diagnostics) {

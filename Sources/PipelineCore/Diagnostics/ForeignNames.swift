@@ -8,7 +8,7 @@ enum ForeignNames {
     var help: String
   }
 
-  /// What to do instead, as a sentence, for a name without a counterpart.
+  /// The alternative to a name without a counterpart, as a sentence.
   static func nothing(for name: String) -> String? {
     advice[name] ?? advice[Suggestion.camelCase(name)]
       ?? (name.hasPrefix("RAC") || name.hasPrefix("rac_")

@@ -170,7 +170,8 @@ final class KeptEvents {
   @inline(never)
   private func newChunk(_ need: Int, _ arena: Arena) -> Chunk {
     if count == 0 { removeAll(keeping: arena) }
-    // As large as all chunks together, so that many events need few chunks, and few events little memory.
+    // A new chunk is as large as all existing ones together, so that many events need few chunks, and few events little
+    // memory.
     let kept = chunks.reduce(0) { $0 + $1.capacity }
     let chunk = Chunk(max(need + Self.padding, min(Self.largestChunk, max(Self.smallestChunk, kept))))
     chunks.append(chunk)

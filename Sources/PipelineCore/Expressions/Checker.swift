@@ -152,7 +152,7 @@ struct Checker {
     }
   }
 
-  // These are functions of their own so that one level of nesting takes little of the stack.
+  // These are separate functions, so that a nesting level uses little stack.
 
   private mutating func bind(_ name: String, _ value: SyntaxTree.ID, _ body: SyntaxTree.ID) -> ExpressionType {
     let type = check(value)

@@ -1,7 +1,7 @@
 // Calls of functions that the pipeline file defines.
 
 extension Compiler {
-  /// What replaces a parameter in the body.
+  /// The replacement of a parameter in the body.
   enum Substitute {
     /// The value of an operation with a single use, or a constant.
     case operation(Int32)

@@ -141,7 +141,7 @@ struct ExpressionParser {
     return isAt("?") ? try conditional(first) : first
   }
 
-  // These functions recurse as deep as the text is nested, so each must use little stack.
+  // These functions recurse once for each nesting level, so each must use little stack.
 
   private mutating func conditional(_ condition: ID) throws(SyntaxError) -> ID {
     let at = start

@@ -62,7 +62,7 @@ package struct ExpressionScope: Sendable {
   var tableNames: [String] = []
   /// Whether the expression is the body of a function, which sees only its parameters.
   var isFunction = false
-  /// What is known of the variables `event` and `outer` besides their types, for messages.
+  /// Facts about the variables `event` and `outer` besides their types, for messages.
   package var event = EventForm.any
   package var outer = EventForm.any
 

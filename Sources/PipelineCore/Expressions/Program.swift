@@ -415,7 +415,7 @@ public final class Program: @unchecked Sendable {
     UInt64(error.length) << 16 | UInt64(error.aux)
   }
 
-  /// At most 60 bytes of a value, in the form that a person would write.
+  /// A value as a person would write it, cut to 60 bytes.
   private static func quoted(_ value: Value, _ frame: EvaluationFrame) -> String {
     let context = Context(state: frame.state)
     let buffer = OutputBuffer()

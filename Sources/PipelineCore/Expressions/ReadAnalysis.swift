@@ -12,8 +12,8 @@ struct ReadAnalysis {
   private var negated = false
   /// Within `optional.try(...)`, which turns every failure into an empty optional.
   private var isTried = false
-  /// What function parameters stand for, by their index among the live locals: a path, and the node of the argument in
-  /// the expression itself.
+  /// The arguments of function parameters, by their index among the live locals: a path, and the argument's node in the
+  /// expression itself.
   private var arguments: [Int: (chain: Chain?, node: SyntaxTree.ID)] = [:]
 
   init(

@@ -3,9 +3,9 @@ final class RunningTable {
   private(set) var rows = TableRows()
   /// The key of ``row``; empty: none, which no row has.
   let key = OutputBuffer(capacity: 64)
-  /// Called when the table's own source has sent all that there was when it started, and the table has taken it.
+  /// Called when the table's own source has sent its initial data, and the table has stored it.
   var sourceHasLoaded: (() -> Void)?
-  /// Where searches are counted; nil: nowhere.
+  /// Counts the lookups; nil: they are not counted.
   var counts: UnsafeMutablePointer<LookupCounts>?
   /// Called once, if a key is searched for of a kind that no key of the table has: the type of the key and those of the table's.
   var warns: ((String, [String]) -> Void)?
@@ -39,7 +39,7 @@ struct LookupCounts {
 /// The rows of a table (`tables:` in a file), which expressions read by key. Used in turns only.
 final class TableRows {
   private let keys = KeyTable()
-  /// By the number of the key.
+  /// The rows, by the number of their key.
   private var rows: [OwnedValue?] = []
   /// The bytes of the rows and of their keys.
   private(set) var bytes = 0

@@ -160,7 +160,7 @@ struct Distinct: FusableOperator, SpillingOperator {
       for _ in 0..<count { removeFirst() }
     }
 
-    /// What is no longer needed on the disk.
+    /// The lower bounds of the keys that are still needed on the disk.
     private func leastOnDisk(_ spilled: SpilledKeys, _ now: Instant) -> SpilledValue {
       let time = parameters.within.map { (now - spilled.epoch - $0).nanoseconds }
       return SpilledValue(rank: oldest, time: time ?? .min)

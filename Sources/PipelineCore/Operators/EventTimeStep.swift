@@ -1,4 +1,4 @@
-/// `eventTime`: assigns event times to events; `time` beside a source or a signal is this step at its start.
+/// `eventTime`: assigns event times to events; `time` alongside a source or a signal is this step at its start.
 struct EventTimeStep: OperatorComponent, TimedOperator {
   var time = ExpressionParameter()
   var lateness = TimeSpan.zero
@@ -11,7 +11,8 @@ struct EventTimeStep: OperatorComponent, TimedOperator {
   static let options = ReservedKeys.eventTime
   /// The default for how far ahead of the clock events of live sources may be.
   private static let standardMaxAhead = TimeSpan.seconds(86_400)
-  /// After how long without events a file or connection of a live source holds nothing up by default.
+  /// The default time without events after which a file or connection of a live source no longer holds back the
+  /// watermark.
   private static let standardPartIdle = TimeSpan.seconds(60)
 
   var timing: Timing { .begins }
@@ -87,15 +88,16 @@ struct EventTimeStep: OperatorComponent, TimedOperator {
     private let lateness: Int64
     private let idle: TimeSpan?
     private let maxAhead: Int64?
-    /// After how long without events a part of the input holds nothing up; nil: never.
+    /// The time without events after which a part of the input no longer holds back the watermark; nil: never.
     private let partIdle: TimeSpan?
     private let parts = PartMarks()
     /// The time of the newest event.
     @exclusivity(unchecked) private var newest = EventTime.unknown
-    /// The watermark that has been sent: less where a part of the input is behind.
+    /// The last watermark sent. It may be lower than the newest event's, because a part of the input lags behind.
     @exclusivity(unchecked) private var sent = EventTime.unknown
     @exclusivity(unchecked) private var isIdle = false
-    /// When the last event came; before any, the time of the subscription. Excludes pauses, as ``unpaused`` does.
+    /// The arrival time of the last event; before the first, the time of the subscription. Excludes pauses, as
+    /// ``unpaused`` does.
     @exclusivity(unchecked) private var last: Instant
     /// Set only with `idle` or parts, while something may become idle.
     @exclusivity(unchecked) private var timer = Wake.none

@@ -285,7 +285,7 @@ struct ExecLines: OperatorComponent {
       cancelWake(&timer)
       attempts.fail()
       countRetry()
-      // Without a random part: the program is local, so no other client restarts it at the same time.
+      // The pause has no jitter: the program is local, so no other client restarts it at the same time.
       let pause = attempts.pause(nil)
       log(.warning, "\(reason)\(hint); it is started again after \(pause)")
       let lost = (0..<given).compactMap { _ in entries.popFirst() }

@@ -154,7 +154,7 @@ struct GroupBy: OperatorComponent, TimedOperator, ChangingOperator {
     /// The number of groups of the shared run whose chains have not completed.
     private var running = 0 { didSet { counters.pointee.groups &+= running &- oldValue } }
     private let buffer = OutputBuffer()
-    /// The steps that go by the event time of the stream, if the groups share no run.
+    /// The steps that use the event time of the stream, if the groups share no run.
     private lazy var followers =
       plan?.endingSteps.filter { execution.plan.components[$0.number].map(Self.follows) ?? false } ?? []
 

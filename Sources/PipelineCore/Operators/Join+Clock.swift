@@ -54,7 +54,7 @@ extension Join {
         sentBytes &+= row?.byteCount ?? 0
       }
 
-      /// The row that was sent early for an event, if any. It is not retracted any more.
+      /// Takes the row that was sent early for an event, if any, so that it is not retracted again.
       @inline(__always)
       func takeSent(_ entry: Entry) -> OwnedValue?? {
         if sent.isEmpty { return .none }
@@ -265,7 +265,7 @@ extension Join {
     @inline(__always)
     private func expire() {
       let now = now
-      // At the end of time no stored event is due, and none that has been removed.
+      // At the end of time no stored or removed event is due.
       while nextDue <= now, !isClosed, expireNext() {}
     }
 

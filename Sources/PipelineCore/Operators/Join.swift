@@ -34,7 +34,7 @@ struct Join: OperatorComponent, TimedOperator, ChangingOperator {
     var before = TimeSpan.zero
     var after = TimeSpan.zero
 
-    /// By event time, about 36 years, so that sums of spans and times cannot overflow.
+    /// The limit in event time, about 36 years, so that sums of spans and times cannot overflow.
     fileprivate static let longestByTime = Int64(1) << 60
 
     private struct Sides: RecordParameter {
@@ -85,7 +85,7 @@ struct Join: OperatorComponent, TimedOperator, ChangingOperator {
   var emit: EmitParameter?
   var byClock = false
   var limit = 1_000_000
-  /// The event time of its input, where it can go by it.
+  /// The event time of the input, if the join can use it.
   private var inputTime = EventType.Time.none
   private var isInGroup = false
 
@@ -302,7 +302,7 @@ struct Join: OperatorComponent, TimedOperator, ChangingOperator {
     ]
   }
 
-  /// Whether it goes by the event time of its signals.
+  /// Whether the join uses the event time of its signals.
   var followsTime: Bool {
     !byClock && !isInGroup && inputTime == .given && signal.plan?.type.isTimed == true
   }
@@ -349,7 +349,7 @@ struct Join: OperatorComponent, TimedOperator, ChangingOperator {
 
   /// Warns if `limit` is too small for the rate of an input, as far as the plan determines that rate.
   private func limitRemarks(_ inputs: [EventPace?], _ location: SourceLocation) -> [Diagnostic] {
-    // By event time, the number of stored events depends on times that are not known in advance.
+    // With event time, the number of stored events depends on times that are not known in advance.
     guard !followsTime, let within else { return [] }
     return zip([("first", within.after), ("other", within.before)], inputs).compactMap { side, pace in
       let (name, span) = side

@@ -63,9 +63,9 @@ struct Latest: FusableOperator, ChangingOperator, SpillingOperator {
   final class Step: LateStep {
     private struct Kept {
       var event: OwnedValue
-      /// Its event time.
+      /// The event time of the event.
       var time: Int64
-      /// When the last event of its key came.
+      /// The arrival time of the last event with this key.
       var last: Instant
       /// Set only with `idle`.
       var timer = Wake.none
@@ -75,7 +75,7 @@ struct Latest: FusableOperator, ChangingOperator, SpillingOperator {
     private let program: Program
     private let pairs: Bool
     private let known = KeyTable()
-    /// By the number of the key.
+    /// The entries, by the number of their key.
     private var kept: [Kept?] = []
     private var bytes = 0
     private let pages = StatePages()

@@ -8,7 +8,7 @@ final class PartMarks {
     fileprivate(set) var part: InputPart
     /// The time of the newest event; unknown: there is none yet.
     fileprivate(set) var newest = EventTime.unknown
-    /// When the last event came.
+    /// The arrival time of the last event.
     fileprivate(set) var last: Instant
     fileprivate(set) var counts = false
     /// Whether the part has unread events, and is waited for however long that takes.

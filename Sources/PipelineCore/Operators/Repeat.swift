@@ -55,7 +55,7 @@ struct Repeat: OperatorComponent {
     private var waitsForTurn = false
     /// The number of rounds that ended immediately since the last wait for a turn.
     private var atOnce = 0
-    /// After this many rounds, other work is done first.
+    /// The number of repetitions after which other work runs first.
     private static let share = 1000
 
     init(_ parameters: Repeat, _ nodeContext: NodeContext, _ downstream: Downstream) {

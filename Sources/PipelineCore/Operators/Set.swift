@@ -52,7 +52,7 @@ struct SetFields: PureOperator {
       var path: Unmanaged<FieldPath>
       var builder: Unmanaged<ValueBuilder>
     }
-    // In raw memory, so that an event avoids retain and release.
+    // Stored in raw memory to avoid retain and release for each event.
     private let fields: UnsafeMutableBufferPointer<Field>
 
     init(_ fields: [(FieldPath, ValueBuilder)]) {

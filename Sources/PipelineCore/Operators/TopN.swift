@@ -80,16 +80,16 @@ struct TopN: FusableOperator, ChangingOperator {
   final class Step: LateStep {
     private struct Row {
       var rank: OwnedValue
-      /// Its event time.
+      /// The event time of the row.
       var time: Int64
       var event: OwnedValue
       var byteCount: Int { MemoryLayout<Row>.stride + rank.byteCount + event.byteCount }
     }
 
     private struct Group {
-      /// In their order; only the first `count`, unless rows can be taken back.
+      /// Sorted; only the first `count`, unless rows can be retracted.
       var rows: [Row] = []
-      /// When its last event came.
+      /// The arrival time of the group's last event.
       var last: Instant
       /// Set only with `idle`.
       var timer = Wake.none
@@ -99,7 +99,7 @@ struct TopN: FusableOperator, ChangingOperator {
     private let rank: Program
     private let key: Program?
     private let known = KeyTable()
-    /// By the number of the key.
+    /// The groups, by the number of their key.
     private var groups: [Group?] = []
     private var rowCount = 0
     private var bytes = 0

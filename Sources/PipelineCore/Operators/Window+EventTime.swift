@@ -82,7 +82,7 @@ extension Window {
       return refusal ?? .keep
     }
 
-    /// A window that goes by the stream's time closes when that has advanced.
+    /// A window that uses the stream's time closes when that time has advanced.
     override func advance(to time: Int64) {
       if form.time == nil { advanceClock(to: time) }
     }

@@ -14,7 +14,7 @@ extension Window {
     private var serial: UInt64 = 0
     /// The lower bound of the watermark since the window was idle.
     private var lowerBound = Int64.min
-    /// By the clock, where windows begin.
+    /// The start of the first window by the clock.
     private var origin: Int64 = 0
     /// Fires when the earliest window closes.
     private var closing = Wake.none

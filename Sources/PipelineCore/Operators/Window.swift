@@ -10,7 +10,7 @@ struct Window: FusableOperator, TimedOperator, ChangingOperator {
   var maxLength: TimeSpan?
   var time = ExpressionParameter()
   var byClock = false
-  /// Whether it goes by the event time of the stream; set when it is bound.
+  /// Whether the window uses the event time of the stream; set when it is bound.
   private(set) var followsStream = false
   var lateness = TimeSpan.zero
   var idle: TimeSpan?

@@ -5,7 +5,7 @@ extension Window {
   final class Form {
     let every: Int64
     let length: Int64
-    /// By event time, where windows begin and end.
+    /// The boundaries of windows by event time.
     let grid: Grid
     let count: Int
     let step: Int

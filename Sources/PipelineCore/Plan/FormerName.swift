@@ -1,4 +1,5 @@
-/// `movedFrom` beside a named source, signal, command or sink: the name of that part in an earlier version of the file.
+/// `movedFrom` next to a named source, signal, command or sink: the name of that part in an earlier version of the
+/// file.
 package struct FormerName: Sendable {
   /// The present name, and the former one.
   package var name: String

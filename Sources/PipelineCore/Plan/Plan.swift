@@ -143,7 +143,7 @@ package struct TablePlan: Sendable {
   /// Whether the table's own source is read at the start, before the first event passes. Otherwise the rows change as
   /// events of a signal come.
   package var isLoaded: Bool
-  /// Its own source, if that reports when it has sent all that there was; the rows then change as further events come.
+  /// The table's own source, if it reports that it has sent its initial data; later events then change the rows.
   package var source: StepID?
   /// How often its source is read again; nil: never.
   package var every: TimeSpan?
@@ -245,7 +245,7 @@ package struct StepPlan: Sendable {
   var formerKeys: [String] = []
   /// Hash of the parameters; state saved under another hash is refused.
   var fingerprint: UInt64
-  /// The `delivery` beside a source or a sink, always ``Delivery/bestEffort``; nil: that of the pipeline applies.
+  /// The `delivery` alongside a source or a sink, always ``Delivery/bestEffort``; nil: that of the pipeline applies.
   package var delivery: Located<Delivery>?
   /// The rule for time that passed while the pipeline was down.
   package var whenLate = WhenLate.fire

@@ -8,7 +8,7 @@ import Synchronization
 package final class MemoryBudget: Sendable, Equatable {
   package static let standard = 256 << 20
 
-  /// In bytes.
+  /// The limit in bytes.
   package let limit: Int
   private let used = Atomic<Int>(0)
 

@@ -33,7 +33,7 @@ package protocol PipelineStore: AnyObject, Sendable {
   /// Calls `report` now, unless there is enough room, and whenever that changes; on any thread.
   func whenRoomChanges(_ report: @escaping @Sendable (RoomOfStore) -> Void)
 
-  /// The keys of steps that are on the disk, beside the pages; nil: the store has none, and takes none.
+  /// The keys of steps that are on the disk, alongside the pages; nil: the store has none, and takes none.
   var spill: (any SpillStore)? { get }
 }
 
@@ -85,11 +85,11 @@ package struct SavedState: Sendable, Equatable {
   /// The ends of the parts, ascending; the last is `bytes.count`.
   package var ends: [Int]
 
-  /// Changes of the state in pages, beside the parts; an empty page is removed.
+  /// Changes of the state in pages, alongside the parts; an empty page is removed.
   package var pages: [StatePage] = []
   /// The owners whose pages belong to the state; those of all others are removed.
   package var owners: Set<Int64> = []
-  /// The steps that have keys on the disk, beside the pages.
+  /// The steps that have keys on the disk, alongside the pages.
   package var spilled: [SpilledOwner] = []
 
   package init(_ bytes: [UInt8], ends: [Int] = []) {

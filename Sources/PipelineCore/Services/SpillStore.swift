@@ -26,7 +26,7 @@ package protocol SpillStore: AnyObject, Sendable {
 package struct SpilledValue: Sendable, Equatable {
   /// The order in which the keys of an owner came.
   package var rank: Int
-  /// In nanoseconds, from a moment that the owner has chosen.
+  /// In nanoseconds, relative to an origin that the owner has chosen.
   package var time: Int64
   /// The step's own data for the key.
   package var payload: [UInt8]

@@ -243,7 +243,7 @@ public struct ShownEncoder {
 /// The kinds of components, by where they may occur.
 public enum ComponentKind: String, Sendable, CaseIterable {
   case source, `operator`, combination, command, sink
-  /// Of plugins only: a function that expressions call, a format for `decode`, a format for `encode`.
+  /// For plugins only: a function that expressions call, a format for `decode`, a format for `encode`.
   case function, decoder, encoder
 
   /// Whether the component is a pure function without an instance in the graph.

@@ -193,7 +193,7 @@ package struct DecodeParameter: ParameterValue {
   }
 }
 
-/// What happens to text that is not UTF-8.
+/// The treatment of text that is not UTF-8.
 package enum InvalidTextParameter: String, ChoiceParameter {
   case reject, replace, bytes
   package var help: String {

@@ -3,13 +3,13 @@
 /// The defaults describe most operators. If they apply, a test runs the steps of the examples over an empty and a
 /// failing input.
 public struct EdgeCases: Sendable {
-  /// What happens if the input ends without an event.
+  /// The behavior if the input ends without an event.
   public var empty: String
-  /// What happens if the input fails.
+  /// The behavior if the input fails.
   public var error: String
-  /// What happens when the input completes.
+  /// The behavior when the input completes.
   public var completion: String
-  /// What happens when the subscriber cancels.
+  /// The behavior when the subscriber cancels.
   public var disposal: String
 
   /// On empty input: completes.

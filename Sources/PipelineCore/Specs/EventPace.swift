@@ -2,7 +2,7 @@
 public enum EventPace: Sendable, Equatable {
   /// One event in each span of this length.
   case every(TimeSpan)
-  /// As fast as the events can be read: a whole file.
+  /// As fast as events can be read, such as from a file.
   case unbounded
 
   /// The rate at which even a slow machine reads, in events a second.

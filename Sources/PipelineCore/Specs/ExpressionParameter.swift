@@ -71,7 +71,7 @@ public struct ExpressionParameter: ParameterValue {
     }
     found = Diagnostics()
     guard let template = ExpressionTemplate.parse(text, into: &found), !template.isConstant else { return nil }
-    // Without the braces the text may be an expression, too; only the author knows which expression is meant.
+    // The text without the braces may be an expression, too, but only the author knows which expression is meant.
     let bare = template.withoutBraces
     var unused = Diagnostics()
     let isExpression = ExpressionSyntax.parse(LocatedText(bare), into: &unused) != nil

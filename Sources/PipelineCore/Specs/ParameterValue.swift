@@ -45,7 +45,7 @@ public struct DecodingContext {
   var files = FileProbe.none
   /// The decoders and encoders of plugins.
   var codecs: [any OfferedFormat] = []
-  /// Those that the parameters name, each time with its own parameters.
+  /// The codecs that the parameters name, each occurrence with its own parameters.
   var usedCodecs: [any OfferedFormat] = []
   /// The parameters' values in the file, by path: `retry.delay`.
   private var nodes: [String: YAMLNode] = [:]

@@ -15,7 +15,7 @@ package final class PluginFunction: ForeignFunction, OfferedFormat {
   /// Where the pipeline file names the plugin; nil: the plugin is in the plugin directory.
   package let location: SourceLocation?
   package let arguments: PluginArguments
-  /// Of the parameters in the file: two functions with the same ``digest`` and this are the same.
+  /// A hash of the parameters in the file: functions with the same ``digest`` and fingerprint are the same.
   private let fingerprint: UInt64
   private let make: Open
   private let opened = Mutex<Result<any PluginRowFunction, FunctionRefusal>?>(nil)

@@ -31,11 +31,12 @@ package struct PluginComponentSpec: Sendable {
   package var details = ""
   package var parameters: [PluginParameter] = []
   package var form = Form.stream
-  /// Of a decoder: how its input is cut into the units that it decodes. Of an encoder: whether a line feed ends each event.
+  /// For a decoder: how its input is split into the units that it decodes. For an encoder: whether a line feed ends
+  /// each event.
   package var framing = PluginFraming.whole
-  /// Of a decoder: whether it makes a list of events of each unit.
+  /// For a decoder: whether it returns a list of events for each unit.
   package var makesList = false
-  /// Of an encoder: the media type of its output.
+  /// For an encoder: the media type of its output.
   package var mediaType = "application/octet-stream"
   /// Whether a pure function may end its output before the input ends; any other operator may.
   package var finishes = false
@@ -50,7 +51,7 @@ package struct PluginComponentSpec: Sendable {
   /// Whether each input carries the time.
   package var hasClock = false
   package var recovery = SourceRecovery.never
-  /// Of a source: whether it reports when it has sent all that there was when it was opened.
+  /// For a source: whether it reports when it has sent the data that existed when it was opened.
   package var loads = false
   /// Whether a source names its events.
   package var names = false
@@ -130,10 +131,10 @@ package struct PluginExample: Sendable {
   package var yaml: String
   /// The input and output of an operator; nil: the example is only checked.
   package var marbles: Marbles?
-  /// Of a function: an expression with the same value as the call in ``yaml``. Of a decoder: the events, as a list in JSON. Of an encoder: the
-  /// text.
+  /// For a function: an expression with the same value as the call in ``yaml``. For a decoder: the events, as a list in
+  /// JSON. For an encoder: the text.
   package var result: String?
-  /// Of a decoder: the input. Of an encoder: the event in JSON.
+  /// For a decoder: the input. For an encoder: the event in JSON.
   package var input: [UInt8] = []
 
   /// Input and output as marble diagrams.

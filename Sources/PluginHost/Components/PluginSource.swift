@@ -26,7 +26,8 @@ struct PluginSource: SourceComponent, LoadingSource, BoundComponent {
     /// The position after the last event that a turn has taken.
     private var position: [UInt8]?
     private let taken = PositionLedger<[UInt8]?>(nil)
-    /// While a table waits for it: the batches that the table has not taken, and whether the last of them has come.
+    /// While a table waits for the source: the number of batches that the table has not stored, and whether the last
+    /// batch has arrived.
     private var loading = (open: 0, isMarked: false)
     private var isDraining = false
     private var isSuspended = false

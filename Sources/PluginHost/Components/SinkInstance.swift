@@ -10,7 +10,7 @@ final class SinkInstance: PluginReceiver, TimerTarget {
   /// An event that the instance has been given and has not answered.
   private struct Given {
     var answer: DeliveryAnswer
-    /// Its index in the batch.
+    /// The event's index in the batch.
     var index: Int
     /// Whether the event was answered before an earlier one.
     var isAnswered = false
@@ -27,7 +27,7 @@ final class SinkInstance: PluginReceiver, TimerTarget {
   private var first = 0
   /// The inputs that are passed to the instance at the end of the turn.
   private var inputs: [PluginInput] = []
-  /// With this answer the instance has requested all events from here on again.
+  /// The answer with which the instance has requested a retry of all events from here on.
   private var asking: DeliveryAnswer?
   private var isAgain = false
   /// The number of unanswered events of the last instance when it ended: the next one gets that many at once, one by one.

@@ -46,7 +46,7 @@ extension Check {
         if instance.skipsUntilAgain { return .notApplicable("it asks for a pause") }
         left = program.unansweredSteps
       }
-      // In the same directory, which contains its unfinished work.
+      // The program runs in the same directory, which contains its unfinished work.
       let program = try trial.program()
       defer { program.kill() }
       let instance = try trial.open(program)

@@ -141,7 +141,7 @@ extension Check {
   }
 
   static func sourceStop(_ trial: ContractTrial) throws(ContractBreach) -> Verdict {
-    // Before any credit, in the middle, and with unacknowledged events.
+    // Stopped before any credit, in the middle, and with unacknowledged events.
     for credit in [0, 1, 1000] {
       let program = try trial.program()
       defer { program.kill() }

@@ -111,7 +111,7 @@ struct ContractCase: Sendable {
 extension LoadedPlugin {
   /// The errors in the examples of its spec, a sentence each.
   ///
-  /// - Parameter catalogue: the components that they may name beside the plugin.
+  /// - Parameter catalogue: the components that examples may name in addition to the plugin's.
   package func exampleProblems(_ catalogue: Catalogue) -> [String] {
     spec.components.flatMap { component in
       component.examples.flatMap { example -> [String] in

@@ -41,7 +41,7 @@ struct PluginSourceBatch: @unchecked Sendable {
     names.append((index, Printable.cut(name, limit: 1_000)))
   }
 
-  /// With them, the source has sent all that there was when it was opened.
+  /// With these events, the source has sent the data that existed when it was opened.
   var isLoaded = false
 
   var isEmpty: Bool { events.isEmpty && rejections.isEmpty && position == nil && !isLoaded }

@@ -30,8 +30,8 @@ final class NativeLibrary: @unchecked Sendable {
     }
   }
 
-  /// Loads a library once in a process. A file that replaces it is loaded beside it; the old library stays loaded, and pipelines that
-  /// were compiled with it keep using it.
+  /// Loads a library once in a process. A file that replaces it is loaded in addition; the old library stays loaded,
+  /// and pipelines that were compiled with it keep using it.
   ///
   /// - Parameters:
   ///   - digest: of the library and of the files that it uses.

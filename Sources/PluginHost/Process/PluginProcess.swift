@@ -12,7 +12,7 @@ protocol FrameHandler: AnyObject {
   func tookAll()
   /// The program has ended, or was killed, unexpectedly. `isFinal`: restarting it is pointless.
   func ended(_ reason: String, isFinal: Bool)
-  /// Since when an input has been unanswered, on the monotonic clock; nil if none is.
+  /// The time since which an input is unanswered, on the monotonic clock; nil: none is.
   var waitingSince: Int64? { get }
 }
 

@@ -29,7 +29,7 @@ final class SharedProgram: FrameHandler, @unchecked Sendable {
     var kind: Kind
   }
   private struct Shared {
-    /// By their numbers in frames.
+    /// The instances, by their numbers in frames.
     var instances: [Int: ProcessInstance] = [:]
     var lastInstance = 0
     var lastID = 0

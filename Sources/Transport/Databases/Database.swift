@@ -92,7 +92,7 @@ package final class Database {
     /// For a file that a connection of mode `writing` may have open. The caller keeps that connection from making
     /// checkpoints meanwhile.
     case readingBeside
-    /// For a file that no process writes to: leaves the files beside it unchanged.
+    /// For a file that no process writes to: leaves the files alongside it unchanged.
     case quietReading
     /// A database that belongs to others; created only if `creates` is true.
     case foreignReading

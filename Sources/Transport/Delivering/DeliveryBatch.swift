@@ -12,16 +12,16 @@ public struct DeliveryItem {
   public var event: OwnedEvent
   /// The receipt on which the sink took it.
   var receipt: Receipt
-  /// Its identity in every delivery, also after a restart; nil: it has none.
+  /// The event's identity in every delivery, also after a restart; nil: it has none.
   var id: DeliveryID?
-  /// Its bytes, as the connector has counted them.
+  /// The event's bytes, as counted by the connector.
   public var bytes: Int { block?.bytesLeft ?? size }
   var size: Int
-  /// When the sink took it.
+  /// The time when the sink accepted the event.
   public var since: Instant
   /// The time of day then, in nanoseconds since 1970.
   public var takenAt: Int64
-  /// Its number among all events of the queue.
+  /// The event's number among all events of the queue.
   var number = 0
   /// Replaces the piece and the event.
   var block: DeliveryBlock?
@@ -91,7 +91,7 @@ final class DeliveryBlock {
 public final class DeliveryBatch {
   /// The events, in the order in which the sink took them; outcomes name them by their index here.
   public let items: [DeliveryItem]
-  /// Which of them have an outcome; empty: none has.
+  /// Which events have an outcome; empty: none has.
   var decided: [Bool] = []
   /// 32 hexadecimal digits, the same in each attempt. Where its events have names, the same whenever the same events are delivered
   /// in one batch. Empty unless ``DeliveryTraits/namesBatches``.
@@ -151,7 +151,7 @@ final class DeliveryLane {
   var bytes = 0
   /// Batches to be delivered again, and halves of refused ones, in order: before all `events`.
   var again = Deque<DeliveryBatch>()
-  /// In the order in which they began.
+  /// Batches under way, in the order in which they began.
   var underWay: [DeliveryBatch] = []
   /// The attempts of the events at the start, which are delivered again.
   var carried: (attempts: Int, tries: Attempts)?
@@ -159,7 +159,7 @@ final class DeliveryLane {
   var resumesAt: Instant?
   /// Whether its last batch failed although its destination is not known to be down.
   var isFailing = false
-  /// Its rank among the lanes from which a batch may begin; nil: none may.
+  /// The lane's rank among those from which a batch may begin; nil: no batch may begin.
   var rank: Rank?
 
   /// First those with a batch to be repeated, then those with enough events, then those with the oldest event.

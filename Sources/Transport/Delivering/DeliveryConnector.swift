@@ -51,7 +51,7 @@ public protocol DeliveryConnector: AnyObject {
   /// Reads the events that an earlier version of the sink has saved in a format of its own
   /// (``PipelineCore/StateReader/version``). Default: nil, the format is the kit's.
   func formerEvents(_ state: inout StateReader) throws(StateFault) -> [OwnedEvent]?
-  /// Its connections, for statistics. Default: nil, it counts none.
+  /// The connector's connections, for statistics. Default: nil, it counts none.
   var connections: PipelineStatistics.Connections? { get }
 }
 
@@ -217,7 +217,7 @@ open class DeliveryTarget: Hashable {
   public init() {}
   /// Whether events of both targets may be in one batch.
   open func isSame(as other: DeliveryTarget) -> Bool { self === other }
-  /// Hashes the properties by which equal targets are equal.
+  /// Hashes the properties that `==` compares.
   open func hash(into hasher: inout Hasher) { hasher.combine(ObjectIdentifier(self)) }
   /// Whether events of both targets may be in one batch.
   public static func == (a: DeliveryTarget, b: DeliveryTarget) -> Bool { a === b || a.isSame(as: b) }

@@ -37,7 +37,7 @@ struct DeliveryPace {
     return false
   }
 
-  /// The batch is no longer under way, and says nothing about the destination.
+  /// The batch is no longer under way, without a result about the destination.
   mutating func withdrawn(_ batch: Int) {
     if probe == batch { probe = nil }
   }

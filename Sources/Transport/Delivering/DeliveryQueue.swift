@@ -26,7 +26,7 @@ struct DeliveryQueue {
   /// The most events of a batch: less where the destination has refused one as too large.
   private var largest: Int
   private var number = 0
-  /// By the number of its first event.
+  /// Batches under way, by the number of their first event.
   private(set) var underWay: [Int: DeliveryBatch] = [:]
   /// The events that no batch has.
   private(set) var waiting = 0
@@ -232,7 +232,7 @@ struct DeliveryQueue {
     update(lane)
   }
 
-  /// Before all younger ones of its lane.
+  /// Inserts a batch before all younger ones of its lane.
   private func insert(_ batch: DeliveryBatch) {
     let again = batch.lane.again
     let index = again.lastIndex { $0.id < batch.id }.map { $0 + 1 } ?? 0

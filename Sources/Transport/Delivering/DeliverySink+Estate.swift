@@ -1,8 +1,8 @@
 import PipelineCore
 import Synchronization
 
-/// What a sink leaves to its next version in a reload: the queue as it is, with the senders that wait for answers and
-/// the batches under way. No batch is repeated, and the reload waits for none.
+/// The state that a sink hands over to its next version in a reload: the unchanged queue, with the senders that wait
+/// for answers and the batches under way. No batch is repeated, and the reload waits for none.
 ///
 /// It belongs to the state that the old version leaves (``LeftState``). If no version has taken it when the reload is
 /// over, the senders are notified to send again, and batches under way are given up; events that no sender sends again
@@ -15,7 +15,7 @@ final class DeliveryEstate: SinkEstate, @unchecked Sendable {
   struct Contents: @unchecked Sendable {
     let connector: any DeliveryConnector
     var queue: DeliveryQueue
-    /// By the receipts of the events.
+    /// The receipts as left to the next version, by the identity of the original ones.
     let receipts: [ObjectIdentifier: LeftReceipt]
     /// The rows of the outbox that hold these events.
     let rows: [GivenRows]

@@ -6,8 +6,8 @@ import PipelineCore
 package protocol LastingConnector: DeliveryConnector {
   /// Continues with the connection of a version with the same settings. False: that is impossible.
   func goOn(with former: any LastingConnector) -> Bool
-  /// The connection finishes what it was given beside a version with other settings, whose turns receive its reports.
-  /// Default: it needs no turns.
+  /// Lets the connection finish its deliveries while a version with other settings runs, whose turns receive its
+  /// reports. Default: it needs no turns.
   func finishBeside(_ nodeContext: NodeContext)
   /// Closes the connection cleanly when everything that it was given is sent. The caller does not wait for that.
   func retire()

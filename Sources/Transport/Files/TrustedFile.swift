@@ -9,7 +9,7 @@ import PipelineCore
 /// directory and every symbolic link on the path must belong to one of the two, and nobody else may write to it:
 /// neither by its mode, nor as a member of its group, nor by its access list. A directory with the sticky bit, such as
 /// `/tmp`, is allowed on the path, because others cannot rename what is not theirs; but not as the directory of the
-/// file, where others could put further files beside it.
+/// file, where others could put further files next to it.
 ///
 /// A trusted file cannot be replaced between the check and its use, so its path may be followed again.
 package struct TrustedFile {

@@ -112,7 +112,7 @@ final class FollowedFile {
   /// - Parameter file: This file, if another file is compared with it; nil: the file itself was changed.
   func content(of file: FollowedFile? = nil) -> EarlierContent? {
     guard !isCompressed, lines.offset > 0 else { return nil }
-    // In a shorter file, the lost part of a line would be looked for again and again.
+    // In a shorter file, the lost part of a line would be searched repeatedly.
     if file == nil, tail?.end != lines.offset || lines.isWithinLostLine { return nil }
     var now = timespec()
     clock_gettime(CLOCK_REALTIME, &now)

@@ -114,7 +114,7 @@ extension FollowerWork {
         reported.remove(path)
         if !renames.unopened.isEmpty { renames.unopened.remove(path) }
         guard byKey[Key(status)] == nil, named.insert(Key(status)).inserted else { continue }
-        // Its starting position is not known yet.
+        // The file's starting position is not known yet.
         if unresolved.contains(where: { $0.inode == status.inode }) { continue }
         let followed = FollowedFile(file, status, options)
         followed.target = ends[path]

@@ -338,7 +338,7 @@ final class FollowerWork: @unchecked Sendable {
       }
     }
     if event.has(Int(IN_DELETE)), wasUnopened, !isCompressed {
-      // It may have been compressed.
+      // The file may have been compressed.
       for ending in CompressedContent.endings {
         renames.former.insert(path + ending)
         arrived.insert(path + ending)
@@ -368,7 +368,7 @@ final class FollowerWork: @unchecked Sendable {
       }
       if let known = byKey[Key(status)] {
         known.isDirty = true
-        // Its position among the new files depends on its current path.
+        // The file's position among the new files depends on its current path.
         if known.order == .max { known.path = path }
         continue
       }

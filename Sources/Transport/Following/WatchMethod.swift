@@ -1,9 +1,9 @@
 /// How file changes are noticed.
 package enum WatchMethod: String, Sendable, CaseIterable {
-  /// By kernel events, and by polling once a second where there are none.
+  /// Kernel events, and polling once a second where they are not available.
   case auto
-  /// By kernel events, on every file system.
+  /// Kernel events, on every file system.
   case inotify
-  /// By polling once a second.
+  /// Polling once a second.
   case poll
 }

@@ -20,7 +20,7 @@ package struct FilePosition: Sendable, Equatable {
   /// The path without symbolic links that the file had when it was found; nil: `path` has no links. Saved by its owner,
   /// because older states do not have it.
   package var target: String?
-  /// The last bytes before the position; nil: unknown. Saved by its owner, too.
+  /// The last bytes before the position; nil: unknown. The owner of the position saves it, too.
   package var tail: FileTail?
 
   /// The number of bytes at the start of a file that are compared.

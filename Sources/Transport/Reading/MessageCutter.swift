@@ -7,9 +7,9 @@ package enum MessageFraming: Sendable, Equatable {
   case lines
   /// Each ends with a zero byte; the last one of a stream may lack it.
   case nul
-  /// Before each message comes its length, in that many bytes.
+  /// Each message is preceded by its length, in that many bytes.
   case length(bytes: Int, isLittle: Bool)
-  /// Before each message comes its length, in decimal digits and a space (RFC 6587, 3.4.1).
+  /// Each message is preceded by its length, in decimal digits and a space (RFC 6587, 3.4.1).
   case octets
   /// Each message has that many bytes.
   case fixed(Int)

@@ -97,7 +97,7 @@ extension SharedStateSender {
   }
 }
 
-/// The state of a sender that has further members beside ``SenderState``.
+/// The state of a sender that has members in addition to ``SenderState``.
 package protocol HoldsSenderState {
   var shared: SenderState { get set }
 }

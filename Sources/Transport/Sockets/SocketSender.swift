@@ -90,7 +90,7 @@ package final class SocketSender: SharedStateSender {
     /// client has completed the handshake.
     private var confirmsAt: Int64 = 0
     private static let settling: Int64 = 500_000_000
-    /// When it was last reported that nothing receives the datagrams.
+    /// The time of the last report that nothing receives the datagrams.
     private var toldAt: Int64?
 
     init(_ owner: SocketSender, _ context: TLSContext?) {
@@ -223,7 +223,7 @@ package final class SocketSender: SharedStateSender {
     private func sendDatagrams(_ block: SentBlock) -> String? {
       var passed = 0
       defer { owner.pass(passed) }
-      /// Before anything else is reported.
+      /// Must precede all other reports.
       func report() {
         owner.pass(passed)
         passed = 0

@@ -100,7 +100,7 @@ extension StreamReceiver {
       waited &+= monotonicNow() &- time
       return true
     }
-    /// Since when ``waitsForRoom()`` has been true; 0: it is not.
+    /// The time since which ``waitsForRoom()`` is true; 0: it is false.
     var fullSince: Int64 = 0
     static let patience = TimeSpan.seconds(10)
     /// The interval at which room is checked while reading pauses, in milliseconds.

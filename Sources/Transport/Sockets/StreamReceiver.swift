@@ -18,7 +18,7 @@ package final class StreamReceiver: Sendable {
     package var maxUnfinished = UnfinishedMessages<UInt64>.usualLimit
     /// The memory budget of the process, against which they are counted; nil: they are not.
     package var memory: MemoryBudget?
-    /// How long a connection may send nothing; nil: for ever.
+    /// How long a connection may send nothing; nil: forever.
     package var idleTimeout: TimeSpan?
     /// The maximum number of bytes per second from each connection; nil: no limit.
     package var maxRate: Int?

@@ -35,7 +35,7 @@ package final class Guarded<Value>: @unchecked Sendable {
   }
 
   /// Calls `attempt`, and again after each `notify`, until it returns a value.
-  /// - Parameter deadline: On the monotonic clock, in nanoseconds; nil waits for ever.
+  /// - Parameter deadline: On the monotonic clock, in nanoseconds; nil waits forever.
   /// - Returns: The result of `attempt`; nil if the deadline passed first.
   package func wait<Result>(until deadline: Int64?, _ attempt: (inout Value) -> Result?) -> Result? {
     pthread_mutex_lock(lock)

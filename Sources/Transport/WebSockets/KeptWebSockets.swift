@@ -49,7 +49,7 @@ package enum KeptWebSockets {
     package var goesOn: Bool
   }
 
-  /// By the addresses of their sources.
+  /// The kept connections, by the addresses of their sources.
   private static let all = KeptItems<(settings: Settings, socket: ConnectedWebSocket)> { close($0.socket) }
 
   /// Whether a reload is under way, so that connections can be kept.

@@ -136,7 +136,7 @@ package final class FileWriter: Sendable {
     var file: SyncedFile?
     /// The acknowledgements of blocks that are written and not synced.
     var unsynced: [Acknowledgement] = []
-    /// When they must be synced, on the monotonic clock.
+    /// The time by which the blocks must be synced, on the monotonic clock.
     var syncDue: Int64?
     /// A sync is due as soon as this many bytes have been written.
     var awaited: Int64?

@@ -10,7 +10,7 @@ final class FilesWork: @unchecked Sendable {
     let work: WriterWork
     var blocks = Deque<FilesWriter.Block>()
     var isUnsynced = false
-    /// When it was last written to, in nanoseconds since 1970.
+    /// The time of the last write, in nanoseconds since 1970.
     var last: Int64 = 0
     /// A rotation that failed has been reported.
     var hasReported = false
@@ -44,7 +44,7 @@ final class FilesWork: @unchecked Sendable {
   private var unsynced: [FileWriter.Acknowledgement] = []
   /// Closed files with writes that are not synced: they are synced with the others, all at once if they are many.
   private var leaving: [SyncedFile] = []
-  /// With more of them, they are synced before they are due.
+  /// The maximum number of leaving files: with more, they are synced before they are due.
   private static let mostLeaving = 512
   private let system: FileSystemSync?
   /// When files must be synced, on the monotonic clock.
@@ -259,7 +259,7 @@ final class FilesWork: @unchecked Sendable {
     open.full = nil
     if let stretches = open.work.changedStretches() { open.file.extend(by: stretches) }
     open.hasReported = false
-    // Where no states are kept, nothing is ever cut.
+    // Without saved states, no file is ever cut back.
     keeper?.look(at: open.file.path, compressing: options.marks == nil ? [name] : [])
     return true
   }
@@ -296,7 +296,7 @@ final class FilesWork: @unchecked Sendable {
       open[ObjectIdentifier(file)] = nil
       file.isRotatedAway(true)
       if options.marks != nil { file.isFull(name, after: start) }
-      // Where no states are kept, nothing is ever cut.
+      // Without saved states, no file is ever cut back.
       keeper?.look(at: path, compressing: options.marks == nil ? [name] : [])
     } catch {
       if error.code == ECANCELED {
@@ -419,7 +419,7 @@ final class FileSystemSync {
   private let directory: FileDescriptor
   private var device: UInt64 = 0
   private let calls: WriterCalls.Clock
-  /// With fewer files, a sync must not wait for other writers to the file system.
+  /// The minimum number of files for a sync of the whole file system, which waits for other writers, too.
   private static let fewest = 16
 
   /// Nil: the directory cannot be read, or the kernel does not report what fails.

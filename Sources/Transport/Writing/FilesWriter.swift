@@ -26,7 +26,7 @@ package final class FilesWriter: Sendable {
 
   /// One file, from its first block until the caller releases it. It may be closed and opened again meanwhile.
   package final class File: Sendable {
-    /// Below the directory.
+    /// The path relative to the directory.
     package let path: String
     package let number: UInt64
     private let opened = Atomic(0)

@@ -10,7 +10,7 @@ package final class LineFiles: Sendable {
   package enum Report: Sendable {
     /// Lines were added; `dropped`: the number of the oldest lines that were dropped.
     case written(String, lines: Int, dropped: Int)
-    /// These lines are in no file.
+    /// The lines were not written to any file.
     case failed(String, lines: [[UInt8]], PosixError)
   }
 

@@ -2,13 +2,13 @@ import PipelineCore
 
 /// One file of a ``FilesWriter`` in a saved state.
 package struct SavedFile: Sendable {
-  /// Below the directory.
+  /// The path relative to the directory.
   package var path: String
-  /// Its number among the files of the sink.
+  /// The file's number among the files of the sink.
   package var number: UInt64
   /// The number of bytes that had been written to it.
   package var count: Int64
-  /// Its end; nil: unknown.
+  /// The end of the file; nil: unknown.
   package var position: FilePosition?
 
   package init(path: String, number: UInt64, count: Int64, position: FilePosition?) {

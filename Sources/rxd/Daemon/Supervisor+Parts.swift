@@ -19,7 +19,7 @@ extension Supervisor {
       wake.wake()
     }
 
-    /// Takes the messages that have come since the last call.
+    /// Takes the messages that have arrived since the last call.
     func take() -> [Message] {
       messages.withLock { box in
         defer { box = [] }

@@ -13,7 +13,7 @@ import Transport
 /// without a timeout.
 final class Supervisor {
   struct Options {
-    /// Whether failed pipelines restart and the process runs for ever.
+    /// Whether failed pipelines restart and the process runs forever.
     var isDaemon = false
     /// How long stopping may take before the rest is cancelled.
     var drainLimit = TimeSpan.seconds(60)
@@ -432,7 +432,7 @@ final class Supervisor {
     slot.totals = Execution.Counters()
     if let next = slot.next, !isStopping {
       slot.next = nil
-      // Only a version that has run is a fallback: two that cannot start would alternate for ever.
+      // Only a version that has run is a fallback: two that cannot start would alternate forever.
       if slot.hasLaunched { slot.previous = slot.saved == nil ? nil : slot.current }
       if slot.store != nil, next.plan.name != slot.name { leaveStore(slot, for: next.plan.name) }
       slot.adopt(next)

@@ -4,7 +4,7 @@ import Synchronization
 import Transport
 
 /// Measures the unread bytes of sources' files on its own thread, because reading the size of a file on a network file
-/// system whose server is gone may block for ever.
+/// system whose server is gone may block forever.
 final class SourceLag: Sendable {
   private let isBusy = Atomic(false)
 

@@ -15,7 +15,7 @@ final class Lease: Sendable {
   enum Refusal: Error {
     /// Another process holds it.
     case held(String)
-    /// It belongs to another state directory.
+    /// The lease belongs to another state directory.
     case elsewhere(String)
     case unusable(String)
 

@@ -11,7 +11,7 @@ struct PipelineState {
   let bytes: [UInt8]?
   let backlogs: [(sink: String, backlog: OutboxBacklog)]
   let deadLetters: Int
-  /// The bytes of the keys that steps keep on the disk, beside the store; nil: there are none.
+  /// The bytes of the keys that steps keep on the disk, alongside the store; nil: there are none.
   let keyBytes: Int?
 
   init(_ name: String, _ folder: StateFolder) throws(StoreRefusal) {

@@ -60,10 +60,10 @@ struct StateFolder {
       + keyFiles(pipeline)
   }
 
-  /// The directory with the keys of a pipeline's steps that are on the disk, beside its store; it need not exist.
+  /// The directory with the keys of a pipeline's steps that are on the disk, alongside its store; it need not exist.
   func keys(_ pipeline: String) -> String { DiskStore.directoryOfKeys(besideStore: store(pipeline)) }
 
-  /// That directory and the files in it; empty if there is none.
+  /// The directory of keys and the files in it; empty if there is none.
   func keyFiles(_ pipeline: String) -> [String] {
     let path = keys(pipeline)
     guard let directory = opendir(path) else { return [] }

@@ -19,7 +19,7 @@ final class Stores: Sendable {
   /// Stores that were opened ahead, by the names of their pipelines.
   private let ahead = Mutex<[String: Result<DiskStore, StoreRefusal>]>([:])
   private let letters: DeadLetterCounts
-  /// Where the stores are copied; nil: nowhere.
+  /// The replication of the stores; nil: they are not replicated.
   let replication: Replication?
 
   /// - Parameter memory: The memory of all queues in bytes; the page caches of all stores get a sixteenth of it.

@@ -1138,7 +1138,7 @@ let heardAt = performance.now();
 
 // Following.
 
-/** Follows the feed for ever: after an end it begins anew. While the page is hidden nothing is asked for. */
+/** Follows the feed forever: after an end it begins anew. While the page is hidden nothing is asked for. */
 async function follow() {
   for (;;) {
     if (document.hidden) await new Promise((resume) => document.addEventListener("visibilitychange", resume, { once: true }));
@@ -1370,7 +1370,7 @@ function help() {
   byID("help").showModal();
 }
 
-/** The step beside the open one: along an edge, through the names of signals, or in the order of the file. */
+/** The step next to the open one: along an edge, through the names of signals, or in the order of the file. */
 function beside(key) {
   const steps = picture?.steps ?? [];
   const index = steps.findIndex(({ id }) => id === drawer.step?.id);

@@ -27,7 +27,7 @@ final class ConfigWatch {
       guard stat(path, &status) == 0 else { return }
       device = UInt64(status.st_dev)
       inode = UInt64(status.st_ino)
-      // Of a directory, only the existence counts: its entries are checked separately.
+      // For a directory, only its existence counts: its entries are checked separately.
       guard status.st_mode & S_IFMT != S_IFDIR else { return }
       size = Int64(status.st_size)
       modified = Int64(status.st_mtim.tv_sec) &* 1_000_000_000 &+ Int64(status.st_mtim.tv_nsec)

@@ -17,7 +17,7 @@ enum ResidentMemory {
 }
 
 extension PipelineStatistics {
-  /// These statistics with the memory of the plugins' processes filled in.
+  /// The statistics, with the memory of the plugins' processes filled in.
   var withPluginMemory: PipelineStatistics {
     guard steps.contains(where: { $0.plugin?.processes.isEmpty == false }) else { return self }
     var measured = self

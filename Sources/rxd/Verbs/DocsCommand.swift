@@ -45,7 +45,7 @@ struct DocsVerb: ParsableCommand {
     while true { pause() }
   }
 
-  /// The pages beside this program, or else those of the Debian package.
+  /// The pages alongside this program, or else those of the Debian package.
   private static var installed: String {
     let places = [InstalledProgram.prefix, "/usr"].compactMap { $0.map { $0 + "/share/doc/rxd/html" } }
     return places.first(where: DocumentationPages.are(in:)) ?? places[0]

@@ -128,7 +128,7 @@ private struct TapOutput {
   /// How long to wait for further events before a picture is drawn.
   var patience: TimeSpan? { marbles?.span }
 
-  /// Takes bytes of the answer; an empty slice: no bytes have come for a while.
+  /// Takes bytes of the answer; an empty slice: no bytes have arrived for a while.
   mutating func take(_ bytes: ArraySlice<UInt8>) {
     if bytes.isEmpty { return flush() }
     rest += bytes

@@ -26,7 +26,7 @@ public struct Value {
   public static func int(_ number: Int64) -> Value { Value(host.make_int(number), nil) }
   public static func int(_ number: Int) -> Value { .int(Int64(number)) }
   public static func double(_ number: Double) -> Value { Value(host.make_double(number), nil) }
-  /// In nanoseconds since 1970.
+  /// Makes a timestamp from nanoseconds since 1970.
   public static func timestamp(wallTime: Int64) -> Value { Value(host.make_timestamp(wallTime), nil) }
   public static func duration(nanoseconds: Int64) -> Value { Value(host.make_duration(nanoseconds), nil) }
 

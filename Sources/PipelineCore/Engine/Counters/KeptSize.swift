@@ -1,4 +1,4 @@
-/// What one instance of a step stores between events: the keys that it remembers, the events that it collects, and the
+/// The size of the state that one instance of a step keeps between events: the number of keys and of events, and the
 /// bytes of keys, events and values, without the tables around them. Used in turns.
 ///
 /// The step's counters hold the sum over all instances, so inspecting a running pipeline visits no instance. Storing or

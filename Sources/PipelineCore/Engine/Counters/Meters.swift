@@ -244,7 +244,7 @@ final class Meters {
         for number in 0..<stepCount { (steps + number).renewCredits() }
         nextCredits = now + Self.period
       }
-      // Without chance, turns at regular intervals would be sampled always or never.
+      // Without randomness, turns at regular intervals would be sampled always or never.
       if mayPutOff, putsOff() { return }
       isTiming = true
       executor.nextSample = now

@@ -84,7 +84,7 @@ extension Execution {
     if let parts = saved.parts, !hasLostEvents, committer.isDurable || !leavesUnsaved {
       committer.finish(.replace(parts), done)
     } else if saved.parts != nil, !hasLostEvents {
-      // After a crash the sources read again the events that only this process holds.
+      // After a crash, the sources reread the events that only this process holds.
       committer.finish(.keep, done)
     } else {
       committer.finish(outcome == .completed && !isSuspended ? .clear : .keep, done)

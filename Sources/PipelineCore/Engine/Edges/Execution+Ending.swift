@@ -273,7 +273,7 @@ extension Execution {
     end(.completed)
   }
 
-  // MARK: When nothing can happen any more
+  // MARK: Quiescence
 
   /// Whether nothing can happen any more: no source runs, no step waits for a time, nothing is deferred, and no sink
   /// can still reject an event. Writing sinks do not matter.
@@ -283,7 +283,7 @@ extension Execution {
   }
 
   /// When nothing can happen any more, a subscriber that waits for an errors output or for the end of a command would
-  /// wait for ever: it may be part of the output's own signal, or execute the command because of the command's values.
+  /// wait forever: it may be part of the output's own signal, or execute the command because of the command's values.
   /// Completes these outputs and commands; returns whether there were any. Further subscribers may then wait in the
   /// same way.
   func becameQuiet() -> Bool {

@@ -52,7 +52,7 @@ extension Execution {
 
   /// Captures the present state, with the positions up to which turns have taken the input, and passes it on once every
   /// effect of the turns so far is acknowledged: sinks have written what they held, and inner signals have their
-  /// answers. What steps keep is in the state.
+  /// answers. The state of steps is included.
   ///
   /// Called between two turns, or at the start of one. `done` is called once, on any thread, in the order of the
   /// checkpoints.

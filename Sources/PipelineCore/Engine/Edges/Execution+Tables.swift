@@ -25,7 +25,7 @@ extension Execution {
     if tables.left == 0 || isDryRun { goOnLaunching() }
   }
 
-  /// A source has sent all that there was when it started, and its table has taken it.
+  /// Called when a source has sent its initial data, and its table has stored it.
   func sourceHasLoaded(_ step: StepID) {
     for (index, table) in plan.tables.enumerated() where table.source == step { tables[index].sourceHasLoaded?() }
   }

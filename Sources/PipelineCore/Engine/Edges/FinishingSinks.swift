@@ -1,7 +1,7 @@
 /// The sinks of a suspended pipeline that finish the events that they hold, because these are not part of the saved
 /// state.
 ///
-/// A sink may take as long as it makes progress. One that delivers nothing for a while is given up: its receiver is
+/// A sink may take as long as it makes progress. A sink that delivers nothing for a while is given up: its receiver is
 /// down or stalled. Its events are rejected if rejections are read or stored, and otherwise count as undelivered; in
 /// `light` the next execution then continues from the last commit, which still has them.
 final class FinishingSinks: TimerTarget {

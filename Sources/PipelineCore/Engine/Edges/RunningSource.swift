@@ -297,7 +297,7 @@ open class RunningSource: OperatorNode {
   /// Whether tables are being loaded, and everything else waits.
   package final var isAwaitedByTable: Bool { execution.tables.areLoading }
 
-  /// Reports that it has sent all that there was when it started, and that its table has taken it.
+  /// Reports that the source has sent its initial data, and that its table has stored it.
   package final func hasLoaded() { execution.sourceHasLoaded(nodeContext.step) }
 
   /// Ends the whole pipeline, for failures that `retry` and `catch` must not handle, such as a missing library.

@@ -48,7 +48,7 @@ final class ErrorsSignal {
     }
   }
 
-  /// Completes an output whose readers would wait for ever. The output stays completed.
+  /// Completes an output whose readers would wait forever. The output stays completed.
   func completeWaitedFor() {
     if !isOver { wasWaitedFor = true }
     complete()

@@ -63,7 +63,7 @@ class SettlingNode: TriggeredNode {
 
   override func resumed(_ token: Int) {
     guard hasFirst else { return }
-    // A node upstream may change the trigger once more.
+    // A node upstream may change the trigger again.
     if execution.priorities.has(before: precedence) { waitLonger() } else { settle() }
   }
 

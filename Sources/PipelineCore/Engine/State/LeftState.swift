@@ -5,9 +5,9 @@ package struct LeftState: Sendable {
   /// Whether this is only a part, whose pages the store has: the next execution must be given the state of the store
   /// after the last commit.
   package let isInStore: Bool
-  /// What sinks hand over as objects, by the keys of their steps, in place of a part of `bytes`: events that wait for a
-  /// destination need not be written, read and encoded. The version that starts takes the estates over; a version that
-  /// does not start leaves them untouched.
+  /// The objects that sinks hand over, by the keys of their steps, in place of a part of `bytes`: undelivered events
+  /// need not be serialized and encoded again. The version that starts takes the estates over; a version that does not
+  /// start leaves them untouched.
   package fileprivate(set) var estates: [String: any SinkEstate] = [:]
 
   package init(_ bytes: [UInt8], _ estates: [String: any SinkEstate] = [:], isInStore: Bool = false) {

@@ -78,13 +78,13 @@ final class SpilledKeys {
   ///
   /// - Parameters:
   ///   - next: The rank of the next key.
-  ///   - least: What is no longer needed.
+  ///   - least: The lower bounds of the keys that are still needed.
   func save(_ state: inout StateWriter, next: Int, least: SpilledValue) {
     if state.isPaged {
       if written.commit <= spilling.finished { committed = written.next }
       written = (next, spilling.taken + 1)
     }
-    // A commit that is under way when the first keys are moved must not remove them, so it names the owner before.
+    // A commit in progress when the first keys are moved must not remove them, so the owner is always registered.
     state.add(SpilledOwner(owner: owner, least: least, hasKeys: isUsed))
     guard isUsed else { return }
     state.write(owner)

@@ -18,7 +18,7 @@ package final class VirtualTime: Clock, @unchecked Sendable {
     now = instant
   }
 
-  /// The limit of turns and deferred steps within one instant: a pipeline that exceeds it would run for ever.
+  /// The limit of turns and deferred steps within one instant: a pipeline that exceeds it would run forever.
   package static let instantLimit: UInt64 = 250_000
 
   /// Runs everything that `executor` has to do, jumping from timer to timer, up to and including `end`.

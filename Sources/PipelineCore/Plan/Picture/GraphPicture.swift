@@ -96,7 +96,7 @@ package struct GraphPicture: Sendable {
       case events, errors
       /// Between a step and the inner signal or chain that it runs.
       case inner
-      /// From a step to the command that it executes. Its events, the values of the execution, come back.
+      /// From a step to the command that it executes. The values of the execution return along the edge.
       case command
     }
     /// A part of the path of an edge.

@@ -211,7 +211,7 @@ struct PictureLayout {
     case into
     /// Down from the last box to the lower edge of its enclosing box.
     case outOf
-    /// To the border of the group.
+    /// Leads to the border of the group.
     case exit
     /// Along the right side of the boxes between the two.
     case lane

@@ -77,7 +77,7 @@ struct PictureOutline {
     private var anchors: [Int: Anchor] = [:]
     /// The origins of a named signal's events, in the order of the plan; nil: the signal is not in the picture.
     private var outputs: [Anchor?] = []
-    /// The box whose events are those of the group.
+    /// For each group, the box whose output is the output of the group.
     private var lastBoxes: [Int: Int] = [:]
     private var groupsByName: [String: Int] = [:]
     private var sinkGroups: [Int] = []

@@ -72,7 +72,7 @@ final class TapSession: Sendable {
     /// The part of `missed` that was reported to the reader.
     var reported: UInt64 = 0
     var sampled = 0
-    /// By the number of the edge in the session.
+    /// The allowances, by the number of the edge in the session.
     var allowances: [Int: Allowance] = [:]
     var isOver = false
 
