@@ -24,7 +24,7 @@ let heardAt = performance.now();
 
 // Following.
 
-/** Follows the feed for ever: after an end it begins anew. While the page is hidden nothing is asked for. */
+/** Follows the feed forever and reconnects after an end. Requests nothing while the page is hidden. */
 async function follow() {
   for (;;) {
     if (document.hidden) await new Promise((resume) => document.addEventListener("visibilitychange", resume, { once: true }));
@@ -256,7 +256,7 @@ function help() {
   byID("help").showModal();
 }
 
-/** The step beside the open one: along an edge, through the names of signals, or in the order of the file. */
+/** The step next to the open one: along an edge, through the names of signals, or in the order of the file. */
 function beside(key) {
   const steps = picture?.steps ?? [];
   const index = steps.findIndex(({ id }) => id === drawer.step?.id);

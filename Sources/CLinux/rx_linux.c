@@ -61,8 +61,8 @@ uint32_t rx_file_system(const char *path) {
 }
 
 int rx_has_writer(int descriptor) {
-  // Only a file without writers can be leased. If a writer comes before the lease is released, the signal that reports
-  // it is ignored by default.
+  // Only a file without writers can be leased. If a writer opens it before the lease is released, the signal that
+  // reports it is ignored by default.
   if (fcntl(descriptor, F_SETSIG, SIGURG) != 0) return -1;
   const int has = fcntl(descriptor, F_SETLEASE, F_RDLCK) == 0 ? 0 : errno == EAGAIN ? 1 : -1;
   if (has == 0) fcntl(descriptor, F_SETLEASE, F_UNLCK);

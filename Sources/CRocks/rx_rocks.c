@@ -141,7 +141,7 @@ static unsigned char is_below_floor(
 
 static void nothing(void *state) { (void)state; }
 
-// The least and the most bytes of one of the two buffers of what is not in files yet.
+// The minimum and maximum size of each of the two write buffers, in bytes.
 enum { LEAST_BUFFER = 1 << 20, MOST_BUFFER = 32 << 20 };
 
 static void set_options(rx_rocks *keys, size_t memory) {

@@ -4,7 +4,7 @@ import PipelineCore
 /// answers to the requests of its inner sources, and the events of one signal or sink, which the test expects.
 ///
 /// Times are rounded to milliseconds. The expected times are those of virtual time, because a running pipeline is
-/// always slightly late. So the generated test is run, and matches if the same events come in the same order, each
+/// always slightly late. So the generated test is run, and matches if the same events arrive in the same order, each
 /// within ``tolerance`` of its recorded time.
 package struct RecordedTest: Sendable {
   /// An event, or an end, that was seen on an edge.

@@ -44,7 +44,7 @@ extension HTTPSink {
     func bytes(of event: Event, _ value: Value, wallTime: Int64) -> Result<[UInt8], DeliveryRefusal> {
       if let request { return request.bytes(of: event, wallTime: wallTime) }
       buffer.clear()
-      // An envelope gets the values again.
+      // An envelope is built from JSON values later, whatever the encoder.
       let failure = envelope == nil ? encoder.append(value, to: buffer) : JSONWriter.append(value, to: buffer)
       if let failure { return .failure(DeliveryRefusal("the event cannot be written: \(failure)")) }
       if isDocument, form == .lines { buffer.append(0x0A) }

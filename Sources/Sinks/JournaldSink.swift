@@ -42,7 +42,7 @@ package struct JournaldSink: SinkComponent {
     ],
     edges: EdgeCases(
       empty: "Nothing is sent.",
-      error: "A lost connection is reopened, for ever; an event that cannot be encoded goes to the errors output.",
+      error: "A lost connection is reopened, forever; an event that cannot be encoded goes to the errors output.",
       completion: "Waiting events are sent first.",
       disposal: """
         Waiting events are sent within the time limit for stopping; the rest goes to the errors output. Without a \

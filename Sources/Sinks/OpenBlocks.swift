@@ -42,11 +42,11 @@ final class OpenBlocks: Sendable {
     /// The blocks by number, which ascends in the order of writing.
     var blocks: [Int: Block] = [:]
     var last = 0
-    /// Nil: between two versions.
+    /// The sink that uses the blocks; nil between two versions of a pipeline.
     var owner: Owner?
     /// The reason why the writer waits for room.
     var trouble: PosixError?
-    /// The reason why writing has stopped, found between two versions.
+    /// The reason why writing has stopped, if it stopped between two versions of a pipeline.
     var failure: PosixError?
   }
   private let state = Mutex(State())

@@ -41,7 +41,7 @@ package struct PrometheusExporter: SinkComponent, PageAccessComponent {
       .init("buckets", \.buckets, "The upper bounds of the buckets of histograms, ascending; `+Inf` is added."),
       .init(
         "expire", \.expire, range: 1_000_000_000...Int64.max,
-        "How long a series is served after its last event; by default for ever."),
+        "How long a series is served after its last event; by default forever."),
       .init(
         "maxSeries", \.maxSeries, range: 1...1_000_000,
         "The most series; a histogram with its buckets is one."),

@@ -158,7 +158,7 @@ final class RemoteWriteForm: RequestForm {
   private let reader = MetricReader()
   private let store: MetricStore
   private let labels: [(name: String, value: String)]
-  /// The last time of a series whose events have no time, in milliseconds.
+  /// The last timestamp sent for each series, in milliseconds, for metrics without a time.
   private var times: [[UInt8]: Int64] = [:]
   private let mostSeries: Int
 

@@ -2,7 +2,7 @@ import PipelineCore
 import Synchronization
 import Transport
 
-/// A sink that writes encoded events to a stream or a file: encodes events as they come, hands the bytes of each turn
+/// A sink that writes encoded events to a stream or a file: encodes events as they arrive, hands the bytes of each turn
 /// to the writer in one piece, and pauses the pipeline's input while the writer is behind.
 class StreamSink: RunningSink {
   private let encode: EncodeParameter

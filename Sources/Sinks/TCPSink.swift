@@ -51,7 +51,7 @@ package struct TCPSink: SinkComponent {
     ],
     edges: EdgeCases(
       empty: "Nothing is connected.",
-      error: "A lost connection is reopened, for ever; an event that cannot be encoded goes to the errors output.",
+      error: "A lost connection is reopened, forever; an event that cannot be encoded goes to the errors output.",
       completion: "Waiting events are sent first.",
       disposal: """
         Waiting events are sent within the time limit for stopping; the rest goes to the errors output. Without a \

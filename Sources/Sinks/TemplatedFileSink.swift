@@ -341,7 +341,7 @@ final class TemplatedFileSink: RunningSink, TimerTarget {
 
   private func turnForStates() {
     stateTurns.count += 1
-    // The writer may not have renamed them yet.
+    // The writer may not have renamed the full files yet.
     if stateTurns.count < 4 || targets.values.contains(where: { $0.file.awaitsStates }) { awaitStates() }
   }
 

@@ -35,7 +35,7 @@ package struct UnixSink: SinkComponent {
     examples: [.snippet("a line for each event", "unix: /run/app/events.sock")],
     edges: EdgeCases(
       empty: "Nothing is connected.",
-      error: "A lost connection is reopened, for ever; an event that cannot be encoded goes to the errors output.",
+      error: "A lost connection is reopened, forever; an event that cannot be encoded goes to the errors output.",
       completion: "Waiting events are sent first.",
       disposal: """
         Waiting events are sent within the time limit for stopping; the rest goes to the errors output. Without a \

@@ -14,7 +14,7 @@ extension File {
     private var found = 0
     /// Whether an earlier execution has already started to follow files.
     private var isResumed = false
-    /// When its state was saved, in nanoseconds since 1970.
+    /// The time when the source's state was saved, in nanoseconds since 1970.
     private var savedAt: Int64 = 0
     /// The file whose rows are being sent.
     private var piece: Input?

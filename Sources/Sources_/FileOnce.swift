@@ -28,7 +28,7 @@ extension File {
     private var fileOrigin = Origin.none
     /// The files that have not been read to their end.
     private var parts: [String: InputPart] = [:]
-    /// When its state was saved, in nanoseconds since 1970.
+    /// The time when the source's state was saved, in nanoseconds since 1970.
     private var savedAt: Int64 = 0
 
     init(_ parameters: File, _ nodeContext: NodeContext, _ downstream: Downstream) {

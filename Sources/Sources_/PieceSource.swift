@@ -196,7 +196,7 @@ class StreamSource: BlockSource {
 extension BlockReader.Options {
   /// How a source reads its input.
   ///
-  /// - Parameter limit: The most bytes of an input that is decoded as a whole.
+  /// - Parameter limit: The maximum size, in bytes, of an input that is decoded as a whole.
   init(
     _ decoding: DecoderOptions, limit: ByteSize, maxLine: ByteSize, whenTooLong: WhenTooLong, _ execution: Execution
   ) {

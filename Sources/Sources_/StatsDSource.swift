@@ -45,7 +45,7 @@ package struct StatsDSource: SourceComponent, ReceivingSource {
       .init(
         "idleTimeout", \.idleTimeout, range: 1_000_000...Int64.max,
         applies: .word("transport", ["tcp"]),
-        "How long a connection may send nothing before it is closed; by default for ever."),
+        "How long a connection may send nothing before it is closed; by default forever."),
       .init("receiveBuffer", \.receiveBuffer, "The system's buffer; by default the system decides."),
       .init(
         "allowUnauthenticated", \.allowUnauthenticated, "Take metrics of everybody on an address other than loopback."),

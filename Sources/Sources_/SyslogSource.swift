@@ -80,7 +80,7 @@ package struct SyslogSource: SourceComponent, ReceivingSource {
       .init(
         "idleTimeout", \.idleTimeout, range: 1_000_000...Int64.max,
         applies: .word("transport", ["tcp"]),
-        "How long a connection may send nothing before it is closed; by default for ever."),
+        "How long a connection may send nothing before it is closed; by default forever."),
       .init("receiveBuffer", \.receiveBuffer, "The system's buffer; by default the system decides."),
       .init(
         "tls", \.tls, applies: .word("transport", ["tcp"]), "The certificate; by default connections are not encrypted."

@@ -61,7 +61,7 @@ package struct UnixSocket: SourceComponent, ReceivingSource {
       .init(
         "idleTimeout", \.idleTimeout, range: 1_000_000...Int64.max,
         applies: .word("kind", ["stream"]),
-        "How long a connection may send nothing before it is closed; by default for ever."),
+        "How long a connection may send nothing before it is closed; by default forever."),
       .init("receiveBuffer", \.receiveBuffer, "The system's buffer; by default the system decides."),
     ],
     examples: [

@@ -31,7 +31,7 @@ extension WebSocketSource {
     /// Connections that the next version may continue.
     private var parked: [ConnectedWebSocket] = []
     private var settings: KeptWebSockets.Settings?
-    /// The number of connections that were broken off at the end.
+    /// The number of connections that were aborted at the end.
     private var cut = 0
     /// The number of messages received, counted by the network thread. `taken`: the number of messages that turns have
     /// taken.

@@ -248,7 +248,7 @@ void client_leave(client *client) {
  * changing. */
 static outcome lasting(const client *client) { return client->was_connected ? UNREACHABLE : REFUSED; }
 
-/* The outcome that the broker's refusal means. */
+/* Converts the broker's refusal to an outcome. */
 static outcome refused(client *client, const settings *settings) {
   int code = client->refusal;
   if (code == 1 || code == MQTT_RC_UNSUPPORTED_PROTOCOL_VERSION) {

@@ -36,7 +36,7 @@ int rx_has_writer(int descriptor);
 int rx_local_socket(void);
 /// A new stream socket of this family, likewise.
 int rx_stream_socket(int family);
-/// Waits until there is something to read, the time has passed, or a signal comes; returns whether there is something
+/// Waits until there is something to read, the time has passed, or a signal arrives; returns whether there is something
 /// to read.
 int rx_wait_readable(int descriptor, int64_t nanoseconds);
 /// A pipe whose both ends are close-on-exec; -1 and errno on failure.

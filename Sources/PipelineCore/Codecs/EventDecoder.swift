@@ -184,7 +184,8 @@ package struct DecoderOptions: Sendable, Equatable {
   package var join: LineJoining?
   /// The encoding of characters; nil: UTF-8.
   package var charset: Charset?
-  /// The decoder of a plugin, which decodes the lines or the whole input that `format` then gives it; nil: `format` is all.
+  /// The decoder of a plugin, which decodes the lines or the whole input that `format` passes to it; nil: `format`
+  /// alone decodes.
   package var plugin: PluginFormat?
 
   package init(_ format: DecoderFormat = .text, unit: InputUnit = .stream) {

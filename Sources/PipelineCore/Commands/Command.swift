@@ -1,5 +1,5 @@
-/// A command of `commands:`: work on demand, with a rule for requests that come during an execution. Known elsewhere as
-/// ReactiveCocoa's RACCommand.
+/// A command of `commands:`: work on demand, with a rule for requests that arrive during an execution. Known elsewhere
+/// as ReactiveCocoa's RACCommand.
 struct Command: CommandComponent {
   enum WhenBusy: String, ChoiceParameter {
     case reject, queue, drop, latest

@@ -1,4 +1,4 @@
-/// Keeps commands running for a signal whose inner signals execute them: another inner signal may always come, so the
+/// Keeps commands running for a signal whose inner signals execute them: another inner signal may always start, so the
 /// commands last as long as the signal. The compiler adds it; no file can name it.
 struct CommandHold: OperatorComponent {
   /// The indexes of the commands in `Plan.named`, in the order of the inputs after the first.

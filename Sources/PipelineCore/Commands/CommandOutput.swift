@@ -54,7 +54,7 @@ struct CommandOutput: OperatorComponent {
     /// Sends the current state first.
     private func begin() {
       guard let running, !isClosed, !hasBegun else { return }
-      // `catchUp` also sends the values that come meanwhile.
+      // `catchUp` also sends the values that arrive meanwhile.
       if kind == .values { running.catchUp(self) }
       hasBegun = true
       switch kind {

@@ -128,7 +128,7 @@ extension Command {
     /// Whether there are values that a new subscriber has missed.
     var hasValues: Bool { !kept.isEmpty }
 
-    /// Sends a listener the values that it has missed, and the values that come meanwhile.
+    /// Sends a listener the values that it has missed, and the values that arrive meanwhile.
     func catchUp(_ listener: CommandOutput.Node) {
       var next: UInt64 = 0
       while !listener.isClosed, !kept.isEmpty, next <= lastValue {

@@ -7,7 +7,7 @@ struct TableStep: OperatorComponent {
   var maxRows = 1_000_000
   /// The index of the table in the file.
   var index = 0
-  /// Whether the table loads its own source as a whole; otherwise the rows change as events come.
+  /// Whether the table loads its own source as a whole; otherwise the rows change as events arrive.
   var isLoaded = false
   /// The table's own source, if it reports that it has sent its initial data; later events then change the rows.
   var source: StepID?

@@ -4,7 +4,7 @@ package enum EventTime {
   package static let unknown = Int64.min
   /// Everything so far is complete, because no event is expected for now.
   package static let idle = Int64.max - 1
-  /// Everything is complete: no more events come.
+  /// Everything is complete: no more events arrive.
   package static let end = Int64.max
   /// Times outside this range are rejected, so that sums of times and spans cannot overflow.
   package static let range = -(Int64(1) << 62)...(Int64(1) << 62)

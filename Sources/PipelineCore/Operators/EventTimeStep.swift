@@ -166,7 +166,7 @@ struct EventTimeStep: OperatorComponent, TimedOperator {
         if let partIdle, !timer.isSet { timer = wake(after: partIdle) }
       case .ended: parts.ended(part)
       }
-      // A silent signal stays silent until an event comes.
+      // A silent signal stays silent until an event arrives.
       if !isIdle { advance() }
       super.note(change, of: part)
     }

@@ -31,7 +31,7 @@ extension Join {
       }
 
       var isIdle: Bool { mark == EventTime.idle }
-      /// No more events come.
+      /// No more events arrive.
       var isOver: Bool { mark == EventTime.end }
       /// The lower bound of the times of later events.
       var bound: Int64 { isOver ? EventTime.end : reached }

@@ -65,7 +65,7 @@ struct Throttle: OperatorComponent {
       .init(.time, "wait until a file has not changed for a while", "throttle: 5s"),
       .init(
         .time, "act on the first event of a burst and ignore the rest", "throttle: { quiet: 1m, edge: leading }"),
-      .init(.time, "wait for a pause, but not for ever", "throttle: { quiet: 1s, maxWait: 10s }"),
+      .init(.time, "wait for a pause, but not forever", "throttle: { quiet: 1s, maxWait: 10s }"),
     ],
     seeAlso: ["sample", "bufferWithTime"])
 

@@ -19,7 +19,7 @@ package final class Plan: Sendable {
   package let expressions: [ExpressionReport]
   /// The functions that expressions of the file can call.
   package let functions: UserFunctions
-  /// The functions, decoders and encoders of plugins that the plan uses; some may be there several times.
+  /// The functions, decoders and encoders of plugins that the plan uses; some may occur several times.
   package let pluginFunctions: [PluginFunction]
   /// How many threads may decode one input at the same time; 1: the pipeline thread decodes. Nil: as many as there are
   /// processors.
@@ -141,7 +141,7 @@ package struct TablePlan: Sendable {
   /// The table's index in ``Plan/named``.
   package var named: Int
   /// Whether the table's own source is read at the start, before the first event passes. Otherwise the rows change as
-  /// events of a signal come.
+  /// events of a signal arrive.
   package var isLoaded: Bool
   /// The table's own source, if it reports that it has sent its initial data; later events then change the rows.
   package var source: StepID?

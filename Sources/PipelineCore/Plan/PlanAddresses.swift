@@ -35,7 +35,7 @@ extension Plan {
     return listeners.contains { own in others.contains { own.address.conflict($0.address) != nil } }
   }
 
-  /// Warns of servers whose clients wait for an answer that never comes: no sink answers, and no command's execution
+  /// Warns of servers whose clients wait for an answer that never arrives: no sink answers, and no command's execution
   /// does.
   func reportUnansweredRequests(into diagnostics: inout Diagnostics) {
     guard !sinks.contains(where: { $0.component.answersEvents }), !named.contains(where: { $0.kind == .command })

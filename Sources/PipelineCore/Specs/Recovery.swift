@@ -43,7 +43,7 @@ public enum SinkConfirmation: Sendable, Equatable {
   case nothing
   /// The sink drops its events on purpose.
   case dropped
-  /// The event is an answer on the connection of a client, which repeats its request if no answer comes.
+  /// The event is an answer on the connection of a client, which repeats its request if no answer arrives.
   case client
   /// The system has accepted the bytes of the event: they survive the end of this process, but not a power cut.
   case system

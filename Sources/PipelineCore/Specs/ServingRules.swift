@@ -169,7 +169,7 @@ package struct ServerAnswer: Sendable {
   /// are sent again.
   package static let full = ServerAnswer(
     507, [(name: "Retry-After", value: "5")], error: "the file system of the state directory is full")
-  /// No answer came in time.
+  /// No answer arrived in time.
   package static let timedOut = ServerAnswer(504)
   /// The events have been taken.
   package static let accepted = ServerAnswer(202)

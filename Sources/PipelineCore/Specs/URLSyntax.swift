@@ -9,7 +9,7 @@ enum URLSyntax {
     var isCredentials = false
   }
 
-  /// Checks an absolute URL of http or https, or the start of one up to its host.
+  /// Checks an absolute http or https URL, or the start of one up to its host.
   static func problem(_ url: [UInt8]) -> Problem? {
     if let byte = url.first(where: { $0 <= 0x20 || $0 == 0x7F }) {
       return Problem(

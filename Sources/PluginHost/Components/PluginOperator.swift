@@ -60,7 +60,7 @@ struct PluginOperator: OperatorComponent, BoundComponent {
 
     /// The number of inputs after which the plugin is asked for its state.
     private static let saveInterval = 256
-    /// The most answered inputs that are kept while the plugin saves no state.
+    /// The maximum number of answered inputs that are kept while the plugin saves no state.
     private static let mostUncovered = 16_384
     /// All instances of the step may together have this many times the credit of one unanswered before the input waits.
     private static let crowd = 8

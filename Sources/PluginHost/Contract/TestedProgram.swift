@@ -245,7 +245,7 @@ final class TestedProgram {
     return count.map { Array(bytes[..<$0]) }
   }
 
-  /// The most lines that it has logged within a second.
+  /// The maximum number of lines that the program has logged within a second.
   var loudestSecond: Int { chatter.values.max() ?? 0 }
 
   private var lastWords: String {

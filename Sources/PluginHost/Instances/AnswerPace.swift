@@ -7,7 +7,7 @@ import Transport
 ///
 /// Starts with one input, doubles while answers are early, and halves when they are late.
 struct AnswerPace {
-  /// The most inputs that may be unanswered.
+  /// The maximum number of unanswered inputs.
   private(set) var window = 1
   private let most: Int
   private let limit: TimeSpan

@@ -55,7 +55,7 @@ final class PluginProcess: @unchecked Sendable {
   /// Exists from the start of the program to its end.
   private var life: PluginLife?
 
-  /// The most bytes of a frame, in both directions.
+  /// The maximum size of a frame in bytes, in both directions.
   static let frameLimit = 16 << 20
   private static let second: Int64 = 1_000_000_000
   private static let startTimeout = 5 * second

@@ -51,7 +51,7 @@ package final class DatabaseWriter: @unchecked Sendable {
   /// Interrupts the running statement and any wait for a lock.
   package func stop() { limits.stop() }
 
-  /// Opens the database if it is not open. Nil: it is open now.
+  /// Opens the database if it is not open. Returns nil on success.
   package func open() -> Outcome? {
     guard database == nil else { return nil }
     do throws(DatabaseError) {

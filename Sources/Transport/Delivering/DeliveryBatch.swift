@@ -162,7 +162,8 @@ final class DeliveryLane {
   /// The lane's rank among those from which a batch may begin; nil: no batch may begin.
   var rank: Rank?
 
-  /// First those with a batch to be repeated, then those with enough events, then those with the oldest event.
+  /// The priority of a lane: first lanes with a batch to repeat, then those with enough events, then those with the
+  /// oldest event.
   struct Rank: Comparable {
     var kind: UInt8
     /// The number of the first event.

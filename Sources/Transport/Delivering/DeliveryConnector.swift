@@ -81,9 +81,9 @@ public struct DeliveryTraits: Sendable {
     case none
   }
 
-  /// The most events of a batch. Default: 1.
+  /// The maximum number of events in a batch. Default: 1.
   public var count = 1
-  /// The most bytes of a batch (``DeliveryPiece/bytes``); one event may have more.
+  /// The maximum bytes of a batch (``DeliveryPiece/bytes``); a single event may have more.
   public var bytes = Int.max
   /// How long an event waits for others of its batch. Default: not at all.
   public var age = TimeSpan.zero

@@ -2,9 +2,9 @@ import PipelineCore
 
 /// The parameter `batch` of a sink: which events are delivered together. A number is the maximum number of events.
 public struct DeliveryBatchParameter: RecordParameter {
-  /// The most events of a batch.
+  /// The maximum number of events in a batch.
   public var count = 1000
-  /// The most bytes of a batch; one event may have more.
+  /// The maximum bytes of a batch; a single event may have more.
   public var bytes = ByteSize(1 << 20)
   /// How long an event waits for others.
   public var every = TimeSpan.milliseconds(100)

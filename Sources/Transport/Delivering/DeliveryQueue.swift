@@ -23,7 +23,7 @@ struct DeliveryQueue {
   private var paused: [DeliveryLane] = []
   /// The lanes with events that no batch has.
   private var open = 0
-  /// The most events of a batch: less where the destination has refused one as too large.
+  /// The maximum number of events in a batch; lowered after the destination has refused a batch as too large.
   private var largest: Int
   private var number = 0
   /// Batches under way, by the number of their first event.

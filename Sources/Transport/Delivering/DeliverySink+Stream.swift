@@ -20,7 +20,7 @@ extension DeliverySink {
 
   // MARK: Outcomes
 
-  /// Further messages are delivered.
+  /// Called when `count` more messages were delivered.
   func passed(_ count: Int) {
     var left = count
     while left > 0, let batch = queue.firstOfStream {
@@ -182,7 +182,7 @@ extension DeliverySink {
     if builder == nil, farewell != nil, queue.underWay.isEmpty { endFarewell() }
   }
 
-  /// An item of another version with the frames of this one; events that cannot be framed are rejected.
+  /// Reframes an item of another version for this one; events that cannot be framed are rejected.
   private func anew(_ item: DeliveryItem) -> [DeliveryItem] {
     guard let builder, item.block?.framer !== builder.stream else { return [item] }
     let fresh = BlockBuilder(builder.stream)

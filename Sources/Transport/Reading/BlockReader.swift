@@ -78,7 +78,8 @@ package final class BlockReader: Sendable {
       self.whole = whole
     }
 
-    /// The bytes if the stream ends with them, and the offset of its end: an incomplete line is then the last line.
+    /// The remaining bytes as the last blocks of a stream that has ended, and the end offset: an incomplete line is the
+    /// last line.
     package var blocks: (all: [LineBlock], end: Int64) {
       var found: [LineBlock] = []
       if var lines {

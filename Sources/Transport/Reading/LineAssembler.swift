@@ -39,7 +39,7 @@ package struct LineBlock: Sendable {
 
 /// Cuts a stream of bytes into blocks of whole lines. No I/O: the caller gets `space`, fills it, and calls `filled`.
 ///
-/// Memory is bounded by `maxLine` plus the largest space requested. Copies a byte at most once if lines come in small
+/// Memory is bounded by `maxLine` plus the largest space requested. Copies a byte at most once if lines arrive in small
 /// pieces, and hands over its own memory if they come in large ones.
 struct LineAssembler {
   let maxLine: Int
@@ -82,7 +82,7 @@ struct LineAssembler {
     if let slab, slab.capacity - held >= count {
       current = slab
     } else {
-      // Doubles, so that a line that comes byte by byte is copied a constant number of times.
+      // Doubles, so that a line that arrives byte by byte is copied a constant number of times.
       current = slab(for: held == 0 ? count : max(held + count, min(held * 2, maxLine + count)))
       if let slab { current.start.copyMemory(from: slab.start, byteCount: held) }
       slab = current

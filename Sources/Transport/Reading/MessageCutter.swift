@@ -94,7 +94,7 @@ package struct MessageCutter {
   package mutating func space(_ count: Int) -> UnsafeMutableRawBufferPointer {
     if slab.capacity - end < count {
       let held = end - start
-      // Doubles, so that a message that comes byte by byte is copied a constant number of times.
+      // Doubles, so that a message that arrives byte by byte is copied a constant number of times.
       let larger = Slab(capacity: max(held + count, min(held * 2, limit + count)))
       larger.start.copyMemory(from: slab.start + start, byteCount: held)
       slab = larger

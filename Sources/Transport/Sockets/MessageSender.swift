@@ -48,7 +48,7 @@ package protocol MessageSender: AnyObject, Sendable {
   @discardableResult func cancel() -> Int
   /// Waits until it has ended; false: the limit passed first.
   @discardableResult func waitForEnd(within limit: TimeSpan) -> Bool
-  /// The counts of its connections; nil: it has none.
+  /// The counts of the sender's connections; nil: it has none.
   var connections: PipelineStatistics.Connections? { get }
 }
 

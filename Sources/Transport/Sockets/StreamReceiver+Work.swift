@@ -58,7 +58,7 @@ extension StreamReceiver {
       while goesOn, owner.ending.withLock({ $0 }) == nil {
         let count = Int(rx_wait(poller, &ready, 256, timeout()))
         let reads = !waitsForRoom()
-        // Lives until the blocks have been delivered.
+        // The reader counts as active until the blocks have been delivered.
         let reader = ActiveReader()
         for event in ready.prefix(max(count, 0)) where goesOn && reads {
           handle(event)

@@ -105,7 +105,7 @@ package final class StreamReceiver: Sendable {
 
   /// The address of the listening socket.
   package var text: String { socket.text }
-  /// The counts of its connections.
+  /// The counts of the receiver's connections.
   package var counts: PipelineStatistics.Connections { counted.withLock { $0 } }
 
   /// Starts the thread.

@@ -82,7 +82,7 @@ enum ControlSocket {
 struct ControlRequest: Sendable {
   private let request: ServerRequest
   let query: [String: String]
-  /// The interface over which the request came.
+  /// The interface over which the request arrived.
   let entrance: Entrance
   /// The use of a live page's session, kept until the answer has ended.
   private let use: PageSessions.Use?

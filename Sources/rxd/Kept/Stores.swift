@@ -16,7 +16,7 @@ final class Stores: Sendable {
   private let log: LogWriter
   private let room: StoreRoom
   private let caches: StoreCaches
-  /// Stores that were opened ahead, by the names of their pipelines.
+  /// Stores that were opened in advance, by the names of their pipelines.
   private let ahead = Mutex<[String: Result<DiskStore, StoreRefusal>]>([:])
   private let letters: DeadLetterCounts
   /// The replication of the stores; nil: they are not replicated.

@@ -1138,7 +1138,7 @@ let heardAt = performance.now();
 
 // Following.
 
-/** Follows the feed forever: after an end it begins anew. While the page is hidden nothing is asked for. */
+/** Follows the feed forever and reconnects after an end. Requests nothing while the page is hidden. */
 async function follow() {
   for (;;) {
     if (document.hidden) await new Promise((resume) => document.addEventListener("visibilitychange", resume, { once: true }));

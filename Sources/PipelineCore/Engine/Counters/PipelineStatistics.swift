@@ -106,7 +106,7 @@ public struct PipelineStatistics: Sendable {
     package var watermark: Int64?
     /// Whether no event is expected for now, so that the step does not hold the watermark back.
     package var isIdle = false
-    /// Whether no more events can come.
+    /// Whether no more events can arrive.
     package var hasEnded = false
     /// For a step whose inputs have event time: the label of the step with the smallest watermark, for which it waits.
     /// Where event time begins: the file or connection that is furthest behind.

@@ -125,7 +125,7 @@ final class Committer: TimerTarget {
   let removed = RemovedRows()
 
   /// The transaction of a checkpoint that waits for acknowledgements. Either the last acknowledgement commits the
-  /// transaction, or `finish` takes it back.
+  /// transaction, or `finish` withdraws it.
   private final class Checkpoint: Sendable {
     private let waiting = Mutex<StoreTransaction?>(nil)
     func put(_ transaction: StoreTransaction) { waiting.withLock { $0 = transaction } }

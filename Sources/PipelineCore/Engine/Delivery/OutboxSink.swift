@@ -73,9 +73,9 @@ final class OutboxSink: RunningSink, TimerTarget {
 
   /// A read of rows that has begun.
   private struct Read {
-    /// The last row on the disk when it began.
+    /// The last row on the disk when the read began.
     var end: Int64
-    /// The rows that came to the disk since then.
+    /// The number of rows written to the disk since then.
     var rows = 0
     var bytes = 0
   }

@@ -12,7 +12,7 @@ extension Execution {
     var namesEvents: Bool?
     let last = LastCommit()
     private var hasBegunLast = false
-    /// Callbacks to run when no answer can come any more, by the numbers of their holds.
+    /// Callbacks to run when no answer can arrive any more, by the numbers of their holds.
     private var callbacks: [Int: () -> Void] = [:]
     private var lastNumber = 0
     /// Whether the last commit is under way, after which the callbacks run.

@@ -11,7 +11,7 @@
 ///   acknowledged later.
 ///
 /// An acknowledgement counts for the epoch in which its piece began, so a late one never moves the position of a part
-/// that was assigned again. Used in turns of the source; acknowledgements come on any thread.
+/// that was assigned again. Used in turns of the source; acknowledgements arrive on any thread.
 package final class PartLedgers<Position: Sendable> {
   /// One assignment of a part.
   package struct Epoch: Hashable, Sendable {

@@ -41,7 +41,7 @@ package final class PartRevocations<Position: Sendable>: TimerTarget {
     timers[epoch] = executor.wake(at: executor.now + limit, self, epoch.number)
     let executor = executor
     let revocations = Weak(self)
-    // The last acknowledgement may come on any thread.
+    // The last acknowledgement may arrive on any thread.
     ledger.whenSettled { executor.post { revocations.object?.end(epoch) } }
   }
 

@@ -180,7 +180,7 @@ open class RunningSource: OperatorNode {
     guard record.isAtEnd else { throw StateFault("the state has more data than the source reads") }
   }
 
-  /// Runs the steps that the last event deferred before the next event comes, so that it makes no difference whether
+  /// Runs the steps that the last event deferred before the next event arrives, so that it makes no difference whether
   /// events share a turn.
   @inline(__always)
   package final func finishEvent() {
@@ -236,7 +236,7 @@ open class RunningSource: OperatorNode {
     rejectInput(bytes, .inputNotDecodable, because: failure, origin: origin, position: position)
   }
 
-  /// The most bytes of rejected input that are kept.
+  /// The maximum number of bytes kept of rejected input.
   static let shownInputBytes = 4096
 
   /// Rejects input for another reason than a decoding failure. The signal fails with `failure` under `onError: fail`.

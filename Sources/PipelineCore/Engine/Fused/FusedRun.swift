@@ -271,7 +271,7 @@ public class FusedRun: OperatorNode {
       var shown = Verdict.passed
       var verdict = StepVerdict.pass
       let before = steps[at].counters.pointee
-      // The edge over which the event came times the first step.
+      // The edge over which the event arrived times the first step.
       meters.timed(at > 0 ? steps[at].id.number : -1) {
         switch steps.passOne(event, at: at, own) {
         case .passed: verdict = .pass

@@ -231,7 +231,7 @@ final class EventClock {
   static let patientToken = -1
 
   /// Wakes all steps in order, because no event can advance the watermark for now. The watermark stays at the last time
-  /// for which a step waited, because more events may come.
+  /// for which a step waited, because more events may arrive.
   @inline(never)
   private func wakeThrough() {
     if isAdvancing { return }

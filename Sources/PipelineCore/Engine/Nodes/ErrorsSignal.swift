@@ -24,7 +24,7 @@ final class ErrorsSignal {
 
   init(_ execution: Execution) { self.execution = execution }
 
-  /// Whether no more events can come: the signal can never run again, or the sink has ended.
+  /// Whether no more events can arrive: the signal can never run again, or the sink has ended.
   private var isOver = false
   /// Whether the output was completed because nothing could happen any more, although its signal may run again.
   private(set) var wasWaitedFor = false

@@ -8,7 +8,7 @@ final class Subject: Downstream {
   @exclusivity(unchecked) private var target: Edge?
   /// Whether a subscriber receives the events.
   var isRead: Bool { target != nil }
-  /// Whether no event can come any more, for any subscriber.
+  /// Whether no event can arrive any more, for any subscriber.
   private(set) var hasEnded: Bool
 
   init(hasEnded: Bool = false) {

@@ -29,7 +29,7 @@ class SettlingNode: TriggeredNode {
   private var rest: [OwnedEvent] = []
   /// The event times of the waiting events, if they have one.
   private var times: [Int64] = []
-  /// The last watermark that came while events waited.
+  /// The last watermark received while events waited.
   private var mark: Int64?
   /// How many events wait for the trigger to settle.
   final var settlingCount: Int { hasFirst ? 1 + rest.count : 0 }

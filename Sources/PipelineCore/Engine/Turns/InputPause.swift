@@ -1,7 +1,7 @@
 extension Executor {
   /// The cause of a pause of the input.
   package enum Pressure: Sendable {
-    /// A sink cannot write as fast as events come.
+    /// A sink cannot write as fast as events arrive.
     case output
     /// An operator's queue is over its limit.
     case queue
