@@ -9,7 +9,7 @@
 
 #include "postgres.h"
 
-static const char no_key_for_retraction[] = "a row is taken back by its key, which only 'mode: upsert' has";
+static const char no_key_for_retraction[] = "retracting a row needs its key, which only 'mode: upsert' has";
 
 // The indexes of the expression parameters.
 enum { argument_row, argument_retracted };
@@ -304,7 +304,7 @@ static bool fill_row(work *work, size_t index, bool is_key_only, statement *made
     if (!fill_column(work, index, whole, column, &is_null)) return false;
     if (is_null && is_key_only) {
       // NULL equals no value, so no row would be deleted.
-      refuse_column(work, index, "the row cannot be taken back: column", column, "of its key is NULL");
+      refuse_column(work, index, "the row cannot be retracted: column", column, "of its key is NULL");
       return false;
     }
     made->texts[made->count++] = is_null ? NULL : self->values[column].bytes;

@@ -379,7 +379,7 @@ class Insert(unittest.TestCase):
         self.assertEqual(answer["status"], host.OK, answer["error"])
         wrong = "'retracted' must be true, false or null, and is something else for this event"
         self.assertEqual({index: text for index, text in answer["refused"].items() if index != "4"},
-                         {"1": wrong, "2": wrong, "3": "the row cannot be taken back: column 'id' of its key is NULL"})
+                         {"1": wrong, "2": wrong, "3": "the row cannot be retracted: column 'id' of its key is NULL"})
         self.assertIn("has a zero byte", answer["refused"]["4"])
         self.assertEqual(server.column("SELECT id FROM t ORDER BY id"), ["1", "2"])
 

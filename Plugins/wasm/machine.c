@@ -330,7 +330,7 @@ static void *open_library(buffer *problem) {
   }
   void *library = dlopen("libwasmtime.so", RTLD_NOW | RTLD_LOCAL);
   if (library == NULL)
-    append_text(problem, "there is no wasmtime library: put libwasmtime.so beside the plugin or name it in RXD_WASMTIME; "
+    append_text(problem, "there is no wasmtime library: put libwasmtime.so next to the plugin or name it in RXD_WASMTIME; "
                          "the Python package wasmtime has one");
   return library;
 }

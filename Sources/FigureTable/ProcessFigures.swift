@@ -54,8 +54,8 @@ extension Figures {
     table.add(
       nil, { .number($0.late) },
       .metric(
-        "rxd_metrics_late_pipelines", .gauge, "Pipelines that one event kept busy for too long to be asked",
-        note: "for more than a second, so that only earlier runs are counted"))
+        "rxd_metrics_late_pipelines", .gauge, "Pipelines that one event keeps too busy to report",
+        note: "for more than a second; only their earlier runs are counted"))
   }
 }
 
@@ -99,8 +99,8 @@ extension Figures {
     table.add(
       "reached", { .flag($0.isReached) },
       .metric(
-        "rxd_replication_reached", .gauge, "1 while the standby takes what the pipeline's store writes",
-        note: "0: it is away, refuses, or has not answered yet"))
+        "rxd_replication_reached", .gauge, "1 while the standby accepts what the pipeline's store writes",
+        note: "0: the standby cannot be reached, refuses, or has not answered yet"))
     table.add(
       "behind_bytes", { $0.behindBytes.map { .number($0) } },
       .metric(
@@ -127,7 +127,8 @@ extension Figures {
         read: { .counts([(name: $0.state, count: UInt64(1))]) }))
     table.add("since", meaning: "when the state began", { .json(.string($0.since)) })
     table.add(
-      "current", meaning: "false: one event keeps it busy, so only earlier runs are counted", { .flag($0.isCurrent) })
+      "current", meaning: "false: one event keeps the pipeline busy, so only its earlier runs are counted",
+      { .flag($0.isCurrent) })
     table.add(
       "failure", meaning: "the last failure, as in `GET /status`; null: there was none", { .json($0.failure ?? .null) })
     table.add(

@@ -48,7 +48,7 @@ extension Figures {
     addEvents(&table)
     addPresent(&table)
     addWork(&table)
-    table.add("connections", meaning: "of a component that has some", connections) { $0.counted.connections }
+    table.add("connections", meaning: "only for components with connections", connections) { $0.counted.connections }
     table.add("trouble", meaning: "why a sink does not deliver, and since when", { $0.trouble.map { .json($0) } })
     table.add("queue", meaning: "of a sink, in memory", buffers, labels: [("buffer", "memory")]) {
       $0.counted.queue.map { BufferFigures(queue: $0, isInMemory: true) }
@@ -65,17 +65,17 @@ extension Figures {
       "in", { .count($0.counted.received) },
       .metric(
         "rxd_component_received_events", .counter,
-        "Events that came to the component; of a source, those that it read or made"))
+        "Events that arrived at the component; for a source, those that it read or made"))
     table.add("inner_in", meaning: "events of its inner signals", { .count($0.counted.receivedInner) })
     table.add(
       "out", { .count($0.counted.sent) },
       .metric(
         "rxd_component_sent_events", .counter,
-        "Events that the component sent; of a sink, those that it delivered"))
+        "Events that the component sent; for a sink, those that it delivered"))
     table.add(
       "made", { .count($0.counted.made) },
       .metric(
-        "rxd_component_made_events", .counter, "Events of the component's own, such as sums and windows",
+        "rxd_component_made_events", .counter, "Events that the component created, such as sums and windows",
         if: \.isOperator))
     table.add(
       "kept", { .count($0.counted.kept) },
@@ -84,7 +84,7 @@ extension Figures {
         if: \.isOperator))
     let discarded = MetricFamily(
       "rxd_component_discarded_events", .counter,
-      "Events left out: dropped by the meaning of the component, superseded by newer ones, or not delivered")
+      "Events not passed on: dropped on purpose, superseded by newer ones, or not delivered")
     table.add(
       "dropped", meaning: "by the meaning of the step", { .count($0.counted.dropped) },
       .of(discarded, labels: [("intentional", "true"), ("reason", "dropped")], if: { !$0.isSource }))
@@ -109,7 +109,7 @@ extension Figures {
     table.add(
       "dead_letters", meaning: "rejected events that nothing reads", { .count($0.counted.deadLetters) },
       if: { $0.counted.deadLetters > 0 })
-    table.add("restored", meaning: "events that came with a saved state", { .count($0.counted.restored) })
+    table.add("restored", meaning: "events restored from a saved state", { .count($0.counted.restored) })
   }
 
   /// The figures of the events and the state that a step currently holds.
@@ -117,7 +117,7 @@ extension Figures {
     table.add(
       "holding", { .count($0.counted.holding) },
       .metric(
-        "rxd_component_held_events", .gauge, "Events that the component holds and will decide about",
+        "rxd_component_held_events", .gauge, "Events that the component holds and has not decided about",
         if: { !$0.isSource }))
     table.add(
       "inner", { .number($0.counted.inner) }, if: { $0.counted.inner > 0 },
@@ -143,7 +143,7 @@ extension Figures {
         "The watermark of the component's events: no earlier event is waited for",
         read: { $0.counted.watermark.map { .span(TimeSpan(nanoseconds: $0)) } }))
     table.add(
-      "watermark_idle", meaning: "no event has come for 'idle', so that it holds nothing up",
+      "watermark_idle", meaning: "no event has arrived for 'idle', so the watermark holds nothing back",
       { .flag($0.counted.isIdle) },
       if: { $0.counted.isIdle })
     table.add(
@@ -209,7 +209,7 @@ extension Figures {
       .metric("rxd_component_sent_bytes", .counter, "Bytes that a sink has delivered", if: { !$0.isSource }))
     table.add(
       "position", { $0.counted.position.map { .number(Int($0)) } },
-      .metric("rxd_source_position_bytes", .gauge, "Where a source goes on in the input that it read last"))
+      .metric("rxd_source_position_bytes", .gauge, "The position at which a source continues in its last input"))
     table.add(
       "lag_bytes", { $0.counted.lag.map { .number(Int($0)) } },
       .metric(
@@ -218,9 +218,9 @@ extension Figures {
     table.add(
       "lag_nanoseconds", { $0.counted.lagAge.map { .span($0) } },
       .metric(
-        "rxd_source_lag_seconds", .gauge, "How long the oldest byte that is left to read has been there",
+        "rxd_source_lag_seconds", .gauge, "The age of the oldest unread byte of a source",
         note:
-          "as exact as looks (scrapes, `rxd top`) are frequent; what was there before the first look counts from that on"
+          "as exact as readings (scrapes, `rxd top`) are frequent; older bytes count from the first reading"
       ))
     table.add(
       "waits", meaning: "whether it has events and waits for the pipeline", { .flag($0.counted.isWaiting) },
@@ -235,12 +235,12 @@ extension Figures {
       { $0.counted.latency.map { .latency($0) } },
       .metric(
         "rxd_component_latency_seconds", .histogram,
-        "Of a sink, from taking an event to its delivery; of a source that asks others, from a request to its answer",
+        "For a sink, the time from accepting an event to its delivery; for a source that sends requests, from request to response",
         note: "with the time in queues and of all attempts, to 10 ms; of an `http` source also in an inner signal"))
     table.add(
       nil, { $0.busy.map { .share($0) } },
       .metric(
-        "rxd_utilization", .gauge, "The share of a core that the component takes, since a look 5 to 60 seconds ago",
+        "rxd_utilization", .gauge, "The share of a core that the component uses, since a reading 5 to 60 seconds ago",
         note: "the first one: since the start; above 1 where several threads run it"))
   }
 
@@ -263,7 +263,7 @@ extension Figures {
       ))
     table.add(
       "reused", { $0.reused.map { .count($0) } },
-      .metric("rxd_component_connections_reused", .counter, "Requests over a connection that there was already"))
+      .metric("rxd_component_connections_reused", .counter, "Requests over an existing connection"))
     let failed = MetricFamily(
       "rxd_component_connections_failed", .counter,
       "Connections that were refused because there were too many, or that ended with an error, attempts included",
@@ -330,13 +330,13 @@ extension Figures {
     table.add(
       "counts", { .counts($0.sortedCounts) },
       .metric(
-        "rxd_plugin_counts", .counter, "What the plugin counts, by names of its own", note: "at most 100 names",
+        "rxd_plugin_counts", .counter, "Counters of the plugin, by its own names", note: "at most 100 names",
         label: "counter"))
     table.add(
       "gauges", { $0.gauges.isEmpty ? nil : .gauges($0.sortedGauges) },
       .metric(
-        "rxd_plugin_gauge", .gauge, "Values of the plugin that rise and fall, by names of its own",
-        note: "`of` tells values of one name apart, such as the lag of each partition; at most 100 names"))
+        "rxd_plugin_gauge", .gauge, "Gauges of the plugin, by its own names",
+        note: "the label `of` distinguishes gauges of one name, such as the lag of each partition; at most 100 names"))
   }
 }
 

@@ -1,7 +1,7 @@
 /// Alternatives to steps that have no equivalent.
 enum Advice {
   static func forStep(_ keyword: String) -> String {
-    steps[keyword] ?? "Leave it to rxd, in front of or behind the exported part"
+    steps[keyword] ?? "Leave it to rxd, before or after the exported part"
   }
 
   private static let steps: [String: String] = {
@@ -10,14 +10,14 @@ enum Advice {
       for keyword in keywords { all[keyword] = advice }
     }
     give(
-      "It goes by the clock: leave it to rxd, behind the exported part; for figures by time use 'window' with event time",
+      "It uses the clock: leave it to rxd, after the exported part; for aggregates over time use 'window' with event time",
       "throttle", "delay", "sample", "rateLimit", "timeout", "timeoutBetween", "absence", "bufferWithTime")
     give(
-      "It goes by the order in which events come, which a table does not have: use 'topN' by a time, or leave it to rxd",
+      "It depends on the order in which events arrive, which a table does not have: use 'topN' by a time, or leave it to rxd",
       "skip", "take", "takeLast", "skipWhile", "takeWhile", "combinePrevious", "distinctUntilChanged", "bufferWithCount"
     )
     give(
-      "A running value depends on the order in which events come: use 'groupBy' with 'aggregate', or 'window' with event time",
+      "A running value depends on the order in which events arrive: use 'groupBy' with 'aggregate', or 'window' with event time",
       "scan")
     give("Use 'aggregate: { n: count() }'", "count")
     give("Use 'aggregate' with figures", "collect", "reduce", "any", "all")
@@ -28,9 +28,9 @@ enum Advice {
     give("Use 'map' with literals", "mapReplace")
     give("Use 'filter' with the opposite condition", "ignore")
     give("Use 'filter' and the conditional '? :' in 'map'", "if", "not", "and", "or", "gate", "switchToLatest")
-    give("A list within an event is no table: let rxd send its elements as events of their own", "flattenMap")
+    give("A list within an event is not a table: let rxd send its elements as events of their own", "flattenMap")
     give(
-      "Effects are not rows: leave it to rxd, behind the exported part", "execute", "exec", "do", "log",
+      "Effects are not rows: leave it to rxd, after the exported part", "execute", "exec", "do", "log",
       "circuitBreaker")
     give(
       "Rows that fail are left out, and Flink starts a job again by its own rules: remove it",

@@ -99,7 +99,7 @@ struct ExpressionTranslator {
         expression, "'env' is read when rxd starts, and a job of Flink does not see it",
         "Write ${NAME}, whose value becomes part of the export")
     default:
-      throw refusal(expression, "'\(name)' has no equal in Flink SQL", "Leave this step to rxd")
+      throw refusal(expression, "'\(name)' has no equivalent in Flink SQL", "Leave this step to rxd")
     }
   }
 
@@ -143,7 +143,7 @@ struct ExpressionTranslator {
     case .value(let value):
       guard case .row(let fields) = value.type, let found = fields.first(where: { $0.name == field }) else {
         throw refusal(
-          expression, "a field of a \(value.type.shown) has no equal in Flink SQL",
+          expression, "a field of a \(value.type.shown) has no equivalent in Flink SQL",
           "Declare it as an object in 'schema'")
       }
       if value.null != .never, found.isNullable {
@@ -202,15 +202,15 @@ struct ExpressionTranslator {
         expression, "'.?\(field)' distinguishes an absent field from null, and a table has only NULL",
         "Write 'optional.ofNonNull(event.\(field)).orValue(...)'")
     case .variable, .bind:
-      throw refusal(expression, "the expression has no equal in Flink SQL", "Leave this step to rxd")
+      throw refusal(expression, "the expression has no equivalent in Flink SQL", "Leave this step to rxd")
     case .uint:
       throw refusal(expression, "Flink has no unsigned numbers", "Use an int")
-    case .bytes: throw refusal(expression, "bytes have no equal in Flink SQL", "Use a string")
+    case .bytes: throw refusal(expression, "bytes have no equivalent in Flink SQL", "Use a string")
     case .list:
       throw refusal(expression, "a list that an expression makes is not exported", "Write its elements as fields")
     case .other(let what):
       throw refusal(
-        expression, "\(what) has no equal in Flink SQL",
+        expression, "\(what) has no equivalent in Flink SQL",
         what.hasPrefix("a row of a table") || what.hasPrefix("a key of a table")
           ? "Use 'join' with 'asOf: true' and the table's source as a signal with 'time'"
           : "Compute it in rxd, before the exported part")
@@ -267,7 +267,7 @@ struct ExpressionTranslator {
     case .bigint:
       return try arithmetic(
         "-", SQLValue(text: "CAST(0 AS BIGINT)", type: .bigint, range: 0...0), value, operand)
-    default: throw refusal(operand, "'-' of a \(value.type.shown) has no equal in Flink SQL", "Use a number")
+    default: throw refusal(operand, "'-' of a \(value.type.shown) has no equivalent in Flink SQL", "Use a number")
     }
   }
 
@@ -383,7 +383,7 @@ struct ExpressionTranslator {
     case .bigint, .double, .timestamp: break
     case .string:
       throw refusal(
-        expression, "Flink orders strings by UTF-16 or by bytes, as it happens to hold them; rxd by code points",
+        expression, "Flink orders strings by UTF-16 or by bytes, depending on their representation; rxd by code points",
         "Compare numbers or times, or compare with '=='")
     default:
       throw refusal(expression, "values of type \(a.type.shown) have no order in Flink SQL", "Compare numbers or times")
@@ -424,7 +424,7 @@ struct ExpressionTranslator {
     _ left: TypedExpression, _ right: TypedExpression, _ expression: TypedExpression
   ) throws(Refusal) -> SQLValue {
     guard case .list(let elements) = right.form, !elements.isEmpty else {
-      throw refusal(expression, "'in' is exported for a list of literals", "Write the list: 'event.x in [1, 2]'")
+      throw refusal(expression, "'in' is exported only for a list of literals", "Write the list: 'event.x in [1, 2]'")
     }
     let value = try self.value(left)
     try isPresent(value, left)
@@ -433,7 +433,7 @@ struct ExpressionTranslator {
       switch element.form {
       case .int(let number): texts.append(literal(number, beside: value.type).text)
       case .string(let text): texts.append(try literal(text, element))
-      default: throw refusal(element, "'in' is exported for a list of literals", "Write a number or a text")
+      default: throw refusal(element, "'in' is exported only for a list of literals", "Write a number or a text")
       }
       let type = try self.value(element).type
       guard type == value.type || type == .bigint && value.type == .double else {
@@ -462,7 +462,7 @@ struct ExpressionTranslator {
       }
       return SQLValue(text: "TRUE", type: .boolean)
     }
-    throw refusal(expression, "'has' of this value has no equal in Flink SQL", "Compare it with null")
+    throw refusal(expression, "'has' of this value has no equivalent in Flink SQL", "Compare it with null")
   }
 
   // MARK: Numbers

@@ -69,7 +69,8 @@ final class ScriptWriter {
           "the table '\(entry.name)' changes while it is read, and Flink reads a table of one moment",
           "Give its source 'time', and read it with 'join' and 'asOf: true'", at: entry.location)
         : refuse(
-          "the command '\(entry.name)' has no equal in Flink SQL", "Leave commands to rxd, behind the exported part",
+          "the command '\(entry.name)' has no equivalent in Flink SQL",
+          "Leave commands to rxd, after the exported part",
           at: entry.location)
     }
     if plan.sinks.isEmpty, let first = plan.named.first {
@@ -252,8 +253,8 @@ final class ScriptWriter {
       let name = plan.name(of: errors).text
       let reader = plan.named.first { $0.name == owner }?.location ?? plan.sinks.first { $0.name == owner }?.location
       refuse(
-        "the errors output '\(name).errors' has no equal in Flink SQL: rows for which an evaluation fails are left out",
-        "Leave what reads it to rxd", at: reader ?? plan.steps[signal.step.number].location)
+        "the errors output '\(name).errors' has no equivalent in Flink SQL: rows for which an evaluation fails are left out",
+        "Let rxd run the parts that read it", at: reader ?? plan.steps[signal.step.number].location)
       return nil
     case .input: return input
     case nil: break

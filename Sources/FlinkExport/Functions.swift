@@ -77,7 +77,8 @@ extension ExpressionTranslator {
     case ("formatTime", [.timestamp, .string]):
       guard case .string(let text) = arguments[1].form, let format = Self.timeFormat(text) else {
         throw refusal(
-          expression, "this form of time has no equal in Flink SQL", "Use %Y, %m, %d, %H, %M, %S, %F and %T, in UTC")
+          expression, "this form of time has no equivalent in Flink SQL",
+          "Use %Y, %m, %d, %H, %M, %S, %F and %T, in UTC")
       }
       return result("DATE_FORMAT(\(first.text), \(SQLText.literal(format)))", .string)
     case (_, [.timestamp]):
@@ -105,7 +106,7 @@ extension ExpressionTranslator {
     "trim": "rxd trims all of Unicode's white space, Flink spaces: trim before the exported part",
     "lower": "Use 'lowerAscii', whose letters are the same in both",
     "upper": "Use 'upperAscii', whose letters are the same in both",
-    "int": "rxd refuses what is no whole number, Flink rounds or trims it: declare the field as int",
+    "int": "rxd refuses anything but whole numbers, Flink rounds or trims it: declare the field as int",
     "double": "rxd and Flink read different texts as numbers: declare the field as double",
     "string": "rxd and Flink write doubles and times in different ways: keep the number or the time",
     "substring": "rxd fails beyond the end of a text, Flink cuts: compute it before the exported part",
@@ -123,7 +124,7 @@ extension ExpressionTranslator {
       if value.null == .failure {
         throw refusal(
           arguments[0], "the evaluation may fail, and SQL has one NULL for a failure and for a null",
-          "Use 'optional.try(...)', which holds nothing in both cases")
+          "Use 'optional.try(...)', which is empty in both cases")
       }
       if value.null == .value { value.null = .nothing }
       return value
@@ -146,7 +147,7 @@ extension ExpressionTranslator {
         expression, "'.?\(field)' distinguishes an absent field from null, and a table has only NULL",
         "Write 'optional.ofNonNull(event.\(field))'")
     default:
-      throw refusal(expression, "this optional has no equal in Flink SQL", "Use 'optional.ofNonNull(...)'")
+      throw refusal(expression, "this optional has no equivalent in Flink SQL", "Use 'optional.ofNonNull(...)'")
     }
   }
 

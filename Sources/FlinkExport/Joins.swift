@@ -24,7 +24,7 @@ extension ScriptWriter {
     }
     guard join.reduce.isGiven else {
       throw Refusal(
-        message: "a list of both events is no row",
+        message: "a list of both events is not a row",
         help: "Name the fields: 'reduce: { id: event.id, name: other.name }'",
         location: info.location)
     }
@@ -36,7 +36,8 @@ extension ScriptWriter {
     if join.isAsOf { return try versioned(input, other, join, info, owner) }
     guard let before = SQLText.interval(join.before), let after = SQLText.interval(join.after) else {
       throw Refusal(
-        message: "'within' is no number of milliseconds", help: "Use milliseconds or more", location: info.location)
+        message: "'within' is not a whole number of milliseconds", help: "Use milliseconds or more",
+        location: info.location)
     }
     let left = try side(input, "e", join.key, "event", info)
     let right = try side(other, "o", join.otherKey, "other", info)

@@ -10,7 +10,7 @@ extension ScriptWriter {
     let info = plan.steps[step.id.number]
     guard let form = (step.component as? any RelationalOperator)?.relationalForm else {
       refuse(
-        "'\(info.keyword)' has no equal in Flink SQL", Advice.forStep(info.keyword), at: info.location)
+        "'\(info.keyword)' has no equivalent in Flink SQL", Advice.forStep(info.keyword), at: info.location)
       for inner in step.inner where inner.origin == nil { _ = relation(of: inner, ownedBy: owner, input: nil) }
       return nil
     }
@@ -35,8 +35,8 @@ extension ScriptWriter {
     default:
       throw Refusal(
         message:
-          "'\(info.keyword)' reads rows that change: rxd takes each change for an event, Flink corrects the result",
-        help: "Let the step before it send its results at the end, or put it behind the exported part",
+          "'\(info.keyword)' reads rows that change: rxd treats each change as an event, Flink corrects the result",
+        help: "Let the step before it send its results at the end, or put it after the exported part",
         location: info.location)
     }
   }
@@ -83,8 +83,8 @@ extension ScriptWriter {
       return try reshaped(input, shape, info)
     case .eventTime:
       throw Refusal(
-        message: "event time begins here, behind a step, and in Flink it is a part of a table's definition",
-        help: "Give 'time' beside the source", location: info.location)
+        message: "event time begins here, after a step, and in Flink it is a part of a table's definition",
+        help: "Give the source a 'time'", location: info.location)
     case .window(let window): return try windowed(input, window, info)
     case .aggregate(let figures, let changes): return try aggregated(input, figures, changes, info)
     case .groupBy(let key, let idle): return try grouped(input, key, idle, step, info, owner)
@@ -113,7 +113,8 @@ extension ScriptWriter {
   func checkPolicy(_ info: StepPlan, mayFail: Bool, standard: ErrorPolicy) throws(Refusal) {
     guard mayFail, let policy = info.onError, policy == .keep || policy == .fail else { return }
     throw Refusal(
-      message: "'onError: \(policy.rawValue)' has no equal: an export leaves out rows for which the evaluation fails",
+      message:
+        "'onError: \(policy.rawValue)' has no equivalent: an export leaves out rows for which the evaluation fails",
       help: "Remove 'onError', or change the expression so that it cannot fail", location: info.location)
   }
 
@@ -232,7 +233,7 @@ extension ScriptWriter {
       try translator.isPresent(value, part)
       guard allows(value.type) else {
         throw translator.refusal(
-          part, "a \(value.type.shown) is no key in Flink that equals in the same cases",
+          part, "a \(value.type.shown) has other rules of equality as a key in Flink",
           "Use an int, a string or a bool")
       }
       if values.contains(where: { $0.text == value.text }) { continue }
@@ -393,7 +394,7 @@ extension ScriptWriter {
     if let time = relation.time { return time }
     throw Refusal(
       message: "'\(info.keyword)' needs event time here: \(relation.timeEnd ?? why)",
-      help: relation.timeEnd == nil ? "Give 'time' beside the source" : "Use event time before that step only",
+      help: relation.timeEnd == nil ? "Give the source a 'time'" : "Use event time before that step only",
       location: info.location)
   }
 }

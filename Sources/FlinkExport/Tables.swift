@@ -120,11 +120,12 @@ extension ScriptWriter {
   ) throws(Refusal) -> String {
     for (name, isGiven) in [("idle", time.idle != nil), ("maxAhead", time.maxAhead != nil)] where isGiven {
       throw Refusal(
-        message: "'\(name)' goes by the clock, and Flink has no equal", help: "Remove it", location: location)
+        message: "'\(name)' uses the clock, and Flink has no equivalent", help: "Remove it", location: location)
     }
     guard time.lateness.nanoseconds % 1_000_000 == 0 else {
       throw Refusal(
-        message: "'lateness' is no number of milliseconds", help: "Use milliseconds or more", location: location)
+        message: "'lateness' is not a whole number of milliseconds", help: "Use milliseconds or more",
+        location: location)
     }
     let tree = try tree(time.time, at: location)
     if case .call("timestamp", let arguments) = tree.form, arguments.count == 1 {
@@ -157,16 +158,16 @@ extension ScriptWriter {
     func refused(_ message: String, _ help: String) -> Refusal {
       Refusal(message: message, help: help, location: info.location)
     }
-    if decoding.charset != nil { throw refused("'charset' has no equal: Flink reads UTF-8", "Convert the file") }
+    if decoding.charset != nil { throw refused("'charset' has no equivalent: Flink reads UTF-8", "Convert the file") }
     if decoding.join != nil {
-      throw refused("'join' of lines has no equal in Flink", "Let rxd write one JSON document a line")
+      throw refused("'join' of lines has no equivalent in Flink", "Let rxd write one JSON document a line")
     }
     if decoding.plugin != nil {
-      throw refused("the format '\(decoding.name)' of a plugin has no equal in Flink", "Use json")
+      throw refused("the format '\(decoding.name)' of a plugin has no equivalent in Flink", "Use json")
     }
     if !input.ends {
       throw refused(
-        "'follow' reads what is added to a file, and Flink reads a file as it is",
+        "'follow' reads data appended to a file, and Flink reads a file only once",
         "Remove 'follow' for the export, or read the events from a broker")
     }
     var path = "stdin.ndjson"
@@ -203,7 +204,7 @@ extension ScriptWriter {
       lines.append("  'format' = 'csv',")
       let delimiter = String(UnicodeScalar(csv.delimiter))
       guard csv.delimiter >= 0x20 else {
-        throw refused("this delimiter has no equal", "Use a character that is printed")
+        throw refused("this delimiter has no equivalent", "Use a character that is printed")
       }
       lines.append("  'csv.field-delimiter' = \(SQLText.literal(delimiter))")
     default:
@@ -276,12 +277,12 @@ extension ScriptWriter {
     }
     guard case .object(let fields) = relation.shape else {
       throw Refusal(
-        message: "an event without fields is no row", help: "Name the value: 'map: { value: event }'",
+        message: "an event without fields is not a row", help: "Name the value: 'map: { value: event }'",
         location: info.location)
     }
     try checkChanges(input, relation, key, sink, info)
     for name in key where !fields.contains(where: { $0.name == name }) {
-      throw Refusal(message: "the key '\(name)' is no column", help: "Name a column", location: info.location)
+      throw Refusal(message: "the key '\(name)' is not a column", help: "Name a column", location: info.location)
     }
     let values = fields.map { ($0.name, $0.shape.value) }
     var definitions = values.map { name, value in
@@ -348,7 +349,8 @@ extension ScriptWriter {
     }
     var lines: [String] = []
     switch output {
-    case .files: throw refused("a file for each event has no equal", "Write one file, and partition the table in Flink")
+    case .files:
+      throw refused("a file for each event has no equivalent", "Write one file, and partition the table in Flink")
     case .file(let path):
       lines.append(
         path == nil
@@ -356,7 +358,7 @@ extension ScriptWriter {
           : "  -- Flink writes files below a directory of this name.")
       lines += ["  'connector' = 'filesystem',", "  'path' = \(SQLText.literal(path?.text ?? "\(info.owner).out")),"]
       guard let encoding = component.encoding?.options, encoding.plugin == nil else {
-        throw refused("the format has no equal in Flink", "Write 'json'")
+        throw refused("the format has no equivalent in Flink", "Write 'json'")
       }
       switch encoding.format {
       case .json, .ndjson:

@@ -8,11 +8,11 @@ extension ScriptWriter {
     }
     guard window.every != nil || window.gap != nil else {
       throw refused(
-        "a window by number has no equal: a table has no order of arrival", "Use a window by time: 'every', 'gap'")
+        "a count window has no equivalent: a table has no order of arrival", "Use a window by time: 'every', 'gap'")
     }
     if window.hasOwnTime {
       throw refused(
-        "'time' of 'window' has no equal: event time is a part of a table's definition", "Give 'time' beside the source"
+        "'time' of 'window' has no equivalent: event time is a part of a table's definition", "Give the source a 'time'"
       )
     }
     guard window.followsStream else {
@@ -27,18 +27,18 @@ extension ScriptWriter {
     if window.maxLength != nil {
       throw refused("Flink's sessions have no 'maxLength'", "Remove it, or leave this step to rxd")
     }
-    if window.sendsEmpty { throw refused("a window without events is no row in Flink", "Remove 'empty'") }
+    if window.sendsEmpty { throw refused("a window without events gives no row in Flink", "Remove 'empty'") }
     if window.changes != .none {
       throw refused(
         "Flink sends the result of a window once, when it closes", "Remove 'emit' and 'allowedLateness'")
     }
     guard let figures = window.figures else {
       throw refused(
-        "a window that sends a list of its events has no equal", "Compute figures: 'aggregate: { n: count() }'")
+        "a window that sends a list of its events has no equivalent", "Compute figures: 'aggregate: { n: count() }'")
     }
     for span in [window.every, window.length, window.gap].compactMap({ $0 }) {
       if SQLText.interval(span) == nil {
-        throw refused("\(span) is no number of milliseconds", "Use milliseconds or more")
+        throw refused("\(span) is not a whole number of milliseconds", "Use milliseconds or more")
       }
       if span > .seconds(999 * 86_400) {
         throw refused("Flink's windows are shorter than 1000 days", "Use a shorter window")
@@ -52,7 +52,7 @@ extension ScriptWriter {
       streamingStep = streamingStep ?? (info.keyword, info.location)
       // Flink joins events that are exactly the gap apart.
       let milliseconds = gap.nanoseconds / 1_000_000 - (window.isInclusive ? 0 : 1)
-      guard milliseconds > 0 else { throw refused("a gap of 1ms is no session in Flink", "Use a longer gap") }
+      guard milliseconds > 0 else { throw refused("a gap of 1ms cannot be a session in Flink", "Use a longer gap") }
       let keys = prepared.relation.keys
       let split = keys.isEmpty ? "" : " PARTITION BY (\(keys.map(\.text).joined(separator: ", ")))"
       call = "SESSION(\(table)\(split), DESCRIPTOR(\(prepared.time)), \(SQLText.interval(milliseconds: milliseconds)))"
@@ -65,7 +65,8 @@ extension ScriptWriter {
       } else {
         guard length > every, length.nanoseconds % every.nanoseconds == 0 else {
           throw refused(
-            "'length' is no multiple of 'every', which Flink's sliding windows need", "Choose a multiple of \(every)")
+            "'length' is not a multiple of 'every', which Flink's sliding windows need", "Choose a multiple of \(every)"
+          )
         }
         call =
           "HOP(\(table), DESCRIPTOR(\(prepared.time)), \(SQLText.interval(every) ?? ""), \(SQLText.interval(length) ?? ""))"
@@ -85,7 +86,7 @@ extension ScriptWriter {
   ) throws(Refusal) -> Relation {
     guard let figures else {
       throw Refusal(
-        message: "a fold depends on the order in which events come, and a table has none",
+        message: "a fold depends on the order in which events arrive, and a table has none",
         help: "Use figures: 'aggregate: { total: sum(event.x) }'", location: info.location)
     }
     if changes == .none {
@@ -281,7 +282,7 @@ extension ScriptWriter {
       guard [.bigint, .double, .timestamp].contains(type) else {
         throw refused(
           type == .string
-            ? "Flink orders strings by UTF-16 or by bytes, as it happens to hold them; rxd by code points"
+            ? "Flink orders strings by UTF-16 or by bytes, depending on their representation; rxd by code points"
             : "values of type \(type.shown) have no order in Flink SQL",
           "Use a number or a time")
       }
@@ -296,7 +297,7 @@ extension ScriptWriter {
         return (value, prepared.relation.keys[at])
       }
       throw refused(
-        "'\(call.function.rawValue)' depends on the order in which events come, and a table has none",
+        "'\(call.function.rawValue)' depends on the order in which events arrive, and a table has none",
         "Read a part of the key of 'groupBy', or use min or max")
     }
   }

@@ -86,7 +86,7 @@ extension SignalHistory {
     case (let wanted?, let came?) where wanted.at == came.at:
       words = "at \(wanted.at): \(wanted.moment) was expected, \(came.moment) came"
     case (let wanted?, let came?) where wanted.moment == came.moment:
-      words = "\(wanted.moment) was expected at \(wanted.at), it came at \(came.at)"
+      words = "\(wanted.moment) was expected at \(wanted.at), but arrived at \(came.at)"
     case (let wanted?, let came?):
       words = "\(wanted.moment) was expected at \(wanted.at), \(came.moment) came at \(came.at)"
     case (let wanted?, nil): words = "\(wanted.moment) was expected at \(wanted.at), nothing came"

@@ -156,7 +156,7 @@ package struct RecordedTest: Sendable {
       return Outcome(
         text: text,
         problem: """
-          The test does not reproduce the recording: its pipeline begins anew, the one that was watched may have kept something of before, \
+          The test does not reproduce the recording: its pipeline starts without state, the one that was watched may have kept something of before, \
           or have asked for more than was seen.
           \(report)
           """)

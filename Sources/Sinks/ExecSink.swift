@@ -55,7 +55,7 @@ package struct ExecSink: SinkComponent {
       .init(
         "stopTimeout", \.stopTimeout, range: 0...Int64.max, "How long it may run after the end of its input."),
       .init("queue", \.queue, "How much may wait."),
-      .init("maxMemory", \.maxMemory, "The most private memory that the program may have (RLIMIT_DATA)."),
+      .init("maxMemory", \.maxMemory, "The maximum private memory of the program (RLIMIT_DATA)."),
     ],
     examples: [
       .snippet("a line of JSON for each event", "exec: { command: [/usr/local/bin/import, --stdin] }"),
@@ -64,7 +64,7 @@ package struct ExecSink: SinkComponent {
     edges: EdgeCases(
       empty: "The program is started, and its input ends.",
       error:
-        "A program that is not there ends the pipeline; an event that cannot be encoded goes to the errors output.",
+        "A missing program ends the pipeline; an event that cannot be encoded goes to the errors output.",
       completion: "Waiting events are sent first; then its input ends, and it is waited for.",
       disposal: """
         Waiting events are sent within the time limit for stopping; the rest goes to the errors output. Without a reader these events become dead letters \

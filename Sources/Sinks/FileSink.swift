@@ -104,7 +104,7 @@ package struct FileSink: StreamSinkComponent {
       1,000 that were closed last. With a state directory a \
       file is compressed when nothing of it can have to be cut any more, so each row is in one file once, whenever rxd is \
       killed. A file that cannot be renamed goes on growing, which is logged. Programs that rotate files themselves need none \
-      of this: a file that was moved away is made anew with the next event, without a signal.
+      of this: a file that was moved away is created again with the next event, without a signal.
       """,
     parameters: [
       .init(

@@ -83,7 +83,7 @@ extension HTTPSink.Connector {
   /// The server has answered; no retry is needed.
   private func answered(_ batch: DeliveryBatch) {
     if servers.succeeded(server(batch), executor.now), servers.count > 1 {
-      log(.info, "\(parameters.shownServer(server(batch))) takes requests again")
+      log(.info, "\(parameters.shownServer(server(batch))) accepts requests again")
     }
   }
 

@@ -4,7 +4,7 @@ extension HTTPSink {
   enum Balance: String, ChoiceParameter {
     case failover, roundRobin
     var help: String {
-      self == .failover ? "the first one that takes requests" : "one after the other, those that take requests"
+      self == .failover ? "the first one that accepts requests" : "in turn, those that accept requests"
     }
   }
 

@@ -158,7 +158,7 @@ package struct HTTPSink: SinkComponent {
       errors output.
 
       `body` is what goes into the body for an event, an expression or a mapping of expressions; `encode` encodes its value. \
-      URL, headers and the errors output have the event itself. Waiting requests are made anew after a restart, so `meta.time`, not `now`, is the time of an event. `envelope` makes one body of what `body` made of all events of a request, \
+      URL, headers and the errors output have the event itself. Waiting requests are created again after a restart, so `meta.time`, not `now`, is the time of an event. `envelope` makes one body of what `body` made of all events of a request, \
       `events` (as JSON has them), and `encode` encodes that. If it fails, the batch is halved until the event that causes it is alone, which goes to \
       the errors output. `request` is what an envelope, the URL and the headers may call the request by: `key`, 32 hexadecimal digits that stay the \
       same when it is repeated, `time`, the time of its first attempt, and `number`, counted from 1 since the start.

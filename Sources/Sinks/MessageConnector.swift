@@ -7,9 +7,9 @@ enum SentFraming: String, ChoiceParameter {
   case lines, nul, length, octets, none
   var help: String {
     switch self {
-    case .lines: "a line feed behind each"
+    case .lines: "a line feed after each"
     case .nul: "a zero byte after each; an event that contains one goes to the errors output"
-    case .length: "its length before it, a binary number of four bytes, the most significant first"
+    case .length: "preceded by its length, a binary number of four bytes, most significant byte first"
     case .octets: "its length before it, in decimal digits and a space (RFC 6587)"
     case .none: "nothing between them"
     }

@@ -29,7 +29,7 @@ package struct PrometheusExporter: SinkComponent, PageAccessComponent {
       Where `relative` is true, the value is added to the one before (divided by `sampleRate`, if there is one); otherwise it takes its place. An event that is no such \
       metric, a counter that would fall, a name with two types, and a new series beyond `maxSeries` go to the errors output.
 
-      An event counts as delivered when its value is kept in memory. After a restart or a reload all begin anew, which Prometheus takes as a reset of counters. \
+      An event counts as delivered when its value is kept in memory. After a restart or a reload all values start again, which Prometheus takes as a reset of counters. \
       By default it listens on the loopback address; any other address requires `auth` or `allowUnauthenticated`. A reload keeps the port. Other sources and sinks that \
       serve HTTP can share the address with other paths, as \
       `httpServer` says, also about `hosts` and `origins`.
@@ -44,7 +44,7 @@ package struct PrometheusExporter: SinkComponent, PageAccessComponent {
         "How long a series is served after its last event; by default forever."),
       .init(
         "maxSeries", \.maxSeries, range: 1...1_000_000,
-        "The most series; a histogram with its buckets is one."),
+        "The maximum number of series; a histogram with its buckets is one."),
       .init("auth", \.auth, "The credentials that clients must present."),
       .init("allowUnauthenticated", \.allowUnauthenticated, "Serve every client on an address other than loopback."),
     ] + accessParameters,

@@ -40,7 +40,7 @@ package struct PrometheusRemoteWrite: SinkComponent {
       Prometheus takes it with `--web.enable-remote-write-receiver` at `/api/v1/write`, VictoriaMetrics at the same path, Mimir at `/api/v1/push`.
 
       Where `relative` is true, the value is added to the ones before (divided by `sampleRate`, if there is one) and the total is sent; `timer`, `distribution` and `histogram` without `family` are observations, and the buckets, the sum and the count are sent. \
-      The totals are kept in memory, for `maxSeries` series at most; after a restart they begin anew, which Prometheus takes as a reset of counters. Of two values of a series with the same time in one request, the later one is sent.
+      The totals are kept in memory, for `maxSeries` series at most; after a restart they start again, which Prometheus takes as a reset of counters. Of two values of a series with the same time in one request, the later one is sent.
 
       Requests are repeated after 429, 5xx and broken connections, as by the sink `http`. 400 means that a sample is refused, such as one that is older than the newest of its series: the request is halved until it is alone, which goes to the \
       errors output. Other statuses mean that the configuration is wrong. Prometheus refuses late samples, so requests are sent one after another.
@@ -50,7 +50,7 @@ package struct PrometheusRemoteWrite: SinkComponent {
       .init("labels", \.labels, "Labels of every series; a label of the event with the same name stays."),
       .init("headers", \.http.headers, "Further headers, such as `X-Scope-OrgID`."),
       .init("buckets", \.buckets, "The upper bounds of the buckets of observations, ascending; `+Inf` is added."),
-      .init("maxSeries", \.maxSeries, range: 1...1_000_000, "The most series whose totals are kept."),
+      .init("maxSeries", \.maxSeries, range: 1...1_000_000, "The maximum number of series whose totals are kept."),
       .init("batch", \.batch, "How many events share a request, and how long they wait for that."),
       .init("retry", \.http.retry, variables: HTTPSink.responseVariables, "How failed requests are repeated."),
       .init("auth", \.http.auth, "How to authenticate."),

@@ -7,9 +7,9 @@ package struct SQLiteSink: SinkComponent {
     case insert, upsert
     var help: String {
       switch self {
-      case .insert: "a new row for each event; a row that is there already is refused"
+      case .insert: "a new row for each event; an existing row is refused"
       case .upsert:
-        "a row with the same `key` is changed, otherwise a new one is added; one that is taken back is deleted"
+        "a row with the same `key` is changed, otherwise a new one is added; a retracted one is deleted"
       }
     }
   }
@@ -18,7 +18,7 @@ package struct SQLiteSink: SinkComponent {
     var every = TimeSpan.milliseconds(100)
     static var fields: [RecordField<Batch>] {
       [
-        .init("count", \.count, primary: true, range: 1...100_000, "The most events of one transaction."),
+        .init("count", \.count, primary: true, range: 1...100_000, "The maximum number of events in a transaction."),
         .init("every", \.every, range: 0...Int64.max, "How long an event waits for others, at most."),
       ]
     }
@@ -63,8 +63,8 @@ package struct SQLiteSink: SinkComponent {
       .init("path", \.path, primary: true, required: true, "The file of the database."),
       .init("table", \.table, required: true, "The table, or a view with triggers."),
       .init("columns", \.columns, required: true, "The value of each column, as an expression."),
-      .init("mode", \.mode, "What happens to a row that is there already."),
-      .init("key", \.key, applies: .word("mode", ["upsert"]), "The columns that tell rows apart."),
+      .init("mode", \.mode, "What happens if the row exists already."),
+      .init("key", \.key, applies: .word("mode", ["upsert"]), "The columns that identify a row."),
       .init("create", \.create, "Statements that create the table; the file is then created, too."),
       .init("batch", \.batch, "What is one transaction."),
       .init("queue", \.queue, range: 1...1_000_000, "How many events may wait."),
@@ -114,7 +114,7 @@ package struct SQLiteSink: SinkComponent {
   package func validate(_ context: inout DecodingContext) {
     if path.text == ":memory:" {
       context.badValue(
-        at: context.location(of: "path"), "nobody could read ':memory:', which ends with the connection",
+        at: context.location(of: "path"), "no other process could read ':memory:', which ends with the connection",
         help: "Name a file")
     }
     if table.isEmpty || table.utf8.contains(0) {
@@ -130,7 +130,7 @@ package struct SQLiteSink: SinkComponent {
     }
     if mode == .upsert, key.isEmpty {
       context.badValue(
-        at: context.location, "'mode: upsert' needs 'key', the columns that tell rows apart",
+        at: context.location, "'mode: upsert' needs 'key', the columns that identify a row",
         .conflictingParameters, help: "Add 'key: id'")
     }
     for name in key where !columns.entries.contains(where: { $0.name == name }) {
@@ -192,7 +192,7 @@ package struct SQLiteSink: SinkComponent {
       writer = DatabaseWriter(options)
       var traits = DeliveryTraits(
         DeliveryWords(
-          "the database", recovered: "the database takes rows again", failure: "failed attempt",
+          "the database", recovered: "the database accepts rows again", failure: "failed attempt",
           left: "the database had not committed"))
       traits.count = parameters.batch.count
       traits.age = parameters.batch.every

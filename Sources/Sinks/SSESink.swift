@@ -29,7 +29,7 @@ package struct SSESink: SinkComponent {
     summary: "Serves events as a live feed of Server-Sent Events, as a browser's `EventSource` reads them.",
     details: """
       Clients send `GET` to `path` and get each event as it comes: `encode` makes its data, `event` its type, and `id` the name by \
-      which a client that lost the connection goes on. Without `id`, events are numbered; the numbers begin anew, with another prefix, \
+      which a client that lost the connection goes on. Without `id`, events are numbered; the numbers restart, with another prefix, \
       when the sink starts. A client that comes back with `Last-Event-ID` first gets the events since then, as far as they are kept: the last \
       `replay` events, at most 128 KiB. If that event is not kept any more, it gets all that is kept; a new client gets none of it.
 
@@ -49,7 +49,7 @@ package struct SSESink: SinkComponent {
       .init("encode", \.encode, "How events are encoded as data."),
       .init("event", \.event, "The type of an event, for `addEventListener`; by default it has none."),
       .init("id", \.id, "The name of an event; by default a number."),
-      .init("replay", \.replay, range: 0...100_000, "How many events are kept for clients that come back."),
+      .init("replay", \.replay, range: 0...100_000, "How many events are kept for clients that reconnect."),
       .init(
         "retry", \.retry, range: 1_000_000...Int64.max,
         "The `retry` time sent to clients: how long they wait before they connect again; by default they decide."),

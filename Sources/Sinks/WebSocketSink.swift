@@ -71,7 +71,7 @@ package struct WebSocketSink: SinkComponent, WebSocketComponent {
       .snippet("a live feed for a web page", "webSocket: { listen: 8090, path: /live }"),
       .snippet("to a server", "webSocket: { url: 'wss://in.example.org/events', auth: { bearer: '${secret:TOKEN}' } }"),
       .snippet(
-        "for pages of another site, that may miss some",
+        "for pages of another site, which may miss events",
         "webSocket: { listen: 8090, path: /live, origins: ['https://example.org'], slow: skip }"),
     ],
     edges: EdgeCases(

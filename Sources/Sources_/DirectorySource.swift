@@ -46,10 +46,10 @@ package struct DirectorySource: SourceComponent {
       .init("existing", \.existing, "Report existing files at the first start, too, as `created`."),
       .init(
         "maxEntries", \.maxEntries, range: 1...1_000_000,
-        "The most entries, directories on the way included; further ones are left out, with a warning."),
+        "The maximum number of entries, including directories on the way; further ones are left out, with a warning."),
       .init(
         "maxDirectories", \.maxDirectories, range: 1...100_000,
-        "The most watched directories; further ones are ignored, with a warning."),
+        "The maximum number of watched directories; further ones are ignored, with a warning."),
       .init("watch", \.watch, "How changes are noticed."),
     ],
     examples: [

@@ -98,13 +98,13 @@ package struct Exec: SourceComponent, RepeatingSource {
       .init(
         "stopTimeout", \.stopTimeout, range: 0...Int64.max,
         "How long a run under way may still take when the pipeline is stopped."),
-      .init("maxOutput", \.maxOutput, applies: .off("streaming"), "The most that a run may write; more is an error."),
+      .init("maxOutput", \.maxOutput, applies: .off("streaming"), "The maximum output of a run; more is an error."),
       .init("maxLine", \.maxLine, applies: .on("streaming"), "The longest line."),
       .init("whenTooLong", \.whenTooLong, applies: .on("streaming"), "What happens to a longer line."),
-      .init("maxMemory", \.maxMemory, "The most private memory that the program may have (RLIMIT_DATA)."),
+      .init("maxMemory", \.maxMemory, "The maximum private memory of the program (RLIMIT_DATA)."),
       .init(
         "maxCPU", \.maxCPU, range: 1_000_000_000...Int64.max,
-        "The most processor time that the program may use, in whole seconds (RLIMIT_CPU)."),
+        "The maximum CPU time of the program, in whole seconds (RLIMIT_CPU)."),
     ],
     examples: [
       .snippet("the load each ten seconds", "exec: { command: [cat, /proc/loadavg], every: 10s }"),
@@ -129,7 +129,7 @@ package struct Exec: SourceComponent, RepeatingSource {
       schedule of `every` continues.
       """,
     persistence: .state(version: 1),
-    lateness: .leavesOut("Runs that were due are left out; the next one comes in its period.") { exec, _ in
+    lateness: .leavesOut("Missed runs are skipped; the next one starts in its period.") { exec, _ in
       exec.every == nil ? "it runs once" : nil
     },
     knownAs: ["Vector exec", "Telegraf exec, execd", "Logstash exec", "Benthos subprocess, command"],

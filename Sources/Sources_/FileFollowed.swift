@@ -384,7 +384,7 @@ extension File {
         execution.services.log(.warning, label, text(of: absence, position))
       case .restored(let position, let file):
         moved(from: position, to: file)
-        let what = FileKey(position) == FileKey(file) ? "was written anew" : "is another file than before"
+        let what = FileKey(position) == FileKey(file) ? "was rewritten" : "is another file than before"
         execution.services.log(
           .info, label,
           "\(file.path) \(what), with the same content up to byte \(position.offset): reading continues there")
@@ -427,7 +427,7 @@ extension File {
           switch isWritten {
           case true?: "as long as a program has the file open for writing"
           case false?: "until it has not grown for a while"
-          case nil: "for ten minutes, because the system does not say whether a program has the file open"
+          case nil: "for ten minutes, because the system cannot report whether a program has the file open"
           }
         execution.services.log(
           .info, label,

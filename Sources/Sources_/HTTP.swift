@@ -177,10 +177,10 @@ package struct HTTP: SourceComponent, RepeatingSource {
     memory: """
       The request under way, and the response until it is decoded. After a restart, a request that was under way is \
       repeated, and the schedule of `every` continues, with the cursor, the page and what `conditional` knows. If parameters \
-      have changed, the source begins anew, with its cursor.
+      have changed, the source starts again, with its cursor.
       """,
     persistence: .position(version: 3),
-    lateness: .leavesOut("Requests that were due are left out; the next one comes in its period.") { http, _ in
+    lateness: .leavesOut("Missed requests are skipped; the next one is made in its period.") { http, _ in
       http.every == nil ? "it asks once" : nil
     },
     knownAs: ["Vector http_client", "Benthos http_client", "Logstash http_poller"],

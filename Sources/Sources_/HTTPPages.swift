@@ -34,7 +34,8 @@ extension HTTP {
         .init("until", \.until, expecting: .bool, "The page for which this is true is the last one; `page` needs it."),
         .init(
           "max", \.max, range: 1...100_000,
-          "The most pages of one poll; the next poll continues after them. Without `every`, more pages are an error."),
+          "The maximum number of pages of one poll; the next poll continues after them. Without `every`, more pages are an error."
+        ),
       ]
     }
 

@@ -82,7 +82,7 @@ package struct HostSource: SourceComponent, RepeatingSource {
       completion: "Only when the pipeline is stopped, after the round under way.", disposal: "Frees its timer."),
     memory: "The values of a round. After a restart the schedule continues.",
     persistence: .state(version: 1),
-    lateness: .leavesOut("Rounds that were due are left out; the next one comes in its period."),
+    lateness: .leavesOut("Missed rounds are skipped; the next one starts in its period."),
     knownAs: [
       "Vector host_metrics", "Telegraf cpu, mem, disk, diskio, net, system", "Fluent Bit node_exporter_metrics",
     ],

@@ -32,14 +32,14 @@ package struct JoinParameter: RecordParameter {
         """),
       .init(
         "maxKeys", \.maxKeys, range: 1...100_000, applies: .with("by"),
-        "The most keys with an incomplete event; for another one the oldest event ends."),
+        "The maximum number of keys with an incomplete event; another key ends the oldest event."),
       .init(
         "wait", \.wait, range: 1_000_000...Int64.max,
         "How long the last event, or that of each key, waits for another line; then it is sent. Without `follow`, a file needs no such time."
       ),
       .init(
         "maxLines", \.maxLines, range: 1...1_000_000,
-        "The most lines of an event; the next line begins another event."),
+        "The maximum number of lines of an event; the next line begins another event."),
       .init(
         "maxBytes", \.maxBytes, range: 1...(1 << 30),
         """

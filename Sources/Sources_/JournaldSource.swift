@@ -38,7 +38,7 @@ package struct JournaldSource: SourceComponent {
       .oneOf([
         .choice([
           .init("beginning", "the oldest entry"), .init("boot", "the first entry since the machine was started"),
-          .init("end", "only entries that come from now on"),
+          .init("end", "only entries written from now on"),
         ]), .text,
       ])
     }
@@ -114,7 +114,7 @@ package struct JournaldSource: SourceComponent {
       .init(
         "directory", \.directory,
         "A directory of journal files, or of directories of them; by default the journal of this machine."),
-      .init("maxField", \.maxField, "The most bytes of a field."),
+      .init("maxField", \.maxField, "The maximum bytes of a field."),
     ],
     examples: [
       .snippet("everything from now on", "journald: { since: end }"),

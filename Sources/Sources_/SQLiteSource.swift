@@ -60,9 +60,10 @@ package struct SQLiteSource: SourceComponent, RepeatingSource {
         "Adds a random delay of up to this to each later query."),
       .init("immediate", \.immediate, applies: .with("every"), "Whether the first query starts at once."),
       .init(
-        "maxRows", \.maxRows, range: 1...1_000_000, "The most rows of one query; with `key` the others follow at once."),
+        "maxRows", \.maxRows, range: 1...1_000_000,
+        "The maximum number of rows of one query; with `key` the others follow at once."),
       .init(
-        "maxBytes", \.maxBytes, "The most bytes of one query, as `maxRows`. With `key` one row may be larger."),
+        "maxBytes", \.maxBytes, "The maximum bytes of one query, as `maxRows`. With `key` one row may be larger."),
       .init("timeout", \.timeout, range: 1_000_000...Int64.max, "How long a query may take."),
       .init(
         "busyTimeout", \.busyTimeout, range: 0...Int64.max, "How long it waits for a program that has locked the file."),
@@ -143,7 +144,7 @@ package struct SQLiteSource: SourceComponent, RepeatingSource {
       repeated.
       """,
     persistence: .position(version: 1),
-    lateness: .leavesOut("Queries that were due are left out; the next one comes in its period.") { sqlite, _ in
+    lateness: .leavesOut("Missed queries are skipped; the next one runs in its period.") { sqlite, _ in
       sqlite.every == nil ? "it asks once" : nil
     },
     knownAs: ["Benthos sql_select, sql_raw", "Logstash jdbc", "Telegraf sql", "Kafka Connect JDBC source"],

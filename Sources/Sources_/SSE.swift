@@ -50,7 +50,7 @@ package struct SSE: SourceComponent {
       ),
       .init("reconnect", \.reconnect, range: 1_000_000...Int64.max, "The pause before it connects again."),
       .init("maxReconnect", \.maxReconnect, range: 1_000_000...Int64.max, "The longest pause after failures in a row."),
-      .init("maxMessage", \.maxMessage, "The largest message; a larger one breaks the connection off."),
+      .init("maxMessage", \.maxMessage, "The maximum size of a message; a larger one ends the connection."),
       .init("proxy", \.proxy, "A proxy, http://HOST:PORT; the environment's is not used."),
       .init(
         "allowPrivate", \.allowPrivate,

@@ -58,8 +58,8 @@ package struct TCP: SourceComponent, ReceivingSource {
         "The largest number of connections; further ones are closed at once."),
       .init(
         "idleTimeout", \.idleTimeout, range: 1_000_000...Int64.max,
-        "How long a connection may send nothing before it is closed; by default for ever."),
-      .init("maxRate", \.maxRate, "The most bytes per second of each connection; by default there is no limit."),
+        "How long a connection may send nothing before it is closed; by default forever."),
+      .init("maxRate", \.maxRate, "The maximum bytes per second of each connection; by default there is no limit."),
       .init("receiveBuffer", \.receiveBuffer, "The system's buffer of each connection; by default the system decides."),
       .init("tls", \.tls, "The certificate; by default connections are not encrypted."),
       .init(

@@ -78,12 +78,12 @@ package final class DiskStore: PipelineStore {
       let what = isMissing ? "missing" : "empty"
       guard LogCheck.makeFile(path, fromLog: path + "-wal") else {
         throw StoreRefusal(
-          "the store \(path) is \(what) beside its log \(path)-wal, and cannot be made from it alone: put the file back, or move the log "
-            + "away to begin anew")
+          "the store \(path) is \(what), and cannot be rebuilt from its log \(path)-wal alone: restore the file, or move the log "
+            + "away to start with an empty store")
       }
       log(
         .error,
-        "the store \(path) was \(what) beside its log, and has been made again from it: data that was no longer in the log is lost"
+        "the store \(path) was \(what), and has been rebuilt from its log: data that was no longer in the log is lost"
       )
     }
     if let damage = LogCheck.damage(ofLog: path + "-wal") {
@@ -431,7 +431,7 @@ package final class DiskStore: PipelineStore {
       if before == .enough {
         log(
           .error,
-          "the file system of \(path) is full: until it has room a durable pipeline takes no new events; its sinks continue to deliver stored events"
+          "the file system of \(path) is full: until it has room, a durable pipeline accepts no new events; its sinks continue to deliver stored events"
         )
       } else if new == .enough {
         log(.info, "the file system of \(path) has room again")
@@ -496,7 +496,7 @@ package final class DiskStore: PipelineStore {
       }.first
       guard let kept, let failure = spill.keep(kept) else { return }
       // The next commit tries again.
-      log(.debug, "keys beside the store \(path) cannot be removed: \(failure)")
+      log(.debug, "keys next to the store \(path) cannot be removed: \(failure)")
     }
 
     private func count(_ letters: [StoredDeadLetter]) {

@@ -73,8 +73,8 @@ package final class StoreRoom: Sendable {
       var status = stat()
       guard fstat(file.number, &status) == 0 else { return state.kept > 0 }
       // The file of an earlier run may already have blocks.
-      let (there, isWhole) = Int(status.st_blocks).multipliedReportingOverflow(by: 512)
-      let missing = isWhole ? 0 : max(0, wanted - there)
+      let (allocated, isWhole) = Int(status.st_blocks).multipliedReportingOverflow(by: 512)
+      let missing = isWhole ? 0 : max(0, wanted - allocated)
       let isFree = missing == 0 || free >= missing + (state.kept == 0 ? wanted : 0)
       if isFree, posix_fallocate(file.number, 0, off_t(wanted)) == 0 {
         state.kept = wanted

@@ -57,7 +57,7 @@ struct ReferencePages {
 
   private func codes() -> String {
     var page = Self.note + "# Codes\n\n"
-    page += "`rxd explain CODE` tells the same. A code never changes its meaning.\n"
+    page += "`rxd explain CODE` prints the same. A code never changes its meaning.\n"
     var phase = ""
     for code in Diagnostic.Code.all.sorted(by: { $0.name < $1.name }) {
       if code.phase != phase {
@@ -72,7 +72,7 @@ struct ReferencePages {
   private func functions() -> String {
     var page =
       Self.note
-      + "# Functions\n\nWhat expressions can call. [The guide](../expressions.md) tells how they are written.\n\n"
+      + "# Functions\n\nThe functions that expressions can call. [The guide](../expressions.md) explains the syntax.\n\n"
     for family in FunctionRegistry.families {
       let links = family.functions.map { "[`\($0.name)`](#\(anchor($0.name)))" }
       page += "**[\(family.title)](#\(anchor(family.title)))**: \(links.joined(separator: " · "))\n\n"

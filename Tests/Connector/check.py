@@ -166,7 +166,7 @@ def main():
     Redis.start()
     again = wait_for_all(set(range(sent)), "nothing is lost while the server is away")
     expect(0 < most < 1000, f"of 5000 events few wait in memory: {most}")
-    wait_for(lambda: "takes events again" in Daemon.text(), "the log names the recovery")
+    wait_for(lambda: "accepts events again" in Daemon.text(), "the log names the recovery")
     expect("secret" not in Daemon.text(), "the password is in no log")
 
     # An event refused by the server goes to the errors output alone, with the reason.

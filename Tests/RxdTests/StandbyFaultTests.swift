@@ -118,10 +118,10 @@ struct StandbyFaultTests {
     keeper.send(SIGKILL)
     _ = try keeper.wait()
     try machines.append(11...20)
-    try machines.line(of: process, with: "does not take what is written")
+    try machines.line(of: process, with: "refuses the writes")
     process.send(SIGTERM)
     let line = try machines.line(of: process, with: "stopping: waits")
-    #expect(line.contains("its last commit, which the standby does not take ("), "\(line)")
+    #expect(line.contains("its last commit, which the standby does not accept ("), "\(line)")
     _ = try process.wait()
     #expect(machines.sums().last == 55)
   }
@@ -258,7 +258,7 @@ struct StandbyFaultTests {
       "--tls-certificate", "\(path)/certificate.pem", "--tls-key", "\(path)/key.pem")
     let url = "https://127.0.0.1:\(port)"
     let distrusting = try machines.run(machines.first, url)
-    let refusal = try machines.line(of: distrusting, with: "does not take what is written")
+    let refusal = try machines.line(of: distrusting, with: "refuses the writes")
     #expect(refusal.contains("certificate"), "\(refusal)")
     distrusting.send(SIGKILL)
     _ = try distrusting.wait()

@@ -82,7 +82,7 @@ struct StandbyRunTests {
     let process =
       waits ? try machines.run(machines.first, url, "--replicate-wait") : try machines.run(machines.first, url)
     try machines.append(1...10)
-    try machines.line(of: process, with: "does not take what is written")
+    try machines.line(of: process, with: "refuses the writes")
     if waits {
       #expect(machines.sums() == [])
       process.send(SIGKILL)
@@ -135,7 +135,7 @@ struct StandbyRunTests {
     #expect(try keeper.wait() == 0)
     try refused(74, "directory of a standby", "run", "--state-dir", machines.second, machines.file)
     try refused(
-      74, "a standby needs a directory of its own", "standby", "--state-dir", machines.first, "--token-file",
+      74, "a standby needs its own directory", "standby", "--state-dir", machines.first, "--token-file",
       machines.token)
   }
 }

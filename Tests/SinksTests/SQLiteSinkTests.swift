@@ -140,7 +140,7 @@ import Transport
     running.run { source.feed.outcomes[0] != nil }
     #expect(source.feed.outcomes[0] == .acknowledged)
     #expect(try shell.run("SELECT v FROM t;") == "1\n2")
-    #expect(running.log.contains { $0.contains("the database takes rows again") })
+    #expect(running.log.contains { $0.contains("the database accepts rows again") })
     running.inTurn { $0.execution.drain() }
     #expect(running.runToEnd() == .completed)
   }

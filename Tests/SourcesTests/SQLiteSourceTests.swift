@@ -130,7 +130,7 @@ import Transport
     running.runToEnd()
     #expect(
       running.failure?.message
-        == "two rows have the same key, 2.0: add a column to 'key' that tells them apart")
+        == "two rows have the same key, 2.0: add a column to 'key' that distinguishes them")
     #expect(running.events.isEmpty)
   }
 

@@ -79,7 +79,7 @@ import Testing
       third.execution.refusals.map(\.message)
         == ["the pipeline has no step 'file/file' any more, so its state is dropped"])
     // If it was only renamed, the help says how to continue.
-    #expect(third.execution.refusals.first?.help?.contains("write 'movedFrom: file' beside it") == true)
+    #expect(third.execution.refusals.first?.help?.contains("give it 'movedFrom: file'") == true)
   }
 
   /// As logrotate does: the newest of the old files is number 1.

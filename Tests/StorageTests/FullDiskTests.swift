@@ -225,11 +225,14 @@ import Transport
       }
       #expect(store.close(within: .seconds(30)))
     } catch {
-      #expect(hasMoved && "\((error as? StoreRefusal)?.message ?? "")".contains("\(what) beside its log"), "\(error)")
+      #expect(
+        hasMoved
+          && "\((error as? StoreRefusal)?.message ?? "")".contains("\(what), and cannot be rebuilt from its log"),
+        "\(error)")
       #expect(size(path + "-wal") > 0)
       return
     }
-    #expect(lines.all.contains { $0.contains("was \(what) beside its log") }, "\(lines.all)")
+    #expect(lines.all.contains { $0.contains("was \(what), and has been rebuilt from its log") }, "\(lines.all)")
   }
 
   /// A directory that is moved while its stores are open: the process continues to write to them, and nothing to another directory that now

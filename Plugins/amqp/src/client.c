@@ -99,7 +99,7 @@ static int login_parameters(const rxd_opening *opening, client *client) {
   if (client->is_external && !is_given(opening, "certificate"))
     return fail_at(opening->scope, "mechanism", "EXTERNAL needs 'certificate', which names the user");
   if (client->is_external && (has_user || has_password))
-    return fail_at(opening->scope, has_user ? "user" : "password", "cannot stand beside 'mechanism: EXTERNAL'");
+    return fail_at(opening->scope, has_user ? "user" : "password", "cannot be combined with 'mechanism: EXTERNAL'");
   if (has_user != has_password)
     return fail_at(opening->scope, has_user ? "user" : "password", "'user' and 'password' belong together");
   int status = text_parameter(opening, "user", &client->user);

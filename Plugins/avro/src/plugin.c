@@ -79,7 +79,7 @@ static int open_schema(const rxd_opening *opening, format *self) {
   if (text_parameter(opening, "schemaFile", &path) != RXD_OK) return RXD_FAILED;
   if (is_inline && path != NULL) {
     free(path);
-    return fail_at(scope, "schemaFile", "stands beside 'schema'; leave one of them out");
+    return fail_at(scope, "schemaFile", "cannot be combined with 'schema'; leave one of them out");
   }
   if (!is_inline && path == NULL) return RXD_OK;
   self->schema = is_inline ? parse_schema(scope, &schema, "schema") : read_schema(scope, path, "schemaFile");

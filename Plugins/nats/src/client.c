@@ -93,9 +93,9 @@ static int login_parameters(const rxd_opening *opening, client *client) {
   bool has_user = is_given(opening, "user"), has_token = is_given(opening, "token");
   if (is_given(opening, "password") != has_user)
     return fail_at(opening->scope, has_user ? "user" : "password", "'user' and 'password' belong together");
-  if (has_token && has_user) return fail_at(opening->scope, "token", "cannot stand beside 'user'");
+  if (has_token && has_user) return fail_at(opening->scope, "token", "cannot be combined with 'user'");
   if (is_given(opening, "credentials") && (has_user || has_token))
-    return fail_at(opening->scope, "credentials", "cannot stand beside '%s'", has_user ? "user" : "token");
+    return fail_at(opening->scope, "credentials", "cannot be combined with '%s'", has_user ? "user" : "token");
   char *user = NULL, *password = NULL, *token = NULL, *credentials = NULL;
   int status = text_parameter(opening, "user", &user);
   if (status == RXD_OK) status = text_parameter(opening, "password", &password);

@@ -112,7 +112,7 @@ outcome consumer_find(client *client, const char *stream, const char *durable, j
   }
   outcome outcome = status == NATS_OK ? check(client, info, durable, config) : judge(client, stream, durable, status, code);
   if (outcome == DONE && consumer->name != NULL && llabs(consumer->created - info->Created) > SAME_NS) {
-    client_trouble(client, "the consumer '%.60s' was deleted and made anew; start again with it", durable);
+    client_trouble(client, "the consumer '%.60s' was deleted and created again; start again with it", durable);
     outcome = REFUSED;
   }
   if (outcome == DONE) read_config(info, consumer);

@@ -49,7 +49,7 @@ static outcome look_at_revision(source *self) {
   if (outcome != DONE) return outcome;
   self->newest = last;
   if (self->revision > last) {
-    report(self->client.attempts.instance, "warning", "the bucket '%.80s' was made anew: its keys are read from the beginning",
+    report(self->client.attempts.instance, "warning", "the bucket '%.80s' was created again: its keys are read from the beginning",
            self->bucket);
     self->revision = 0;
   } else if (self->only_changes && self->revision == 0) self->revision = last;

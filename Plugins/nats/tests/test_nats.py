@@ -139,7 +139,7 @@ class ParameterTests(NatsTest):
              "* is any part, > at the end all further ones"),
             ("source", "nats", {"subjects": ["a"], "buffer": "1KiB"}, "'buffer': must be 1MiB to 1GiB"),
             ("source", "nats", {"subjects": ["a"], "password": PASSWORD}, "'password': 'user' and 'password' belong together"),
-            ("source", "nats", {"subjects": ["a"], "user": "me", "password": PASSWORD, "token": PASSWORD}, "'token': cannot stand beside 'user'"),
+            ("source", "nats", {"subjects": ["a"], "user": "me", "password": PASSWORD, "token": PASSWORD}, "'token': cannot be combined with 'user'"),
             ("source", "nats", {"subjects": ["a"], "ca": "/a"}, "'ca': has no effect without 'tls: true'"),
             ("source", "nats", {"subjects": ["a"], "tls": True, "ca": "/nowhere"}, "'ca': cannot read the file: No such file or directory"),
             ("source", "nats", {"subjects": ["a"], "credentials": "/nowhere"}, "'credentials': cannot read the file: No such file or directory"),
@@ -495,7 +495,7 @@ class StreamTests(NatsTest):
             client.add_stream("S", "s.>")
             client.add_consumer("S", "c")
 
-        self.assertIn("the consumer 'c' was deleted and made anew; start again with it", self.change_without_a_connection(change))
+        self.assertIn("the consumer 'c' was deleted and created again; start again with it", self.change_without_a_connection(change))
 
 
 class LagTests(NatsTest):

@@ -392,9 +392,9 @@ struct Connection {
         is_chunked = true;
       } else if (name == "content-length") {
         uint64_t length = 0;
-        if (value.empty() || value.size() > 18) return "the content length is no number";
+        if (value.empty() || value.size() > 18) return "the content length is not a number";
         for (char c : value) {
-          if (c < '0' || c > '9') return "the content length is no number";
+          if (c < '0' || c > '9') return "the content length is not a number";
           length = length * 10 + static_cast<uint64_t>(c - '0');
         }
         if (has_length && length != left) return "the content length is given twice";

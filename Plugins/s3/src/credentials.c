@@ -364,7 +364,7 @@ int credentials_open(const rxd_opening *opening, credentials *self) {
     return fail_at(opening->scope, self->access_key == NULL ? "secretKey" : "accessKey", "'accessKey' and 'secretKey' belong together");
   if (self->session_token != NULL && self->access_key == NULL)
     return fail_at(opening->scope, "sessionToken", "has no effect without 'accessKey'");
-  if (self->profile != NULL && self->access_key != NULL) return fail_at(opening->scope, "profile", "cannot stand beside 'accessKey'");
+  if (self->profile != NULL && self->access_key != NULL) return fail_at(opening->scope, "profile", "cannot be combined with 'accessKey'");
   const char *const parts[] = {self->access_key, self->session_token, self->secret_key};
   for (size_t i = 0; i < 3; i++)
     if (parts[i] != NULL && (strpbrk(parts[i], "\r\n") != NULL || *parts[i] == 0))

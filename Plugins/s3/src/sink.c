@@ -323,7 +323,7 @@ static int settings_parameters(const rxd_opening *opening, sink *self) {
   self->bytes_most = (size_t)most;
   settings->keeps_others = boolean_parameter(opening, "onlyNew");
   self->replaces = boolean_parameter(opening, "replace");
-  if (self->replaces && settings->keeps_others) return fail_at(opening->scope, "onlyNew", "cannot stand beside 'replace'");
+  if (self->replaces && settings->keeps_others) return fail_at(opening->scope, "onlyNew", "cannot be combined with 'replace'");
   return RXD_OK;
 }
 

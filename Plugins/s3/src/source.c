@@ -272,8 +272,8 @@ static int queue_parameters(const rxd_opening *opening, source *self) {
   free(queue);
   if (!is_right) return fail_at(opening->scope, "queue", "%s", problem);
   if (!is_given) return RXD_OK;
-  if (self->every_ms >= 0) return fail_at(opening->scope, "every", "cannot stand beside 'queue'");
-  if (self->starts_new) return fail_at(opening->scope, "start", "cannot be 'new' beside 'queue'");
+  if (self->every_ms >= 0) return fail_at(opening->scope, "every", "cannot be combined with 'queue'");
+  if (self->starts_new) return fail_at(opening->scope, "start", "cannot be 'new' together with 'queue'");
   return RXD_OK;
 }
 
@@ -293,7 +293,7 @@ static int source_open(const rxd_opening *opening, void **instance) {
   if (status == RXD_OK) status = after_parameters(opening, self);
   if (status == RXD_OK) status = queue_parameters(opening, self);
   if (status == RXD_OK && self->starts_new && self->after != AFTER_KEEP)
-    status = fail_at(opening->scope, "start", "cannot be 'new' beside 'after'");
+    status = fail_at(opening->scope, "start", "cannot be 'new' together with 'after'");
   if (status != RXD_OK) {
     source_close(self);
     return RXD_FAILED;

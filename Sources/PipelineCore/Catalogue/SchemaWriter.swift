@@ -103,7 +103,7 @@ package struct SchemaWriter {
         "delivery",
         Self.choice(
           Delivery.allCases.map { ($0.rawValue, $0.help) },
-          "What is kept on disk, if there is a state directory. Default: the lightest that loses no event.")
+          "The data on disk, if there is a state directory. Default: the lightest mode that loses no event.")
       ),
       (
         "require",
@@ -119,7 +119,8 @@ package struct SchemaWriter {
       ("sources", Self.described(Self.named(Self.reference("source")), "Where events come from.")),
       (
         "tables",
-        Self.described(Self.named(Self.reference("table")), "What expressions read by key: NAME[KEY], an optional.")
+        Self.described(
+          Self.named(Self.reference("table")), "Rows that expressions read by key: NAME[KEY], an optional.")
       ),
       ("signals", Self.described(Self.named(Self.reference("signal")), "What happens to them.")),
       ("commands", Self.described(Self.named(Self.reference("command")), "Run on demand.")),
@@ -250,7 +251,7 @@ package struct SchemaWriter {
 
   private static let tableParameters: Members = [
     ("key", described(reference("expression"), "By what a row is found.")),
-    ("row", described(reference("mapping"), "What is kept of an event; without it, all of it.")),
+    ("row", described(reference("mapping"), "The stored part of an event; by default the whole event.")),
     ("every", described(reference("duration"), "How often its source is read again.")),
     ("delete", described(reference("expression"), "Whether an event removes the row with its key.")),
     ("maxRows", described(reference("integer"), "The largest number of rows.", .int(1_000_000))),

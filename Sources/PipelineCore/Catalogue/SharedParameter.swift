@@ -116,7 +116,7 @@ package struct SharedParameter: Sendable {
   /// component lacks.
   func different(_ own: [ParameterRow]) -> [ParameterRow] {
     let known = Dictionary(uniqueKeysWithValues: rows.map { ($0.path, $0) })
-    let there = Set(own.map(\.path))
+    let paths = Set(own.map(\.path))
     var differing = own.dropFirst().compactMap { row -> ParameterRow? in
       guard let known = known[row.path] else { return row }
       if known == row { return nil }
@@ -125,7 +125,7 @@ package struct SharedParameter: Sendable {
       if known.choices == row.choices { row.choices = [] }
       return row
     }
-    differing += rows.dropFirst().filter { !there.contains($0.path) }.map { row in
+    differing += rows.dropFirst().filter { !paths.contains($0.path) }.map { row in
       ParameterRow(path: row.path, type: row.type, fallback: "", help: "Not possible here.", choices: [])
     }
     if let first = own.first, let usual = rows.first {

@@ -107,7 +107,7 @@ final class SyslogDecoder: EventDecoder {
         at = start
         throw fault("a priority from 0 to 191")
       }
-      try take(UInt8(ascii: ">"), "'>' behind the priority")
+      try take(UInt8(ascii: ">"), "'>' after the priority")
       add(priority: priority)
       if at + 1 < text.count, text[at] == UInt8(ascii: "1"), text[at + 1] == 0x20 {
         at += 2
@@ -228,7 +228,7 @@ final class SyslogDecoder: EventDecoder {
         at += 1
       }
       let raw = text.part(start, at)
-      try take(UInt8(ascii: "\""), "'\"' behind the value")
+      try take(UInt8(ascii: "\""), "'\"' after the value")
       guard escapes > 0 else { return .string(raw) }
       let space = UnsafeMutableRawBufferPointer(start: arena.allocate(raw.count), count: raw.count)
       var count = 0
@@ -266,7 +266,7 @@ final class SyslogDecoder: EventDecoder {
         }
         add("timestamp", .timestamp(seconds: found.seconds, nanoseconds: found.nanoseconds))
       }
-      try take(0x20, "a space behind the date")
+      try take(0x20, "a space after the date")
       readHostAndTag()
       add("message", .string(text.part(at, text.count)))
     }

@@ -34,7 +34,7 @@ struct Command: CommandComponent {
 
   static let spec = ComponentSpec<Command>(
     "command",
-    summary: "Runs a signal on demand, with a rule for requests that come during an execution.",
+    summary: "Runs a signal on demand, with a rule for requests that arrive during an execution.",
     details: """
       `execute: NAME` in a chain executes the command for each event, which `run` sees as `outer` (and, in the \
       parameters of its source, as `event`). The command can be executed while its `enabled` signal is true (it \
@@ -87,7 +87,7 @@ struct Command: CommandComponent {
     knownAs: ["ReactiveCocoa RACCommand", "ReactiveSwift Action", "RxSwift Action"],
     useCases: [
       .init(.commanding, "run a job on demand, one at a time", "{ run: other }"),
-      .init(.commanding, "queue jobs that come while one is running", "{ run: other, whenBusy: queue }"),
+      .init(.commanding, "queue jobs that arrive while one is running", "{ run: other, whenBusy: queue }"),
       .init(.commanding, "let a new request replace the running one", "{ run: other, whenBusy: latest }"),
       .init(
         .commanding, "allow several jobs at once", "{ run: other, allowsConcurrentExecution: true, maxConcurrent: 4 }"),

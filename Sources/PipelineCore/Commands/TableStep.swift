@@ -19,7 +19,7 @@ struct TableStep: OperatorComponent {
       .init(
         "key", \.key, primary: true, required: true,
         "By what a row is found: a text, number, boolean, or a list of these."),
-      .init("row", \.row, "What is kept of an event; without it, all of it."),
+      .init("row", \.row, "The stored part of an event; by default the whole event."),
       .init("every", \.every, range: 1_000_000...(1 << 60), "How often its source is read again."),
       .init("delete", \.delete, expecting: .bool, "Whether an event removes the row with its key."),
       .init("maxRows", \.maxRows, range: 1...100_000_000, "The largest number of rows."),

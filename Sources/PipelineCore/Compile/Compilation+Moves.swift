@@ -8,7 +8,7 @@ extension Compilation {
       diagnostics.report(
         Diagnostic(
           .wrongType,
-          "'movedFrom' beside a \(kind) must be the former name of the \(kind), not "
+          "'movedFrom' of a \(kind) must be the former name of the \(kind), not "
             + (option.string.map { "'\($0)'" } ?? option.kindName), at: option.location,
           help: "Write e.g. 'movedFrom: orders' if its name was 'orders'"))
       return

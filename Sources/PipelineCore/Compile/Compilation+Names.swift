@@ -85,7 +85,7 @@ extension Compilation {
         diagnostics.report(
           Diagnostic(
             .misplacedKey, "'movedFrom' is given for a source without a name", at: option.key.location,
-            help: "Write it beside the signal, sink or step that was renamed"))
+            help: "Write it at the signal, sink or step that was renamed"))
         continue
       }
       unfinished(option.key.value, option.key.location)

@@ -101,22 +101,22 @@ struct OutsideCircles {
       case .file:
         (
           "the sink '\(way.sink)' \(isSure ? "writes" : "may write") a file that its own events are read from",
-          "Every event would come back to it for ever: write somewhere else, or narrow the pattern"
+          "Every event would return to it forever: write somewhere else, or narrow the pattern"
         )
       case .address:
         (
           "the sink '\(way.sink)' \(isSure ? "sends" : "may send") to a source that its own events come from",
-          "Every event would come back to it for ever: send somewhere else, or read another source"
+          "Every event would return to it forever: send somewhere else, or read another source"
         )
       case .request:
         (
           "'\(way.sink)' asks a source that its own events come from",
-          "Each request may make another one, for ever: ask another address, or limit how often events go round"
+          "Each request may cause another one, forever: ask another address, or limit how often events go round"
         )
       case .feed:
         (
           "the sink '\(way.sink)' \(isSure ? "sends" : "may send") to a source that its own events come from",
-          "Every event would come back to it for ever: serve another path, or follow another server"
+          "Every event would return to it forever: serve another path, or follow another server"
         )
       }
     return Diagnostic(

@@ -35,8 +35,8 @@ extension Preset {
         parameters:
           url: { type: text, description: "The endpoint, such as https://s3.eu-central-1.amazonaws.com." }
           bucket: { type: text, description: "The bucket; it is part of the path." }
-          prefix: { type: template, default: "{{ formatTime(request.time, '%Y/%m/%d/') }}", description: "What names begin with, such as \"{{ urlEncode(event.shop) }}/\"." }
-          suffix: { type: text, default: .ndjson.gz, description: "What names end with." }
+          prefix: { type: template, default: "{{ formatTime(request.time, '%Y/%m/%d/') }}", description: "The prefix of names, such as \"{{ urlEncode(event.shop) }}/\"." }
+          suffix: { type: text, default: .ndjson.gz, description: "The suffix of names." }
           \#(AWSSigning.parameters)
           encode: { type: any, default: ndjson, description: "As of the sink http." }
           compress: { type: text, default: gzip, description: "gzip, zstd or none; 'suffix' should match." }

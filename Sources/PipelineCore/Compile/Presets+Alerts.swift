@@ -48,7 +48,7 @@ extension Preset {
           chat: { type: expression, description: "The chat: its number, or '@name' of a channel." }
           text: { type: expression, default: optional.try(string(event)).orValue(toJson(event)), description: "The text, at most 4096 characters." }
           parseMode: { type: "expression?", description: "'MarkdownV2' or 'HTML'; by default the text is plain." }
-          silent: { type: "expression?", description: "Whether it makes no sound." }
+          silent: { type: "expression?", description: "Whether the notification is silent." }
           thread: { type: "expression?", description: "The number of the topic in a forum." }
         sink:
           http:
@@ -74,13 +74,13 @@ extension Preset {
         parameters:
           url: { type: text, default: "https://events.pagerduty.com", description: "https://events.eu.pagerduty.com in Europe." }
           key: { type: text, description: "The integration key, a secret." }
-          dedupKey: { type: expression, description: "What names the incident, such as event.host + '/' + event.check." }
+          dedupKey: { type: expression, description: "The identifier of the incident, such as event.host + '/' + event.check." }
           action: { type: expression, default: "'trigger'", description: "'trigger', 'acknowledge' or 'resolve'." }
-          summary: { type: expression, default: optional.try(string(event)).orValue(toJson(event)), description: "What happened, in a line." }
-          source: { type: expression, description: "What is concerned, such as event.host." }
+          summary: { type: expression, default: optional.try(string(event)).orValue(toJson(event)), description: "A description of the event, in one line." }
+          source: { type: expression, description: "The affected system, such as event.host." }
           severity: { type: expression, default: "'error'", description: "'critical', 'error', 'warning' or 'info'." }
           time: { type: expression, default: meta.time, description: "When it happened, a timestamp." }
-          component: { type: "expression?", description: "The part of the source that is concerned." }
+          component: { type: "expression?", description: "The affected part of the source." }
           group: { type: "expression?", description: "The group of parts." }
           class: { type: "expression?", description: "The kind of event." }
           details: { type: "any", default: event, description: "A map to be shown: an expression, or a mapping of expressions." }

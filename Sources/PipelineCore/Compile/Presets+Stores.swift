@@ -9,7 +9,7 @@ extension Preset {
           the errors output. Those that the server has no room for are sent again, together with the others of their id,
           so that the last one stays the last. With an id, a document that is there already counts as indexed, so an event
           that is delivered twice is indexed once. With the action upsert, the index follows results that change: a row
-          that is taken back (meta.retracts) deletes the document with its id. OpenSearch has the same interface; on AWS,
+          that is retracted (meta.retracts) deletes the document with its id. OpenSearch has the same interface; on AWS,
           'auth' is { awsSigV4: ... } with the service es.
         parameters:
           url: { type: text, description: "The server, such as http://127.0.0.1:9200." }
@@ -159,7 +159,7 @@ extension Preset {
         parameters:
           url: { type: text, description: "The collector, such as https://splunk.example.com:8088." }
           token: { type: text, description: "The token, a secret." }
-          event: { type: expression, default: event, description: "What is indexed, a text or a map." }
+          event: { type: expression, default: event, description: "The indexed content, a text or a map." }
           time: { type: expression, default: meta.time, description: "The time of the event, a timestamp." }
           host: { type: "expression?", description: "Where it comes from." }
           source: { type: "expression?", description: "The file or program that it comes from." }

@@ -114,7 +114,7 @@ extension PipelineFileParser {
       guard ReservedKeys.anywhere.contains(entry.name) else { return true }
       report(
         .misplacedKey, "\(what) has no key '\(entry.key.shown)'", entry.key.location,
-        help: "The keys beside the component are \(Suggestion.list(known))")
+        help: "The keys allowed next to the component are \(Suggestion.list(known))")
       return false
     }
     guard candidates.count > 1 || always else { return candidates }

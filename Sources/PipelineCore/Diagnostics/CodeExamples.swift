@@ -122,7 +122,7 @@ package struct CodeExample: Sendable {
     "RX107": file("%TAG ! !mine\n---\n" + sound, sound),
     "RX108": step("filter: event.name == 'a\u{202E}b'", "filter: event.name == 'ab'"),
     "RX109": when(
-      "The machine has no memory left while a file is read.", do: "Free memory, or raise the limit of the service."),
+      "The machine runs out of memory while a file is read.", do: "Free memory, or raise the limit of the service."),
     "RX110": when(
       "Lists or mappings are nested more than 64 levels deep.", do: "Give inner signals names and refer to them."),
     "RX111": when("A file has more than 100,000 values.", do: "Read data from a file source instead of 'values'."),
@@ -451,7 +451,7 @@ package struct CodeExample: Sendable {
       command("run: { values: [1], chain: [ { try: outer > 0 }, { catch: { values: [none] } } ] }"), "0"),
     "RX511": when(
       "A plugin answers an event with an error, or its process ends three times while it handles the same event.",
-      do: "Read 'error' of the event in the errors output; if the plugin is at fault, report it to its author."),
+      do: "Read 'error' of the event in the errors output; if the plugin is the cause, report it to its author."),
     "RX550": when(
       "The rxd process has crashed three times while it handled the same event of a file.",
       do: "Look at the event with 'rxd deadletters show' and report the crash; all other events flow."),

@@ -14,7 +14,7 @@ extension Diagnostic.Code {
     "RX326",
     "Only one source or sink of a process can listen on an address, or serve a path and method there over HTTP.")
   package static let unansweredRequests = Diagnostic.Code(
-    "RX327", "A server takes requests that nothing answers.", severity: .warning)
+    "RX327", "A server accepts requests that nothing answers.", severity: .warning)
   package static let limitTooSmall = Diagnostic.Code(
     "RX329", "A limit is smaller than the number of events that arrive within its time.", severity: .warning)
   package static let aggregateMisplaced = Diagnostic.Code(
@@ -61,9 +61,9 @@ extension Diagnostic.Code {
   package static let joinByClock = Diagnostic.Code(
     "RX645", "A join goes by the clock, although events of one of its signals have a time.", severity: .warning)
   package static let changesMistaken = Diagnostic.Code(
-    "RX646", "A step takes changes of earlier rows for further events.", severity: .warning)
+    "RX646", "A step treats changes of earlier rows as new events.", severity: .warning)
   package static let cannotTakeBack = Diagnostic.Code(
-    "RX647", "Only count, sum and avg can take back a value that an earlier row gave.")
+    "RX647", "Only count, sum and avg can subtract the value of a retracted row.")
   package static let notInFlink = Diagnostic.Code(
     "RX650", "A part of the file has no exact equal in Flink SQL.")
   static let compile: [Diagnostic.Code] = [

@@ -48,7 +48,7 @@ enum ForeignNames {
     ),
     ("The presets 'sqs' and 'kinesis' send to them: 'use: sqs' ('rxd list --presets')", "aws_sqs aws_kinesis_streams"),
     (
-      "What is left of a signal is skipped from its beginning ('skip', 'skipWhile'); its end is not known before it comes",
+      "What is left of a signal is skipped from its beginning ('skip', 'skipWhile'); its end is not known in advance",
       "skipLast dropLast"
     ),
     ("A signal has its name in the file, and steps have 'name'", "setNameWithFormat named"),
@@ -58,7 +58,7 @@ enum ForeignNames {
     ),
     ("A running pipeline is not asked for values: name what you want in a sink", "toSequence sequence toTuple"),
     ("Signals have no elements to be sorted: collect them, then 'map: event.sort()'", "sort orderBy sortBy reverse"),
-    ("What an event is asked for is known by then: 'map', 'set' and 'unset' change it", "clone rewrite_tag modify"),
+    ("The fields of an event are known by then: 'map', 'set' and 'unset' change it", "clone rewrite_tag modify"),
   ]
 
   /// A name may have several counterparts; the first one that is valid in the context is meant.
@@ -131,20 +131,20 @@ enum ForeignNames {
       "flatMap mergeMap selectMany mergeMapTo flatMapMerge bind flatMapIterable concatMapEager workflow branch"
     ),
     (
-      "flattenMap", "Use 'flattenMap' with 'policy: latest', which leaves the older signal",
+      "flattenMap", "Use 'flattenMap' with 'policy: latest', which disposes of the older signal",
       "switchMap flatMapLatest switchMapTo"
     ),
     (
-      "flattenMap", "Use 'flattenMap' with 'policy: concat', which takes one after the other",
+      "flattenMap", "Use 'flattenMap' with 'policy: concat', which runs them one after another",
       "concatMap flatMapConcat concatMapTo"
     ),
     (
-      "flattenMap", "Use 'flattenMap' with 'policy: exhaust', which ignores events that come meanwhile",
+      "flattenMap", "Use 'flattenMap' with 'policy: exhaust', which ignores events that arrive meanwhile",
       "exhaustMap flatMapFirst"
     ),
     (
       "flattenMap",
-      "Inner signals are made anew each time: 'flattenMap' with 'signal', and 'cold: true' for a signal with a name",
+      "Inner signals are created each time: 'flattenMap' with 'signal', and 'cold: true' for a signal with a name",
       "defer using create createSignal startEagerlyWithScheduler startLazilyWithScheduler"
     ),
     (
@@ -182,7 +182,8 @@ enum ForeignNames {
 
     // Choosing
     (
-      "distinct", "'distinct' drops what has come before; 'distinctUntilChanged' what equals the event before it",
+      "distinct",
+      "'distinct' drops events that have occurred before; 'distinctUntilChanged' those that equal the previous event",
       "dedupe deduplicate unique uniq"
     ),
     (
@@ -206,7 +207,7 @@ enum ForeignNames {
     ("map", "", "select transform remap mapping apply bloblang project jq cast replaceNil"),
     ("map", "One field is 'map: event.field'", "pluck selectField"),
     (
-      "set", "Functions take texts apart: 'set: { fields: \"grok(event, '...')\" }'; 'rxd list' shows them",
+      "set", "Functions parse texts: 'set: { fields: \"grok(event, '...')\" }'; 'rxd list' shows them",
       "grok dissect kv parse parse_json parse_grok date fingerprint rename convert"
     ),
     ("mapReplace", "", "mapTo constant always"),
@@ -258,7 +259,7 @@ enum ForeignNames {
     ("repeat", "", "repeatWhen repeatUntil loop"),
     ("error", "", "throwError throw fail failWith failed"),
     (
-      "any", "'any' tells whether a signal sends anything; a following 'try: event' fails if it does not",
+      "any", "'any' finds out whether a signal sends anything; a following 'try: event' fails if it does not",
       "throwIfEmpty defaultIfEmpty switchIfEmpty replaceEmpty"
     ),
     ("materialize", "", "materialise asEvents notifications"),
@@ -351,7 +352,7 @@ enum ForeignNames {
     ("from", "Failed events are read with 'from: NAME.errors'", "reroute_dropped reject_errored deadLetters"),
     ("commands", "", "actions command"),
     (
-      "delivery", "What is kept on disk for events is 'delivery'",
+      "delivery", "'delivery' decides which events are kept on disk",
       "acknowledgements acknowledgement deliveryMode durability durable persistent persistence queueType qos"
     ),
     ("require", "A guarantee is asked for with 'require'", "guarantee guarantees deliveryGuarantee atLeastOnce"),

@@ -262,7 +262,7 @@ extension KnownPlugin {
           others: ["redis_pubsub"]),
         .init(
           kind: "sink", name: "redisSet",
-          summary: "Sets keys of Redis to events, and deletes those that are taken back.",
+          summary: "Sets keys of Redis to events, and deletes retracted ones.",
           others: ["cache"]),
       ]),
     KnownPlugin(

@@ -276,7 +276,7 @@ package enum JSONWriter {
   @inline(__always)
   package static func appendString(_ value: Value, to output: OutputBuffer) {
     let bytes = value.rawBytes
-    assert(!value.isPlain || value.hasNothingToEscape, "a string is marked plain that is not")
+    assert(!value.isPlain || value.hasNothingToEscape, "a string marked as plain needs escapes")
     if value.isEscaped || value.isPlain {
       output.append(count: bytes.count &+ 2) { target in
         target[0] = UInt8(ascii: "\"")

@@ -130,7 +130,7 @@ struct ExpressionLexer {
       position += 1
     }
     guard position < bytes.count, position > start + 1 else {
-      throw SyntaxError(.expressionSyntax, "this backtick has no partner", start, start + 1)
+      throw SyntaxError(.expressionSyntax, "this backtick is not closed", start, start + 1)
     }
     position += 1
     return .quotedName(String(decoding: bytes[start + 1..<position - 1], as: UTF8.self))

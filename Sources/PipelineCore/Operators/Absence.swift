@@ -7,7 +7,7 @@ struct Absence: OperatorComponent {
 
   static let spec = ComponentSpec<Absence>(
     "absence",
-    summary: "Sends an event when nothing has come for a while.",
+    summary: "Sends an event when no event has arrived for a while.",
     details: """
       The time runs from the subscription to the first event, and from each event to the next. The event is \
       `{silence: DURATION}`, or what `value` makes of `silence`. It comes once in each pause; with `repeat` it comes \
@@ -40,8 +40,8 @@ struct Absence: OperatorComponent {
       "Time while the pipeline was down does not count as silence, which is measured again from the start."),
     knownAs: ["Esper pattern timers", "Riemann expired events"],
     useCases: [
-      .init(.time, "notice when nothing has come for a while", "absence: 5m"),
-      .init(.time, "send a heartbeat as long as nothing else comes", "absence: { after: 10s, repeat: true }"),
+      .init(.time, "notice when no event has arrived for a while", "absence: 5m"),
+      .init(.time, "send a heartbeat as long as no event arrives", "absence: { after: 10s, repeat: true }"),
       .init(
         .time, "raise an alarm, and nothing else, when a device falls silent", "absence: { after: 1m, only: true }"),
     ],

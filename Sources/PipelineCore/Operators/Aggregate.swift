@@ -36,7 +36,7 @@ struct Aggregate: FusableOperator, TimedOperator, ChangingOperator {
 
       **When they are sent**: by default at the end. With `emit: update` each time they change, with `emit: { update: 1s }` at most once a second, with `emit: { early: 10s }` \
       that long after a change, and at the end in any case. Each row says which it is: `meta.pane` is `early` or `on-time`, `meta.replaces` whether it takes the place of an \
-      earlier one. Where rows of the input are taken back (`meta.retracts`), `count`, `sum` and `avg` take them back; when all are, so is what was sent. See \
+      earlier one. Where rows of the input are retracted (`meta.retracts`), `count`, `sum` and `avg` subtract them; when all are retracted, so is the result. See \
       [results that change](../../event-time.md#results-that-change).
 
       **A fold**: `next` sees `running`, `event` and `index` as in `scan`. Without any event the start value is \

@@ -14,7 +14,7 @@ struct BufferWithTime: OperatorComponent {
       .init(
         "every", \.every, primary: true, required: true, range: 1...Int64.max,
         "How long to collect."),
-      .init("count", \.count, range: 1...10_000_000, "The most events of one list."),
+      .init("count", \.count, range: 1...10_000_000, "The maximum number of events in a list."),
     ],
     examples: [
       .marble(

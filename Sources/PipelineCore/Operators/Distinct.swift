@@ -8,7 +8,7 @@ struct Distinct: FusableOperator, SpillingOperator {
 
   static let spec = ComponentSpec<Distinct>(
     "distinct",
-    summary: "Drops events that have come before, as far as its memory reaches.",
+    summary: "Drops events that have occurred before, as far as its memory reaches.",
     details: """
       It remembers the last `memory` different values that it passed on and then forgets the oldest; with `within`, \
       it remembers each value for that time. A forgotten value passes again. Values are compared by content: lists \

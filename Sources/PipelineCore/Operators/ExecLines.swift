@@ -27,7 +27,7 @@ struct ExecLines: OperatorComponent {
     summary: "Writes each event as a line to a program that keeps running, and sends the line that it answers.",
     details: """
       The program is started once. It reads a line for each event from its standard input and writes one line for each to its standard output, in the same order, \
-      and must write it out at once (`stdbuf -oL`, `python3 -u`, `jq --unbuffered`). A program that runs anew for each event is `flattenMap: { signal: { exec: ... } }`.
+      and must write it out at once (`stdbuf -oL`, `python3 -u`, `jq --unbuffered`). A program that is started again for each event is `flattenMap: { signal: { exec: ... } }`.
 
       `command` is the program and its arguments, which no shell reads; `shell` runs a text with `/bin/sh -c` instead. A program without a `/` is looked for in \
       /usr/local/bin, /usr/bin, /bin and their sbin. It gets the variables of `environment` and no others, no open file of rxd, no more privileges than rxd has, and it ends with rxd. \
@@ -53,7 +53,7 @@ struct ExecLines: OperatorComponent {
       .init("delay", \.delay, range: 1_000_000...Int64.max, "The first pause before it is started again."),
       .init("maxDelay", \.maxDelay, range: 1_000_000...Int64.max, "The longest pause."),
       .init("maxLine", \.maxLine, "The longest answer; a longer one ends the program."),
-      .init("maxMemory", \.maxMemory, "The most private memory that the program may have (RLIMIT_DATA)."),
+      .init("maxMemory", \.maxMemory, "The maximum private memory of the program (RLIMIT_DATA)."),
     ],
     examples: [
       .snippet("each text in capitals", "exec: { command: [stdbuf, -oL, tr, a-z, A-Z], encode: text, answer: text }"),

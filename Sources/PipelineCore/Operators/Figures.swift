@@ -163,7 +163,7 @@ final class Figures {
         form.next[index] = .bool(order == Truth.yes)
       case .countDistinct:
         guard sets[call.set].count < form.limit || sets[call.set].contains(value, form.buffer, context) else {
-          return .refused(.limitReached, "'countDistinct' knows \(form.limit) values, its bound")
+          return .refused(.limitReached, "'countDistinct' has reached its limit of \(form.limit) values")
         }
       case .count, .first, .last: break
       }
@@ -220,10 +220,10 @@ final class Figures {
       let value = form.values[call.argument]
       if value.is(.null) { continue }
       guard call.function.takesBack else {
-        return .refused(.unexpectedValue, "'\(call.function.rawValue)' cannot take a value back")
+        return .refused(.unexpectedValue, "'\(call.function.rawValue)' cannot subtract a retracted value")
       }
       guard cells[index].count > 0, value.isNumber || value.is(.duration) else {
-        return .refused(.unexpectedValue, "a value is taken back that was not counted")
+        return .refused(.unexpectedValue, "a value is retracted that was not counted")
       }
       let taken = call.function == .avg && value.isNumber || value.is(.double) ? .double(value.asNumber) : value
       let next = context.arithmetic(.subtract, cells[index].value.value, taken, mixes: true)

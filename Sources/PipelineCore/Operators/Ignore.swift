@@ -12,7 +12,7 @@ struct Ignore: PureOperator {
     examples: [
       .marble("without the ones", "ignore: 1", in: "1-2-1-3|", out: "--2---3|"),
       .marble("without nulls", "ignore: null", in: "n-1-n|", out: "--1--|", values: ["n": "null"]),
-      .marble("a number is no text", "ignore: '1'", in: "1-s|", out: "1--|", values: ["s": "'1'"]),
+      .marble("a number is not a text", "ignore: '1'", in: "1-s|", out: "1--|", values: ["s": "'1'"]),
     ],
     knownAs: ["RxJS filter", "ReactiveCocoa ignore:"],
     useCases: [

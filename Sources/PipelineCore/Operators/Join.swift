@@ -118,7 +118,7 @@ struct Join: OperatorComponent, TimedOperator, ChangingOperator {
       `emit: { early: 10s }` if no partner has come within 10 seconds of the clock. A partner that comes later takes \
       such a row back: the row is sent again with `meta.retracts`, then the pair. When no partner can come any more, \
       the row stays, and is not sent again. With `emit`, `meta.pane` says which result a row is: `early` for a row \
-      that a partner can take back, and for its retraction, `on-time` for all others. The event times of a row and \
+      that a partner can retract, and for its retraction, `on-time` for all others. The event times of a row and \
       its retraction are equal, and neither is late for a window. See \
       [results that change](../../event-time.md#results-that-change).
 
@@ -169,7 +169,7 @@ struct Join: OperatorComponent, TimedOperator, ChangingOperator {
         "{ from: a, chain: [ { join: { signal: b, within: { after: 4ms } } } ] }",
         in: ["a": "--1---2--|", "b": "-x--yz---|"], out: "----pq---|", values: ["p": "[1, y]", "q": "[1, z]"]),
       .marbles(
-        "a row that is taken back",
+        "a retracted row",
         "{ from: a, chain: [ { join: { signal: b, within: 4ms, unmatched: left, emit: update } } ] }",
         in: ["a": "-1----2--|", "b": "--x------|"], out: "-p(pq)---r--|",
         values: ["p": "[1, null]", "q": "[1, x]", "r": "[2, null]"]),
@@ -206,7 +206,7 @@ struct Join: OperatorComponent, TimedOperator, ChangingOperator {
       By the clock, the events of both signals that came less than `within` ago, and one timer. By event time, the \
       events for which the watermark of the other signal lets a partner come; with `asOf`, the events that wait, and \
       of each key the newest version and those that events can still need. At most `limit` of each signal. With \
-      `emit`, also the result of `reduce` for each unmatched event that was sent and can be taken back.
+      `emit`, also the result of `reduce` for each unmatched event that was sent and can be retracted.
       """,
     persistence: .state(version: 4),
     lateness: .always("an event that is too old for a partner is too old"),
@@ -275,12 +275,12 @@ struct Join: OperatorComponent, TimedOperator, ChangingOperator {
     }
     if let update = emit.update, update > .zero {
       conflict(
-        "'update' of 'join' takes no time: a pair is sent at once, and with it what it takes back",
+        "'update' of 'join' takes no time: a pair is sent at once, with the row that it retracts",
         "Write 'emit: update', or 'emit: { early: \(update) }' to wait so long for a partner")
     }
     if emit.pairs {
       conflict(
-        "'pairs' of 'join' has no effect: a row without a partner is always taken back before the pair", "Remove it")
+        "'pairs' of 'join' has no effect: a row without a partner is always retracted before the pair", "Remove it")
     }
   }
 
@@ -389,7 +389,7 @@ struct Join: OperatorComponent, TimedOperator, ChangingOperator {
         .asOfWithoutTime, "'asOf' of 'join' needs the event time of both signals", at: location,
         help: isInGroup
           ? "In a chain of 'groupBy' there is none: join before it, with 'key' and 'otherKey'"
-          : "Write 'time: EXPRESSION' beside their sources, or the step 'eventTime'")
+          : "Write 'time: EXPRESSION' at their sources, or the step 'eventTime'")
     }
     let times: [EventType.Time] = [inputTime, signal.plan?.type.time ?? EventType.Time.none]
     if let lost = times.lazy.compactMap({ Diagnostic.lostTime("join", $0, at: location) }).first { return lost }
@@ -401,6 +401,6 @@ struct Join: OperatorComponent, TimedOperator, ChangingOperator {
         : "this 'join' goes by the clock: only one of its signals has event time", at: location,
       help: isInGroup
         ? "Join before 'groupBy', with 'key' and 'otherKey', or write 'clock: true'"
-        : "Give the other one a time ('time: EXPRESSION' beside its source), or write 'clock: true'")
+        : "Give the other one a time ('time: EXPRESSION' at its source), or write 'clock: true'")
   }
 }

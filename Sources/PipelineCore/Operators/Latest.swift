@@ -16,16 +16,16 @@ struct Latest: FusableOperator, ChangingOperator, SpillingOperator {
     details: """
       An event takes the place of the one before with the same key, unless it is older by its event time, or equal to it: then it is dropped. `meta.replaces` says whether \
       there was one. With `pairs`, that one is sent again first, with `meta.retracts`, for what cannot replace rows by a key. A sink with a key, such as \
-      `sqlite` with `mode: upsert`, then has one row for each key. Where rows of the input are taken back, the newest one of a key is taken back, too. \
+      `sqlite` with `mode: upsert`, then has one row for each key. Where rows of the input are retracted, the newest one of a key is retracted, too. \
       See [results that change](../../event-time.md#results-that-change).
 
       A key that has had no event for `idle` is forgotten, and its row stays where it was sent to. An event that would need more than `maxKeys` keys goes to the errors output. \
       With `state: { memory: SIZE }` at the top of the file, and without `idle`, the keys that have not come for the longest time are kept on the disk \
-      instead of in memory, unless rows of the input are taken back.
+      instead of in memory, unless rows of the input are retracted.
       """,
     parameters: [
       .init("by", \.by, primary: true, required: true, "The key: a text, number, boolean, null or a list of these."),
-      .init("pairs", \.pairs, "Take back an event before another takes its place."),
+      .init("pairs", \.pairs, "Retract an event before another replaces it."),
       .init("maxKeys", \.maxKeys, range: 1...1_000_000_000, "The largest number of keys."),
       .init("idle", \.idle, range: 1...(1 << 60), "How long a key may have no events."),
     ],

@@ -4,7 +4,7 @@ struct Merge: CombiningOperator, NamingOperator, TimedOperator {
 
   static let spec = ComponentSpec<Merge>(
     "merge",
-    summary: "Sends the events of all its inputs as they come.",
+    summary: "Sends the events of all its inputs as they arrive.",
     details: """
       The inputs are subscribed in the order of the list, and sources that send at once send in this order; values \
       of `startWith` come before all of them, whichever input they are in. It completes when all inputs have; the \
@@ -20,7 +20,7 @@ struct Merge: CombiningOperator, NamingOperator, TimedOperator {
     persistence: .state(version: 1),
     knownAs: ["RxJS merge", "Combine merge"],
     useCases: [
-      .init(.combining, "bring several signals together as they come", "merge: [a, b]")
+      .init(.combining, "merge several signals as their events arrive", "merge: [a, b]")
     ],
     seeAlso: ["concat", "combineLatest"])
 

@@ -27,7 +27,7 @@ struct Repeat: OperatorComponent {
       .marble("with a pause", "repeat: { count: 2, delay: 3ms }", in: "1|", out: "1---1|"),
     ],
     edges: EdgeCases(
-      empty: "Subscribes again; after 1000 such rounds in a row, every 10 ms. Without `count` for ever.",
+      empty: "Subscribes again; after 1000 such rounds in a row, every 10 ms. Without `count`, it repeats forever.",
       completion: "Subscribes again; after the last round it completes.",
       disposal: "Unsubscribes from upstream; no further round starts."),
     memory: "The number of rounds and one timer.", persistence: .state(version: 2),

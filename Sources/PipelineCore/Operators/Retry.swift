@@ -43,7 +43,7 @@ struct Retry: OperatorComponent, TimedOperator {
       `count` is the number of further attempts after the first. Events that an attempt sent before it failed are \
       not undone. The error of the last attempt is passed on. The pause before the n-th further attempt is `delay` \
       times `backoff` to the power of n-1, at most `maxDelay`; `jitter` waits a random part of it. An attempt that \
-      lasts for `resetAfter` counts as a success: counting and pauses start anew. The first failure is a warning in \
+      lasts for `resetAfter` counts as a success: counting and pauses start again. The first failure is a warning in \
       the log; further ones of the same step are counted and logged at most once a minute. `budget` limits the \
       attempts in each `per`; when it is used up, the next error is passed on. After 1000 attempts in a row that \
       lasted less than 10 ms each, each further one waits 10 ms, also without `delay`. A retry repeats the side \
@@ -82,7 +82,7 @@ struct Retry: OperatorComponent, TimedOperator {
       .init(.failing, "try again after an error", "retry: 3"),
       .init(.failing, "wait longer after each failure", "retry: { count: 5, delay: 1s, backoff: 2, maxDelay: 1m }"),
       .init(
-        .failing, "try again for ever, but not all clients at once", "retry: { delay: 1s, backoff: 2, jitter: true }"),
+        .failing, "retry forever, but not all clients at once", "retry: { delay: 1s, backoff: 2, jitter: true }"),
       .init(.failing, "limit the cost of all retries together", "retry: { budget: 10, per: 1m, delay: 1s }"),
     ],
     seeAlso: ["catch", "repeat", "timeout"])

@@ -31,7 +31,7 @@ struct Sample: OperatorComponent {
       completion: "Passed on at once, from either side; an unsampled event is dropped.",
       disposal: "Unsubscribes from both sides and frees its timer."),
     memory: "The newest event.", persistence: .state(version: 2),
-    lateness: .leavesOut("Samples that were due are left out; the next one comes in its period.") { sample, _ in
+    lateness: .leavesOut("Missed samples are skipped; the next one is taken in its period.") { sample, _ in
       sample.every == nil ? "it goes by another signal" : nil
     },
     knownAs: ["RxJS sample (only new values)", "RxJS auditTime"],

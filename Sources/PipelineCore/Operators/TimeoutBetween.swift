@@ -4,7 +4,7 @@ struct TimeoutBetween: OperatorComponent, TimedOperator {
 
   static let spec = ComponentSpec<TimeoutBetween>(
     "timeoutBetween",
-    summary: "Ends the signal with an error if no event comes for too long.",
+    summary: "Ends the signal with an error if no event arrives in time.",
     details: """
       The time runs from the subscription to the first event, and from each event to the next. Use \
       `absence` for an event in place of an error, and `timeout` for the time up to the completion.

@@ -25,14 +25,14 @@ struct TopN: FusableOperator, ChangingOperator {
 
   static let spec = ComponentSpec<TopN>(
     "topN",
-    summary: "Sends the first `count` events of each key by a rank, and takes back those that are not any more.",
+    summary: "Sends the first `count` events of each key by a rank, and retracts those that no longer belong to them.",
     details: """
       An event that is among the first is sent. One that it displaces is sent again before it, with `meta.retracts`: a sink with a key, such as `sqlite` with `mode: upsert`, \
       then deletes its row, so that the table has the first `count` of each key at any time. Of equal ranks the event with the earlier event time comes first, or else the \
       one that came before. An event that is not among the first is dropped. The rank itself is not sent, because each new event would change those of others. See \
       [results that change](../../event-time.md#results-that-change).
 
-      Where rows of the input are taken back, such as sums that change, all rows are kept, at most `maxRows`, and the next one takes the place of one that is taken back. \
+      Where rows of the input are retracted, such as sums that change, all rows are kept, at most `maxRows`, and the next one replaces a retracted one. \
       A key that has had no event for `idle` is forgotten, and its rows stay where they were sent to. An event that would need more than `maxKeys` keys or `maxRows` \
       rows goes to the errors output.
       """,
@@ -53,7 +53,7 @@ struct TopN: FusableOperator, ChangingOperator {
         out: "-a-b-(ac)-|", values: ["a": "{k: 1, n: 5}", "b": "{k: 2, n: 4}", "c": "{k: 1, n: 3}"]),
     ],
     memory: """
-      The first `count` events of each key, of at most `maxKeys`; all events, at most `maxRows`, where rows of the input are taken back. With `idle`, one timer for each key.
+      The first `count` events of each key, of at most `maxKeys`; all events, at most `maxRows`, where rows of the input are retracted. With `idle`, one timer for each key.
       """,
     persistence: .state(version: 2),
     lateness: .always("a key that was idle for too long is forgotten") { top, _ in

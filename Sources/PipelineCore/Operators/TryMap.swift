@@ -17,7 +17,7 @@ struct TryMap: PureOperator {
       .init("to", \.to, primary: true, required: true, whole: true, "The new value for `event`."),
       .init(
         "message", \.message, beside: true,
-        "The message of the error, in place of the reason; written beside `tryMap`, as `onError` is."),
+        "The message of the error, in place of the reason; a key of the step, like `onError`."),
     ],
     examples: [
       .marble("a division", "tryMap: 6 / event", in: "-1-2-0-3-|", out: "-6-3-#"),

@@ -225,7 +225,7 @@ struct Window: FusableOperator, TimedOperator, ChangingOperator {
     }
     if count != nil, emit?.pairs == true {
       conflict(
-        "'pairs' of 'window' has no effect with 'count': a row always takes the earlier one back, because windows by number have no key",
+        "'pairs' of 'window' has no effect with 'count': a row always retracts the earlier one, because windows by number have no key",
         "Remove it")
     }
     if let timezone, every != nil {
@@ -259,7 +259,7 @@ struct Window: FusableOperator, TimedOperator, ChangingOperator {
       binder.diagnostics.report(
         Diagnostic(
           .conflictingParameters, "'\(name)' of 'window' needs event time", at: binder.location,
-          help: "Give the events a time: 'time: event.at' beside the source or in 'window'"))
+          help: "Give the events a time: 'time: event.at' at the source or in 'window'"))
     }
   }
 

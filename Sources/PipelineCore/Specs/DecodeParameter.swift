@@ -232,7 +232,7 @@ private struct ContainerFields: RecordParameter {
         "How long the pieces of a line wait for the next one; then they are sent as they are."),
       .init(
         "maxBytes", \.maxBytes, range: 1...(1 << 30),
-        "The most bytes of the pieces of a line; a longer line goes to the errors output."),
+        "The maximum length of a line in bytes; a longer line goes to the errors output."),
     ]
   }
 }
@@ -474,7 +474,7 @@ public struct EncodeParameter: ParameterValue {
 
   /// The conditions of options if each event is a separate message.
   package static let ofMessages: [String: Applicability] = [
-    "csv.header": .never("receivers could not tell a header from an event, so none is sent")
+    "csv.header": .never("receivers could not distinguish a header from an event, so none is sent")
   ]
 
   /// An encoder; the options were checked when they were decoded.

@@ -26,7 +26,7 @@ package struct EmitParameter: RecordParameter {
       .init("update", \.update, range: 0...(1 << 60), "Each time it changes, but at most once in this time."),
       .init(
         "pairs", \.pairs,
-        "Before a row that replaces an earlier one, send that one again with `meta.retracts`, to be taken back."),
+        "Before a row that replaces an earlier one, send that one again with `meta.retracts`, as a retraction."),
     ]
   }
 

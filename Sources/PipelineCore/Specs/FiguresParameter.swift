@@ -41,7 +41,7 @@ package struct FiguresParameter: ParameterValue {
     for call in calls where !call.function.takesBack {
       binder.diagnostics.report(
         Diagnostic(
-          .cannotTakeBack, "'\(call.name)' cannot take a value back, and rows of its input are taken back",
+          .cannotTakeBack, "'\(call.name)' cannot subtract a retracted value, and rows of its input are retracted",
           at: location ?? binder.location,
           help: "Use count, sum or avg, or let the input send results at the end only"))
     }

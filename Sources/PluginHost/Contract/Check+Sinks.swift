@@ -24,7 +24,7 @@ extension Check {
     if let error = completion.error {
       throw ContractBreach(
         expected: "{\"id\":N} to 'complete'", came: "error \"\(error)\"",
-        help: "What cannot be delivered is answered at its event, with 'error' or 'retry'")
+        help: "Answer an event that cannot be delivered with 'error' or 'retry'")
     }
     program.close(instance)
     try program.end()

@@ -77,7 +77,7 @@ package struct ContractSuite {
         0,
         .failed(
           ContractBreach(
-            expected: "a file that rxd takes: not for others to change, and executable", came: refusal,
+            expected: "a file that rxd accepts: not writable by others, and executable", came: refusal,
             help:
               "chmod go-w FILE and its directories; chmod +x FILE, or name its interpreter: rxd plugin test python3 FILE"
           )))
@@ -139,7 +139,7 @@ package struct ContractSuite {
   // MARK: The plugin as a whole
 
   private static let ofPlugin: [(id: String, title: String)] = [
-    ("file", "rxd takes the file: nobody but root and the user may change it, and a program is executable."),
+    ("file", "rxd accepts the file: only root and the user may change it, and a program is executable."),
     ("spec", "The spec is well formed and the same twice; who only asks for it sees an orderly end."),
     ("versions", "Offered another contract, it hands over a spec of one that it knows, or ends by itself."),
     ("examples", "Each example of the spec is a valid pipeline, and marbles come out as it says."),

@@ -34,7 +34,7 @@ final class ContractTrial {
     if let refusal = instance.refusal {
       throw ContractBreach(
         expected: "an opened instance, as the first time", came: "it refuses: \(refusal)",
-        help: "What one instance holds must not keep another from opening")
+        help: "Resources of one instance must not keep another from opening")
     }
     return instance
   }
@@ -192,9 +192,11 @@ struct Check {
         "state", "The state is saved and restored at every instant; the answers do not change.", [.operator],
         Check.state),
       Check(
-        "kill", "Killed with inputs unanswered at many instants, it goes on in a new process as if nothing had been.",
+        "kill",
+        "Killed with unanswered inputs at many points, it continues in a new process as if nothing had happened.",
         [.operator, .sink], Check.kill),
-      Check("retry", "What a sink wants to have again is answered when it comes again.", [.sink], Check.retry),
+      Check(
+        "retry", "Events that a sink wants to receive again are answered when they are repeated.", [.sink], Check.retry),
       Check(
         "tokens", "A source completes when its tokens are acknowledged, and accepts failed ones.", [.source],
         Check.tokens),

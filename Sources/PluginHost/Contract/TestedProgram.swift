@@ -180,7 +180,8 @@ final class TestedProgram {
             return ContractBreach(
               expected: "an answer to each input within \(command.timeout)", came: "none to \(first.shown)",
               help:
-                "Answer each frame with an 'id', also completions, at the latest when no further line is there; flush")
+                "Answer each frame with an 'id', also completions, at the latest when no further line is available; flush"
+            )
           }
           return ContractBreach(
             expected: "{\"pong\":\(pings[0])} within \(command.timeout)", came: "nothing",

@@ -51,7 +51,7 @@ final class NativeLibrary: @unchecked Sendable {
           PluginFault(
             old.code == file.codeDigest
               ? "a file that it uses has changed since it was loaded; restart rxd, or put a copy of the library in its place with 'install'"
-              : "its file was written over while it is loaded, which changes running code; restart rxd, and put the next version in its place with 'mv' or 'install'"
+              : "its file was overwritten while it is loaded, which changes running code; restart rxd, and put the next version in its place with 'mv' or 'install'"
           ))
       }
       let result: Result<NativeLibrary, PluginFault>

@@ -35,7 +35,7 @@ enum AnswerFrame {
     for entry in tree.is(.map) ? Array(tree.entries) : [] {
       let name = String(decoding: JSONParser.unescape(entry.key, into: arena).rawBytes, as: UTF8.self)
       guard entry.value.is(.int) || entry.value.isNull else {
-        return "the timer '\(Printable.cut(name))' has no whole number"
+        return "the timer '\(Printable.cut(name))' is not a whole number"
       }
       answer.timers.append((name, entry.value.isNull ? nil : entry.value.asInt))
     }

@@ -409,7 +409,7 @@ package final class StoreCopier: Sendable {
         if state.failures == 1 {
           notice = (
             .warning,
-            "the standby \(name) does not take what is written: \(reason); "
+            "the standby \(name) refuses the writes: \(reason); "
               + (isAwaited ? "nothing is acknowledged until it does" : "trying again")
           )
         }

@@ -137,7 +137,7 @@ private final class DatabaseRun: Cancellable, Sendable {
       let key = keyColumns.map { row[$0] }
       if let last = result.keys.last, zip(last, key).allSatisfy({ $0.isSameKey(as: $1) }) {
         return refused(
-          "two rows have the same key, \(key.map(\.shown).joined(separator: ", ")): add a column to 'key' that tells them apart"
+          "two rows have the same key, \(key.map(\.shown).joined(separator: ", ")): add a column to 'key' that distinguishes them"
         )
       }
       bytes += row.reduce(0) { $0 + $1.size }

@@ -181,7 +181,7 @@ public struct DeliveryWords: Sendable {
   ) {
     self.again = again
     self.destination = destination
-    self.recovered = recovered ?? "\(destination) takes events again"
+    self.recovered = recovered ?? "\(destination) accepts events again"
     self.failure = failure
     self.left = left ?? "\(destination) had not taken"
   }

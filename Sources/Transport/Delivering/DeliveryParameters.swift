@@ -12,8 +12,8 @@ public struct DeliveryBatchParameter: RecordParameter {
   public init() {}
   public static var fields: [RecordField<DeliveryBatchParameter>] {
     [
-      .init("count", \.count, primary: true, range: 1...100_000, "The most events of one batch."),
-      .init("bytes", \.bytes, "The most bytes of one batch; one event may have more."),
+      .init("count", \.count, primary: true, range: 1...100_000, "The maximum number of events in a batch."),
+      .init("bytes", \.bytes, "The maximum bytes of a batch; a single event may have more."),
       .init("every", \.every, range: 0...Int64.max, "How long an event waits for others, at most."),
     ]
   }

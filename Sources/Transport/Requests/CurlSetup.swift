@@ -189,7 +189,7 @@ enum CurlSetup {
     case .none: break
     case .basic(let user, let password):
       guard set(CURLOPT_USERNAME, user), set(CURLOPT_PASSWORD, password.revealed) else {
-        return HTTPFailure(.badRequest, "libcurl does not take the user name or password")
+        return HTTPFailure(.badRequest, "libcurl does not accept the user name or password")
       }
       rx_curl_set_long(easy, CURLOPT_HTTPAUTH, 1)  // Basic
     case .bearer(let token):

@@ -312,10 +312,10 @@ final class HTTPListener: @unchecked Sendable {
     func serves(_ server: HTTPServer) -> Bool { takes(server.options.rules, server.options.tls?.files) }
     if let server = best(servers, where: serves) { return .server(server) }
     if let server = best(held, where: serves) { return .held(server.options.rules.queueTimeout) }
-    let there = servers.filter { $0.options.rules.serves(path: path) }
-    let same = there.filter { $0.options.tls?.files == files }
+    let ofPath = servers.filter { $0.options.rules.serves(path: path) }
+    let same = ofPath.filter { $0.options.tls?.files == files }
     // The servers of the path have another certificate now than the connection: the client must open a new one.
-    if same.isEmpty, !there.isEmpty { return .answer(ServerAnswer(421, [(name: "Connection", value: "close")])) }
+    if same.isEmpty, !ofPath.isEmpty { return .answer(ServerAnswer(421, [(name: "Connection", value: "close")])) }
     if ended.contains(where: { takes($0.rules, $0.files) }) { return .answer(.stopped) }
     if !same.isEmpty { return .answer(.notAllowed(same.flatMap { $0.options.rules.methods ?? [] })) }
     return .answer(ServerAnswer(404))

@@ -27,7 +27,7 @@ extension Supervisor {
     let more = left.count > names.count ? " and \(left.count - names.count) more" : ""
     var rest = slot.store == nil ? "answers that are under way" : "its last commit and answers that are under way"
     if let copy = slot.store?.standing, copy.isAwaited, let trouble = copy.trouble {
-      rest = "its last commit, which the standby does not take (\(Printable.cut(trouble, limit: 200)))"
+      rest = "its last commit, which the standby does not accept (\(Printable.cut(trouble, limit: 200)))"
     }
     let what = names.isEmpty ? rest : "\(names.joined(separator: ", "))\(more)"
     let fate = slot.store == nil ? "is lost" : "stays in the state directory"

@@ -28,7 +28,7 @@ extension Supervisor {
       slot.saved = store.savedState.map { LeftState($0) }
     }
     if stores.replication != nil, slot.plan.stateMemory != nil {
-      throw StoreRefusal("'state' keeps keys beside the store, which --replicate does not copy: remove one of them")
+      throw StoreRefusal("'state' keeps keys next to the store, which --replicate does not copy: remove one of them")
     }
     try store.openSpill(memory: slot.plan.stateMemory.map { $0 / 2 })
     followRenamedSinks(slot.plan, store)

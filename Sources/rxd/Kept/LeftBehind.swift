@@ -38,7 +38,7 @@ struct LeftBehind {
     case .bestEffort:
       "leave 'delivery: bestEffort' out to deliver them, or stop rxd and use 'rxd state reset \(pipeline) --outbox \(sink)' to drop them"
     case .noSink:
-      "write 'movedFrom: \(sink)' beside the sink if it has another name now, give a sink this name, or stop rxd and use 'rxd state reset \(pipeline) --outbox \(sink)' to drop them"
+      "give the sink 'movedFrom: \(sink)' if it has another name now, give a sink this name, or stop rxd and use 'rxd state reset \(pipeline) --outbox \(sink)' to drop them"
     }
   }
 

@@ -92,7 +92,7 @@ final class StandbyServer: Sendable {
     }
     for store in stores { store.finish() }
     directory.withLock { $0 = nil }
-    log.write(.info, "", "promoted: \(path) takes nothing any more, and who sends is told so")
+    log.write(.info, "", "promoted: \(path) accepts no more data, and senders are notified")
   }
 
   /// One store's copy, with the requests for it.

@@ -61,12 +61,12 @@ final class StateDirectory: Sendable {
     if isStandby {
       guard access(promoted, F_OK) != 0 else {
         throw .unusable(
-          "\(path) was promoted, so it is no standby any more: for a new one take an empty directory, or remove it with all that it has"
+          "\(path) was promoted, so it is no longer a standby: use an empty directory for a new one, or delete this directory with its contents"
         )
       }
       guard access(marker, F_OK) == 0 || access("\(path)/\(Self.stores)", F_OK) != 0 else {
         throw .unusable(
-          "\(path) is the state directory of pipelines that run here: a standby needs a directory of its own")
+          "\(path) is the state directory of pipelines that run here: a standby needs its own directory")
       }
       try Self.make(marker)
     } else if access(marker, F_OK) == 0 {
@@ -131,7 +131,7 @@ final class StateDirectory: Sendable {
       waits: { log.write(.info, "", $0) },
       warn: { log.write(.warning, "", $0) },
       lost: { reason in
-        log.write(.error, "", "\(reason): this process ends at once, because another machine may go on")
+        log.write(.error, "", "\(reason): this process ends at once, because another machine may take over")
         log.flush(patience: .seconds(1))
         kill(getpid(), SIGQUIT)
       })

@@ -122,7 +122,8 @@ final class Stores: Sendable {
     guard let found = InHand.beside(Self.path(pipeline, in: state.path)) else {
       log.write(
         .warning, pipeline,
-        "an event that ends the process again and again will not be found: the record beside the store cannot be made")
+        "an event that crashes the process repeatedly will not be found: the record next to the store cannot be created"
+      )
       return nil
     }
     if found.isNewlyRefused {

@@ -207,7 +207,7 @@ struct DeadLettersVerb: ParsableCommand {
 
     @Argument(help: "The pipeline.")
     var name: String
-    @Option(parsing: .upToNextOption, help: ArgumentHelp("These only, as 'show' prints them.", valueName: "id"))
+    @Option(parsing: .upToNextOption, help: ArgumentHelp("Only these ids, as 'show' prints them.", valueName: "id"))
     var id: [Int64] = []
     @Flag(help: "Print and remove letters that no sink can receive.")
     var print = false

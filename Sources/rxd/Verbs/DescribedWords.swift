@@ -137,7 +137,7 @@ struct DescribedWord {
         Sets the message of the error with which 'tryMap' ends the signal.
         """,
       details:
-        "A template. It is written beside 'tryMap', because every key of its mapping is a field of the event.",
+        "A template. It is a key of the step, next to 'tryMap', because every key of its mapping is a field of the event.",
       example: "- { tryMap: int(event), message: \"no number: {{ event }}\" }", seeAlso: ["tryMap", "onError"]),
     .init(
       name: "cold", kind: "option of a source or signal",
@@ -147,7 +147,7 @@ struct DescribedWord {
       name: "time", kind: "option of a source or signal",
       summary: "Gives the events a time of their own, by which windows and other steps downstream go.",
       details:
-        "Beside it may stand 'lateness', 'idle' and 'maxAhead': the parameters of the step 'eventTime'. The page docs/event-time.md explains them.",
+        "It may be combined with 'lateness', 'idle' and 'maxAhead': the parameters of the step 'eventTime'. The page docs/event-time.md explains them.",
       example: "sources:\n  orders: { file: { path: orders.ndjson, decode: json }, time: event.at, lateness: 10s }",
       seeAlso: ["eventTime", "window"]),
     .init(
@@ -248,7 +248,7 @@ struct DescribedWord {
         made by time or of several have none. A member that is not known is missing.
 
         A row of a step whose results change says which one it is: 'pane' is 'early', 'on-time' or 'late'; 'replaces' is true if it takes the place of \
-        the row with the same key that was sent before, and 'retracts' if it is that row again, to be taken back.
+        the row with the same key that was sent before, and 'retracts' if it is that row again, as a retraction.
         """,
       example: "set: { id: meta.id }"),
     .init(

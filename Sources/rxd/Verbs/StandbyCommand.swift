@@ -8,7 +8,7 @@ import Transport
 struct StandbyVerb: ParsableCommand {
   static let configuration = CommandConfiguration(
     commandName: "standby",
-    abstract: "Keeps a copy of another machine's state directory, ready to go on there.",
+    abstract: "Keeps a copy of another machine's state directory, ready to continue there.",
     discussion: """
       'rxd run --replicate URL' on the other machine sends each commit. If that machine is lost, 'rxd promote-standby' turns the copy into \
       a state directory: 'rxd run' goes on with it. The standby then tells the other process, should it come back, that it must end; so let \
@@ -52,7 +52,7 @@ struct StandbyVerb: ParsableCommand {
     }
     guard address.isLoopback || tlsCertificate != nil else {
       throw ValidationError(
-        "--listen \(listen) can be reached from other machines, and what is sent are events: pass --tls-certificate, or listen on 127.0.0.1 behind a tunnel."
+        "--listen \(listen) can be reached from other machines, and the copies contain events: pass --tls-certificate, or listen on 127.0.0.1 behind a tunnel."
       )
     }
     let token = Secret(try TokenFile.read(tokenFile))
@@ -78,7 +78,7 @@ struct StandbyVerb: ParsableCommand {
     }
     do throws(HTTPServerFailure) {
       let port = try server.start(address, token: token, tls: tls)
-      log.write(.info, "", "standby: \(path) takes copies on \(address.host) port \(port)")
+      log.write(.info, "", "standby: \(path) accepts copies on \(address.host) port \(port)")
     } catch {
       Console.printError(error.message)
       throw ExitStatus.inputOutput

@@ -118,7 +118,7 @@ struct StateVerb: ParsableCommand {
   struct Export: ParsableCommand {
     static let configuration = CommandConfiguration(
       commandName: "export",
-      abstract: "Prints all that one pipeline keeps as a JSON document, for 'rxd state import'.",
+      abstract: "Prints the stored data of one pipeline as a JSON document, for 'rxd state import'.",
       discussion:
         "State, rows to deliver and dead letters are base64. Whoever can read the document can read the events.")
 

@@ -274,7 +274,7 @@ import Testing
     ),
     (
       "sources: { a: { stdin: {} } }\nsinks: { o: { from: a, tcp: { address: 1, encode: { csv: { header: false } } } } }",
-      "'header' of 'encode.csv' has no effect here: receivers could not tell a header from an event, so none is sent"
+      "'header' of 'encode.csv' has no effect here: receivers could not distinguish a header from an event, so none is sent"
     ),
   ])
   func optionsOfCodecs(_ yaml: String, _ message: String) {

@@ -298,11 +298,11 @@ import Testing
       ])
     #expect(
       Self.messages("within: 1s, unmatched: left, emit: { update: 2s }") == [
-        "'update' of 'join' takes no time: a pair is sent at once, and with it what it takes back"
+        "'update' of 'join' takes no time: a pair is sent at once, with the row that it retracts"
       ])
     #expect(
       Self.messages("within: 1s, unmatched: left, emit: { early: 1s, pairs: true }") == [
-        "'pairs' of 'join' has no effect: a row without a partner is always taken back before the pair"
+        "'pairs' of 'join' has no effect: a row without a partner is always retracted before the pair"
       ])
     #expect(
       Self.messages("asOf: true, unmatched: left, emit: update") == [

@@ -230,7 +230,7 @@ import Testing
     }
     #expect(
       messages("count: 3, emit: { update: 1s, pairs: true }") == [
-        "'pairs' of 'window' has no effect with 'count': a row always takes the earlier one back, because windows by number have no key"
+        "'pairs' of 'window' has no effect with 'count': a row always retracts the earlier one, because windows by number have no key"
       ])
     #expect(
       messages("count: 3, emit: update, allowedLateness: 1s")

@@ -175,7 +175,7 @@ final class Restoration {
             .stateRefused, "the pipeline has no step '\(Self.label(entry.name))' any more, so its state is dropped",
             at: nil,
             help:
-              "If '\(Self.owner(entry.name))' has another name now, write 'movedFrom: \(Self.owner(entry.name))' beside it; if only the step was moved or renamed, '{ \(Self.keyword(entry.name)): ..., movedFrom: \(Self.label(entry.name)) }'"
+              "If '\(Self.owner(entry.name))' has another name now, give it 'movedFrom: \(Self.owner(entry.name))'; if only the step was moved or renamed, '{ \(Self.keyword(entry.name)): ..., movedFrom: \(Self.label(entry.name)) }'"
           ))
         continue
       }

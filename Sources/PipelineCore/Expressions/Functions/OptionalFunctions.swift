@@ -9,7 +9,7 @@ extension FunctionRegistry {
       [.global([t], .optional(t)) { $0.context.arena.optional($0[0]) }],
       examples: [("optional.of(1).value()", "1")]),
     FunctionSpec(
-      "optional.none", "An optional that holds nothing.",
+      "optional.none", "An empty optional.",
       [.global([], .optional(t)) { _ in Value(kind: .optional) }],
       examples: [("optional.none().hasValue()", "false")]),
     FunctionSpec(

@@ -97,7 +97,7 @@ struct PluginList: ParsableCommand {
 /// `rxd plugin search WORD`
 struct PluginSearch: ParsableCommand {
   static let configuration = CommandConfiguration(
-    commandName: "search", abstract: "Finds components of the plugins that come with the sources of rxd.",
+    commandName: "search", abstract: "Finds components of the plugins in the source tree of rxd.",
     discussion: "All words must occur in what is known of a component. The exit status is 1 if there is none.")
 
   @Argument(
@@ -184,7 +184,7 @@ struct PluginCheck: ParsableCommand {
       """)
 
   @OptionGroup var argument: PluginArgument
-  @Flag(help: "Write the spec beside the plugin, FILE.spec, for packages.")
+  @Flag(help: "Write the spec next to the plugin, FILE.spec, for packages.")
   var write = false
 
   func run() throws {

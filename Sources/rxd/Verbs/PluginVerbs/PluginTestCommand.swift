@@ -29,7 +29,7 @@ struct PluginTest: ParsableCommand {
 
   @Option(
     help: ArgumentHelp(
-      "A component with parameters to try beside the examples, as in a pipeline file: 'shorten: { field: title }'; may be repeated.",
+      "A component with parameters to try in addition to the examples, as in a pipeline file: 'shorten: { field: title }'; may be repeated.",
       valueName: "yaml"))
   var parameters: [String] = []
 
