@@ -3,6 +3,7 @@ import json
 import pathlib
 import re
 import shutil
+import subprocess
 import sys
 import unittest
 
@@ -53,8 +54,10 @@ def libraries():
 class LicenseTests(unittest.TestCase):
     def test_every_swift_package_is_there(self):
         found = {row[0]: row for row in rows(report())}
-        for name, version in packages().items():
-            self.assertEqual(found[name][1], version)
+        known = {one["name"]: one.get("version") for one in components()["linked"]}
+        for name in packages():
+            self.assertEqual(found[name][1], known[name])
+            self.assertRegex(found[name][1], r"^\d+\.\d+\.\d+$")
             self.assertRegex(found[name][2], r"^Apache-2\.0")
 
     def test_every_library_is_there(self):
@@ -105,6 +108,28 @@ class LicenseTests(unittest.TestCase):
 
     def test_the_generated_source_is_fresh(self):
         staged.run(staged.ROOT / "scripts/generate-licenses", "--check")
+
+    def test_a_release_of_a_package_is_no_change_of_the_tree(self):
+        """The versions are those of the last `make docs`; only a release compares them with those of the build."""
+        root = staged.scratch() / "tree"
+        (root / "scripts").mkdir(parents=True)
+        for name in ("Sources", "packaging", "LICENSE"):
+            (root / name).symlink_to(staged.ROOT / name)
+        script = shutil.copy(staged.ROOT / "scripts/generate-licenses", root / "scripts")
+
+        def check(pins, *more):
+            (root / "Package.resolved").write_text(json.dumps({"pins": [{"identity": name, "state": {"version": version}} for name, version in pins.items()]}))
+            run = subprocess.run([sys.executable, "-B", script, "--check", *more], capture_output=True, text=True)
+            return run.returncode, run.stderr
+
+        pins = {one["name"]: one["version"] for one in components()["linked"] if "version" in one}
+        self.assertEqual(check(pins, "--versions"), (0, ""))
+        pins["swift-log"] = "99.0.0"
+        self.assertEqual(check(pins), (0, ""))
+        status, errors = check(pins, "--versions")
+        self.assertEqual((status, errors), (1, "packaging/components.json is out of date: run make docs\n"))
+        status, errors = check({**pins, "swift-more": "1.0.0"})
+        self.assertEqual((status, errors), (1, "packaging/components.json lacks swift-more, which the program is linked to\n"))
 
     def test_licenses_that_came_with_the_program_come_first(self):
         prefix = staged.scratch() / "prefix"
