@@ -55,6 +55,44 @@ struct PluginLifeTests {
     #expect(notes == [#"{"close":1}"#, "closed"], "\(notes)")
   }
 
+  /// A program that does not notice the end of its input, or does not read what is left for it, is asked to end long before it is killed.
+  @Test(arguments: [3, 20_000]) func aProgramThatDoesNotEndIsAskedTo(_ length: Int) throws {
+    let path = try folder.write(
+      "deaf.py",
+      """
+      #!/usr/bin/python3 -S
+      import json, os, select, signal, sys, time
+      def say(frame): print(json.dumps(frame), flush=True)
+      def note(text): open('\(folder.path)/notes', 'a').write(text + '\\n')
+      line = ''
+      def take():
+          return json.loads(sys.stdin.readline() or 'null')
+      take()
+      say({"spec": {"plugin": "deaf", "version": "1", "summary": "Hears nothing.", "components": [{"kind": "operator", "name": "deaf", "summary": "Hears nothing.", "finishes": True}]}})
+      opening = take()
+      if opening:
+          signal.signal(signal.SIGTERM, lambda *_: (note(f'asked {time.monotonic() - began:.3f}'), os._exit(0)))
+          say({"opened": opening["open"]})
+          first = take()
+          began = time.monotonic()
+          say({"id": first["id"], "finish": True})
+          while True: time.sleep(60)
+
+      """)
+    chmod(path, 0o755)
+    let values = Array(repeating: String(repeating: "x", count: length), count: 10).joined(separator: ", ")
+    let outcome = try run(
+      path,
+      """
+      sources: { in: { values: [\(values)] } }
+      sinks: { out: { from: in, chain: [ { deaf: {} } ], stdout: {} } }
+
+      """)
+    #expect(outcome.status == 0, "\(outcome.errors)")
+    let asked = try #require(notes.first { $0.hasPrefix("asked ") }?.split(separator: " ").last.flatMap { Double($0) })
+    #expect(asked < 4, "\(notes)")
+  }
+
   @Test func sourcesOfInnerSignalsAreClosedOneByOne() throws {
     let outcome = try run(
       try source(#""complete": True"#),

@@ -45,6 +45,8 @@ final class PluginProcess: @unchecked Sendable {
   private var startedAt: Int64 = 0
   /// When the pipes were closed to end it; 0: they are open.
   private var closedAt: Int64 = 0
+  /// Whether the time of its end is set.
+  private var isEndingDue = false
   private var isDone = false
   /// Nil: it ends on request.
   private var fault: (reason: String, isFinal: Bool)?
@@ -59,8 +61,8 @@ final class PluginProcess: @unchecked Sendable {
   static let frameLimit = 16 << 20
   private static let second: Int64 = 1_000_000_000
   private static let startTimeout = 5 * second
-  /// How long the program may run after the end of its input.
-  private static let rest = TimeSpan.seconds(5)
+  /// How long the program may run after the end of its input; then SIGTERM asks it to end.
+  private static let rest = TimeSpan.seconds(1)
   private static let pingInterval = 30 * second
 
   init(
@@ -151,6 +153,8 @@ final class PluginProcess: @unchecked Sendable {
       if let closing = shared.closing, monotonicNow() >= closing { shared.isClosing = true }
       return shared.isClosing
     }
+    // A program that does not read what is left for it must not live on either.
+    if isClosing { end() }
     if isClosing, written == writing.count { closeInput() }
     let due = due(monotonicNow())
     let ready =
@@ -288,6 +292,13 @@ final class PluginProcess: @unchecked Sendable {
     guard closedAt == 0 else { return }
     closedAt = monotonicNow()
     child?.closeInput()
+    end()
+  }
+
+  /// Ends it, if it does not end by itself; the first call counts.
+  private func end() {
+    guard !isEndingDue else { return }
+    isEndingDue = true
     child?.end(in: Self.rest)
   }
 
