@@ -147,9 +147,14 @@ package struct ContractSuite {
 
   func command(_ directory: String, _ options: [String] = []) -> TestedCommand {
     var arguments = program.arguments
-    if isNative, let file = arguments.popLast() { arguments += options + [file] }
+    var settings = file.settings
+    if isNative, let file = arguments.popLast() {
+      arguments += options + [file]
+      // The trace of a crash may take longer than an answer may, which would then be reported in place of the crash.
+      settings.environment["SWIFT_BACKTRACE"] = settings.environment["SWIFT_BACKTRACE"] ?? "enable=no"
+    }
     return TestedCommand(
-      path: program.path, arguments: arguments, settings: file.settings, directory: directory, timeout: timeout)
+      path: program.path, arguments: arguments, settings: settings, directory: directory, timeout: timeout)
   }
 
   private func readSpec() throws(ContractBreach) -> PluginSpec {
