@@ -28,6 +28,8 @@ package struct PipelineTest: Sendable {
     /// The type of the source's events, to which its events are converted (``TypedInput``).
     package var type: ExpressionType
     package var history: SignalHistory
+    /// What the test says of the origin of events, by the index of the entry in `history`.
+    package var origins: [Int: ScriptedOrigin] = [:]
   }
 
   /// The expected events of one signal, sink or output.
@@ -70,6 +72,8 @@ package struct PipelineTest: Sendable {
       package var at: TimeSpan?
       package var moment: Moment
       package var location: SourceLocation
+      /// Of an input: members of `meta`.
+      package var meta: YAMLNode?
     }
 
     package var subject: Located<String>

@@ -162,7 +162,44 @@ package struct PipelineTestReader {
         "\(problem.path.isEmpty ? "an event" : "'\(problem.path)'") of '\(name)' is a \(problem.type), not \(problem.written)",
         item.location, help: problem.help)
     }
-    return PipelineTest.Input(source: node.name, origin: origin, type: type, history: SignalHistory(entries))
+    var input = PipelineTest.Input(source: node.name, origin: origin, type: type, history: SignalHistory(entries))
+    for (index, item) in sequence.items.enumerated() {
+      if let meta = item.meta, let origin = self.origin(meta) { input.origins[index] = origin }
+    }
+    return input
+  }
+
+  /// The members of `meta` that a test gives an event.
+  private mutating func origin(_ node: YAMLNode) -> ScriptedOrigin? {
+    guard let entries = node.entries else {
+      report(
+        .testStep, "'meta' takes a mapping, not \(node.kindName)", node.location,
+        help: "Write for example { path: /var/log/app.log, offset: 0 }")
+      return nil
+    }
+    var origin = ScriptedOrigin()
+    var fields: [TestValue.Member] = []
+    for entry in entries {
+      switch entry.name {
+      case "path": origin.path = text(entry.value, "'path'")
+      case "offset":
+        guard case .int(let offset) = TestValue(entry.value), offset >= 0 else {
+          report(
+            .testStep, "'offset' is a whole number from 0 on, not \(entry.value.scalar?.shown ?? entry.value.kindName)",
+            entry.value.location)
+          continue
+        }
+        origin.offset = offset
+      case "source", "time", "key", "id":
+        report(
+          .testStep, "a test cannot set '\(entry.name)' of 'meta'", entry.key.location,
+          help: entry.name == "time"
+            ? "It is the time of the test: set 'now' and 'at'" : "The pipeline sets it: remove it here")
+      default: fields.append(.init(Array(entry.name.utf8), TestValue(entry.value)))
+      }
+    }
+    if !fields.isEmpty { origin.fields = TestValue.object(unsorted: fields).owned }
+    return origin
   }
 
   /// The rows of the tables that are loaded from sources of their own: those of the test; else those in the pipeline file, or none.
@@ -313,6 +350,8 @@ package struct PipelineTestReader {
     var allowsMore = false
     var letters: [(name: String, value: TestValue)] = []
     var tick: TimeSpan
+    /// Of an input: members of `meta` of events that give none themselves.
+    var meta: YAMLNode?
   }
 
   private mutating func sequence(
@@ -337,7 +376,7 @@ package struct PipelineTestReader {
   private mutating func mapping(
     _ node: YAMLNode, _ entries: [YAMLEntry], _ what: String, _ isExpectation: Bool
   ) -> Sequence? {
-    let keys = ["marbles", "values", "error", "tick", "events"] + (isExpectation ? ["more"] : [])
+    let keys = ["marbles", "values", "error", "tick", "events"] + [isExpectation ? "more" : "meta"]
     guard check(keys: entries, keys, what) else { return nil }
     var sequence = Sequence(tick: tick)
     var error: String?
@@ -347,6 +386,7 @@ package struct PipelineTestReader {
       case "error": error = text(entry.value, "'error'")
       case "more": sequence.allowsMore = flag(entry.value, "'more'")
       case "values": sequence.letters = letters(entry.value)
+      case "meta": sequence.meta = entry.value
       default: break
       }
     }
@@ -421,7 +461,7 @@ package struct PipelineTestReader {
         }
         moment = entry.moment == .subscribe ? .subscribe : .cancel
       }
-      sequence.items.append(.init(at: entry.at, moment: moment, location: location))
+      sequence.items.append(.init(at: entry.at, moment: moment, location: location, meta: sequence.meta))
     }
     return sequence
   }
@@ -437,13 +477,14 @@ package struct PipelineTestReader {
           help: "Write { at: 20ms, next: VALUE }, { error: TEXT } or { complete: true }")
         continue
       }
-      let keys = ["at", "next", "error", "complete"] + (isExpectation ? ["more", "subscribe", "cancel"] : [])
+      let keys =
+        ["at", "next", "error", "complete"] + (isExpectation ? ["more", "subscribe", "cancel"] : ["meta"])
       guard check(keys: entries, keys, "a step") else { continue }
       if let more = node["more"], entries.count == 1 {
         sequence.allowsMore = flag(more, "'more'")
         continue
       }
-      let kinds = entries.filter { $0.name != "at" }
+      let kinds = entries.filter { $0.name != "at" && $0.name != "meta" }
       guard kinds.count == 1, let kind = kinds.first else {
         report(
           .testStep,
@@ -462,7 +503,12 @@ package struct PipelineTestReader {
       }
       var at: TimeSpan?
       if let node = node["at"] { at = duration(node, "'at'") }
-      sequence.items.append(.init(at: at, moment: moment, location: node.location))
+      if let meta = node["meta"], kind.name != "next" {
+        report(.testStep, "'meta' belongs to an event, and '\(kind.name)' sends none", meta.location)
+        continue
+      }
+      sequence.items.append(
+        .init(at: at, moment: moment, location: node.location, meta: node["meta"] ?? sequence.meta))
     }
     return sequence
   }

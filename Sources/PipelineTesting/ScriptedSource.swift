@@ -14,6 +14,8 @@ package struct ScriptedSource: SourceComponent {
   /// The indexes of moments that share a turn with the previous moment, at the same instant. Sharing must make no
   /// difference, which tests check by joining moments in many ways.
   package var joined: Set<Int> = []
+  /// What tests say of the origin of some events, by the index of the moment.
+  var origins: [Int: ScriptedOrigin] = [:]
   /// If set, sends the events as requests and receives the answers; nil: there are no clients.
   var clients: ReplyRecording?
 
@@ -33,6 +35,7 @@ package struct ScriptedSource: SourceComponent {
   final class Node: RunningSource {
     private let script: [(at: TimeSpan, moment: Moment)]
     private let joined: Set<Int>
+    private let origins: [Int: ScriptedOrigin]
     private let clients: ReplyRecording?
     private var wakes: [Wake] = []
     /// The time of the start; nil after a restart, because no client survives one.
@@ -43,6 +46,7 @@ package struct ScriptedSource: SourceComponent {
     init(_ source: ScriptedSource, _ nodeContext: NodeContext, _ downstream: Downstream) {
       script = source.script
       joined = source.joined
+      origins = source.origins
       clients = source.clients
       super.init(nodeContext, downstream: downstream)
       waitsForSteps = false
@@ -82,10 +86,9 @@ package struct ScriptedSource: SourceComponent {
         value.keep(in: arena)
         if let clients {
           ask(clients, index, value.value)
-        } else if let identity = identity(of: index) {
-          let own = origin.with(identity)
+        } else if let own = ownOrigin(of: index) {
           arena.keep(own)
-          produce(value.value, origin: own)
+          produce(value.value, origin: own, position: position(of: index))
         } else {
           produce(value.value)
         }
@@ -101,15 +104,28 @@ package struct ScriptedSource: SourceComponent {
       return .event("\(name):\(index)")
     }
 
+    /// Nil: the event has the origin of all events of the source.
+    private func ownOrigin(of index: Int) -> Origin? {
+      let (identity, given) = (identity(of: index), origins[index])
+      guard let given else { return identity.map(origin.with) }
+      return Origin(
+        source: origin.source, path: given.path ?? origin.path, receivedAt: origin.receivedAt, fields: given.fields,
+        identity: identity ?? origin.identity, part: origin.part)
+    }
+
+    private func position(of index: Int) -> Int64 { origins[index]?.offset ?? -1 }
+
     /// Sends a request. If the server itself answers, the pipeline does not receive it.
     private func ask(_ clients: ReplyRecording, _ index: Int, _ value: Value) {
       guard let client = clients.ask(index + 1, TestValue(value)) else { return }
       let answer = clients.rules.answer
       if answer == .written { executor.track(Ack { client.reply(.after($0)) }) }
+      let given = origins[index]
       let own = Origin(
-        source: origin.source, receivedAt: executor.wallTime, reply: client, identity: identity(of: index))
+        source: origin.source, path: given?.path, receivedAt: executor.wallTime, fields: given?.fields ?? OwnedValue(),
+        reply: client, identity: identity(of: index))
       arena.keep(own)
-      produce(value, origin: own)
+      produce(value, origin: own, position: position(of: index))
       if answer == .accepted { client.reply(.accepted) }
     }
 
@@ -127,4 +143,12 @@ package struct ScriptedSource: SourceComponent {
         })
     }
   }
+}
+
+/// What a test says of the origin of an event: members of `meta`.
+package struct ScriptedOrigin: Sendable {
+  var path: String?
+  var offset: Int64?
+  /// All other members.
+  var fields = OwnedValue()
 }

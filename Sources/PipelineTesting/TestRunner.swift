@@ -224,6 +224,7 @@ private final class TestRun {
 
   private func source(_ input: PipelineTest.Input) -> ScriptedSource {
     var source = ScriptedSource(input.history.script(of: input.type))
+    source.origins = input.origins
     if let replies = replies.first(where: { plan.named[$0.key].ownSource === input.origin })?.value {
       source.clients = replies
     }

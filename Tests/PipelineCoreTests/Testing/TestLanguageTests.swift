@@ -48,6 +48,44 @@ import Testing
     #expect(complaints(text.replacing("FACTOR: 10", with: "FACTOR: -")).count == 1)
   }
 
+  /// Facts that a source adds to its events, such as the file, are part of what a pipeline is written for.
+  @Test func anInputHasMeta() throws {
+    let text = """
+      sources: { a: { file: { path: "/var/log/*.log" } } }
+      sinks:
+        out: { from: a, chain: [ { map: "[event, meta.?path, meta.?offset, meta.?topic, meta.source]" } ], discard: {} }
+      tests:
+        - name: of each event
+          inputs:
+            a:
+              - { next: x, meta: { path: /var/log/a.log, offset: 7 } }
+              - { next: y, meta: { topic: { name: orders } } }
+              - { next: z }
+              - { complete: true }
+          expect:
+            out:
+              - { next: [x, /var/log/a.log, 7, null, a] }
+              - { next: [y, null, null, { name: orders }, a] }
+              - { next: [z, null, null, null, a] }
+              - { complete: true }
+        - name: of all
+          inputs: { a: { marbles: "xy|", meta: { path: /var/log/b.log } } }
+          expect:
+            out: [ { next: [x, /var/log/b.log, null, null, a] }, { next: [y, /var/log/b.log, null, null, a] }, { complete: true } ]
+      """
+    #expect(try failures(text) == [])
+    for (meta, part) in [
+      ("7", "'meta' takes a mapping"), ("{ offset: -1 }", "'offset' is a whole number"),
+      ("{ time: 1 }", "cannot set 'time'"),
+      ("{ path: [] }", "'path'"), ("{ id: x }", "cannot set 'id'"),
+    ] {
+      let changed = text.replacing("{ path: /var/log/a.log, offset: 7 }", with: meta)
+      #expect(complaints(changed).count { $0.contains(part) } == 1, "\(meta): \(complaints(changed))")
+    }
+    let late = text.replacing("- { next: z }", with: "- { error: z, meta: {} }")
+    #expect(complaints(late).contains { $0.contains("belongs to an event") }, "\(complaints(late))")
+  }
+
   @Test func aTestHasItsOwnTimeOfDay() throws {
     let text = """
       sources: { clock: { interval: { cron: "0 9 * * *", timezone: Europe/Berlin } } }
