@@ -48,6 +48,7 @@ import Testing
       #"combinePrevious: { start: { at: '2026-01-01T00:00:00Z' }, next: "{'later': event.at - previous.at}" }"#,
       [#"{"later":"0s"}"#, #"{"later":"9s"}"#]
     ),
+    ("combinePrevious: { start: { n: 1 }, next: \"{'n': previous.?n.orValue(2)}\" }", [#"{"n":1}"#, #"{"n":2}"#]),
     (#"window: { count: 2, to: "{'later': events[1].at - events[0].at}" }"#, [#"{"later":"9s"}"#]),
     (
       #"window: { count: 2, to: "{'late': events.filter(e, e.at > timestamp('2026-01-01T00:00:05Z')).map(e, e.id)}" }"#,
@@ -92,6 +93,7 @@ import Testing
     ("join: { signal: b, within: 1h, unmatched: full, reduce: event.att }", "there is no field 'att'"),
     ("withLatestFrom: { signal: b, reduce: latest.id + 'x' }", "RX413"),
     ("combinePrevious: previous.att", "there is no field 'att'"),
+    ("combinePrevious: { start: { n: 1 }, next: previous.att }", "there is no field 'att'"),
     ("window: { count: 2, to: 'events[0].att' }", "there is no field 'att'"),
   ])
   func mistakesAreFoundBefore(_ step: String, _ part: String) throws {

@@ -18,9 +18,9 @@ struct CombinePrevious: FusableOperator {
         "next", \.next, primary: true, required: true,
         variables: [("previous", .dyn), ("index", .int)],
         typing: { step, event in
-          // A start value may have another type than the events or, if it is an object, more fields.
           guard event.hasFields else { return [:] }
-          return ["previous": step.start.value.value.is(.null) ? event.orNull : event.opened]
+          let start = step.start.value.value
+          return ["previous": start.is(.null) ? event.orNull : previous(event, orStart: .of(start))]
         }, "What to send."),
     ],
     examples: [
@@ -42,6 +42,18 @@ struct CombinePrevious: FusableOperator {
         "combinePrevious: { start: 0, next: event - previous }"),
     ],
     seeAlso: ["scan", "distinctUntilChanged"])
+
+  /// The type of an event or of the start. What the event's type says of a field holds for the start's, too: a declared type converts what is read.
+  private static func previous(_ event: ExpressionType, orStart start: ExpressionType) -> ExpressionType {
+    // A start that is no object may have another type than the events.
+    guard case .object(var fields, let isOpen) = event, case .object(let own, _) = start else { return event.opened }
+    for var field in own where !fields.contains(where: { $0.name == field.name }) {
+      field.mayBeAbsent = true
+      if isOpen { field.type = .dyn }
+      fields.append(field)
+    }
+    return .object(fields: fields, open: isOpen)
+  }
 
   func outputType(_ inputs: [EventType]) -> EventType { EventType(next.type) }
 
