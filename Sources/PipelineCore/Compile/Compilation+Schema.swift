@@ -11,6 +11,23 @@ extension Compilation {
         help: "Read JSON with 'decode: json'", fix: origin.remedy)
     }
     compare(declared, schema, with: given.type, [], node)
+    if given.type == .dyn { compareWithPairs(declared, schema, node) }
+  }
+
+  /// Fields of `logfmt` are texts, or `true` without a value, unless `types` says otherwise; their names are not known before.
+  private func compareWithPairs(_ declared: ExpressionType, _ schema: YAMLNode, _ node: ComponentNode) {
+    guard let decode = node.arguments?["decode"], case .object(let fields, _) = declared.unwrapped else { return }
+    let entry = decode.entries?.first
+    guard decode.string == "logfmt" || entry?.name == "logfmt" else { return }
+    for field in fields where entry?.value["types"]?[field.name] == nil {
+      let wanted = field.type.unwrapped
+      guard [.int, .uint, .double].contains(wanted) else { continue }
+      let (help, fix) = remedy(for: [field.name], wanted, node)
+      report(
+        "'\(Printable.cut(field.name))' is declared as \(wanted.kind), but the source gives a text",
+        schema.entries?.first { $0.name == field.name || $0.name == "\(field.name)?" }?.value.location
+          ?? schema.location, help: help, fix: fix)
+    }
   }
 
   private func compare(

@@ -342,6 +342,21 @@ import Testing
     #expect(Self.check(Array(yaml.utf8)).diagnostics.filter { $0.severity == .error }.map(\.message) == [], "\(yaml)")
   }
 
+  /// A number in the schema would fail for every event.
+  @Test func fieldsOfLogfmtAreTextsUnlessTheyHaveTypes() {
+    func messages(_ decode: String, _ schema: String) -> [String] {
+      let source = "{ stdin: { decode: \(decode) }, schema: \(schema) }"
+      let yaml = "sources: { a: \(source) }\nsinks: { out: { from: a, discard: {} } }\n"
+      return Self.check(Array(yaml.utf8)).diagnostics.map(\.message)
+    }
+    #expect(
+      messages("logfmt", "{ n: int, s: string, t: timestamp, b: bool }")
+        == ["'n' is declared as an int, but the source gives a text"])
+    #expect(
+      messages("{ logfmt: { types: { n: int } } }", "{ n: int, m: double? }")
+        == ["'m' is declared as a double, but the source gives a text"])
+  }
+
   /// The parts of the events of combineLatest and zip have names only in 'reduce'.
   @Test(arguments: [
     ("{ combineLatest: { user: a, tick: b }, chain: [ { map: user.n } ] }", "event[0]"),
