@@ -146,7 +146,7 @@ package struct SchemaWriter {
             Self.closed([
               ("description", text), ("parameters", Self.type("object")),
               ("returns", .object([("type", .array([.string("string"), .string("array"), .string("object")]))])),
-              ("value", Self.type("string", "number", "boolean")),
+              ("value", Self.described(Self.type("string", "number", "boolean"), "The expression.")),
               ("examples", .object([("type", .array([.string("array"), .string("string")]))])),
             ])), "Functions of expressions: typed parameters and a value.")
       ),

@@ -50,9 +50,13 @@ extension PipelineFileParser {
     checkKeys(members, ReservedKeys.function, of: "a function")
     guard let written = entry.value["value"], let value = written.scalar, value.kind != .null else {
       if diagnostics.count == before {
+        let value = entry.value["value"]
+        let form = value.flatMap { $0.isNull ? nil : $0.kindName }
         report(
-          .functionForm, "the function '\(entry.key.shown)' has no value",
-          entry.value["value"]?.location ?? entry.key.location, help: "Write 'value: ' and an expression")
+          .functionForm,
+          form.map { "the value of the function '\(entry.key.shown)' is an expression, not \($0)" }
+            ?? "the function '\(entry.key.shown)' has no value", value?.location ?? entry.key.location,
+          help: form == nil ? "Write 'value: ' and an expression" : "Write the expression as a text, in quotes")
       }
       return nil
     }

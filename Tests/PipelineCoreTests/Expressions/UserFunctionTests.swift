@@ -244,6 +244,7 @@ import Testing
     ("f: { parameters: { x: dubble }, value: x }", "RX323: there is no type 'dubble'"),
     ("f: { parameters: { x: }, value: x }", "RX366: the parameter 'x' needs a type"),
     ("f: { parameters: { x: int } }", "RX366: the function 'f' has no value"),
+    ("f: { value: [1] }", "RX366: the value of the function 'f' is an expression, not a list"),
     ("f: { parameters: { x: int }, valu: x }", "RX201: a function has no key 'valu'"),
     ("f: 3", "RX366: a function is a mapping, not a number"),
     ("f: { parameters: { x: int }, value: x + y }", "RX411: there is nothing called 'y' here"),
