@@ -46,7 +46,7 @@ extension Diagnostic.Code {
   package static let expressionKnownOutcome = Self(
     "RX423", "A comparison has the same outcome whatever the event holds.", severity: .warning)
   package static let templateInLiteral = Self(
-    "RX424", "`{{ }}` is used where no template is evaluated.", severity: .warning)
+    "RX424", "`{{ }}` is used where no template is evaluated; an error in the path of a file.", severity: .warning)
   package static let quotesInLiteral = Self(
     "RX425", "A value has inner quotes although it is used literally.", severity: .warning)
 }
