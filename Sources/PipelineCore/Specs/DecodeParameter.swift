@@ -349,7 +349,7 @@ private struct RegexFields: RecordParameter {
     [
       .init(
         "pattern", \.pattern, primary: true, required: true,
-        "An RE2 expression with named groups, (?P<name>...), or 'combined' for the access logs of Apache and nginx."),
+        "An RE2 expression with named groups, `(?P<name>...)`, or `combined` for the access logs of Apache and nginx."),
       .init(
         "types", \.types,
         "The types of the named groups; the others are texts. With any type but `string`, an empty group is null."

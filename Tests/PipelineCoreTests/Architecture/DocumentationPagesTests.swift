@@ -10,6 +10,8 @@ import Testing
     var links: [String] = []
     /// The anchors of its headings.
     var anchors: Set<String> = []
+    /// Texts outside of code that a browser takes for tags, and does not show.
+    var tags: [String] = []
 
     init(_ text: String) {
       var isCode = false
@@ -25,7 +27,9 @@ import Testing
             times[name] = earlier + 1
           }
           let prose = line.components(separatedBy: "`").enumerated().filter { $0.offset.isMultiple(of: 2) }
-          links += Self.targets(prose.map(\.element).joined())
+          let text = prose.map(\.element).joined()
+          links += Self.targets(text)
+          tags += text.matches(of: #/<(?!https?:)\/?[A-Za-z][^>]*>/#).map { String($0.output) }
         }
       }
     }
@@ -87,6 +91,10 @@ import Testing
         #expect(page.contains("`\(name)`"), "\(name)")
       }
     }
+  }
+
+  @Test func noTextIsTakenForATag() {
+    for (name, page) in Self.pages { #expect(page.tags == [], "\(name)") }
   }
 
   @Test func everyLinkLeadsSomewhere() {
