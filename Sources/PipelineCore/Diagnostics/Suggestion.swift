@@ -49,10 +49,11 @@ package enum Suggestion {
     (ForeignNames.table[name] ?? ForeignNames.table[camelCase(name)])?.first.map { ($0.ours, $0.help) }
   }
 
-  /// The first `limit` names as `a, b and c`, each in quotes.
-  package static func list(_ names: some Collection<String>, limit: Int = 12) -> String {
-    let quoted = names.prefix(limit).map { "'\($0)'" }
-    if names.count > limit {
+  /// The names as `a, b and c`, each in quotes; of many, the first `limit`. A single name is never left out.
+  package static func list(_ names: some Collection<String>, limit: Int = 20) -> String {
+    let isCut = names.count > limit + 1
+    let quoted = names.prefix(isCut ? limit : names.count).map { "'\($0)'" }
+    if isCut {
       return quoted.joined(separator: ", ") + " and \(names.count - limit) more"
     }
     guard quoted.count > 1, let last = quoted.last else { return quoted.first ?? "" }

@@ -56,6 +56,7 @@ import Testing
     #expect(Suggestion.list([String]()) == "")
     #expect(Suggestion.list(["a"]) == "'a'")
     #expect(Suggestion.list(["a", "b", "c"]) == "'a', 'b' and 'c'")
-    #expect(Suggestion.list(["a", "b", "c"], limit: 2) == "'a', 'b' and 1 more")
+    #expect(Suggestion.list(["a", "b", "c", "d"], limit: 2) == "'a', 'b' and 2 more")
+    #expect(Suggestion.list(["a", "b", "c"], limit: 2) == "'a', 'b' and 'c'")
   }
 }
