@@ -33,7 +33,11 @@ package final class Loop: @unchecked Sendable {
   /// Members without work that have timers, by the next deadline.
   private var timed = LoopRanking(1)
 
-  package init() {
+  private let clock: any Clock
+
+  /// - Parameter clock: Measures the executors' shares and decides which timers are due. The thread sleeps by the machine's.
+  package init(clock: any Clock = SystemClock.shared) {
+    self.clock = clock
     mutex = .allocate(capacity: 1)
     condition = .allocate(capacity: 1)
     pthread_mutex_init(mutex, nil)
@@ -153,15 +157,15 @@ package final class Loop: @unchecked Sendable {
         let deadline = min(round.deadline ?? .distantFuture, limit)
         sleep(until: deadline == .distantFuture ? nil : deadline)
       }
-      if limit != .distantFuture, SystemClock.shared.now >= limit { return }
+      if limit != .distantFuture, clock.now >= limit { return }
     }
   }
 
   /// Runs turns of `member`; the timer of an idle member is due at `others`.
   private func run(_ member: LoopMember, others: Instant?) {
-    let begin = SystemClock.shared.now
+    let begin = clock.now
     let isBusy = member.executor.run(for: TurnLimits.quantum, until: others)
-    member.used = member.used + (SystemClock.shared.now - begin)
+    member.used = member.used + (clock.now - begin)
     settle(member, isBusy: isBusy, member.executor.nextDeadline)
   }
 
@@ -205,7 +209,7 @@ package final class Loop: @unchecked Sendable {
   /// members; their owners are released outside the lock.
   private func nextRound() -> Round {
     var released: [LoopMember] = []
-    let now = SystemClock.shared.now
+    let now = clock.now
     let round = locked {
       var round = Round()
       round.leaving = leaving
