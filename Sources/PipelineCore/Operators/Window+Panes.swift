@@ -168,8 +168,13 @@ extension Window {
           }
         }
       }
-      for pane in new + touched {
-        if let refusal = add(event, to: pane, time, frame, takesBack) { return refused(event, refusal, frame, run) }
+      let item = makeItem(event)
+      let all = new + touched
+      let last = all.max { $0.closing < $1.closing }
+      for pane in all {
+        if let refusal = add(item, to: pane, time, frame, takesBack, owns: pane === last) {
+          return refused(event, refusal, frame, run)
+        }
       }
       for pane in new {
         pane.isClosed = !byClock && pane.closing <= watermark
@@ -198,7 +203,9 @@ extension Window {
           from: time, to: time, closing: endOfSession(from: time, to: time),
           wall: byClock ? run.executor.wallTime &- now.nanoseconds : 0)
       guard held + (form.figures == nil || near.isEmpty ? 1 : 0) <= form.bound else { return tooMany(event, run) }
-      if let refusal = add(event, to: pane, time, frame, false) { return refused(event, refusal, frame, run) }
+      if let refusal = add(makeItem(event), to: pane, time, frame, false, owns: true) {
+        return refused(event, refusal, frame, run)
+      }
       // The event may have bridged the pause between two sessions.
       for index in near.dropFirst().reversed() {
         let other = panes.remove(at: index)
@@ -221,17 +228,24 @@ extension Window {
       return nil
     }
 
+    /// What is kept of an event; nil with figures. All windows that it belongs to share it.
+    private func makeItem(_ event: Event) -> OwnedValue? {
+      form.figures == nil ? OwnedValue(form.countsOnly ? .null : event.value) : nil
+    }
+
     /// Adds an event to a window, or subtracts it.
+    ///
+    /// - Parameter owns: Whether the item's bytes count for this window: the one that closes last, and so keeps the item longest.
     private func add(
-      _ event: Event, to pane: Open, _ time: Int64, _ frame: EventFrame, _ takesBack: Bool
+      _ item: OwnedValue?, to pane: Open, _ time: Int64, _ frame: EventFrame, _ takesBack: Bool, owns: Bool
     ) -> FiguresForm.Refusal? {
       guard let form = form.figures else {
-        let item = OwnedValue(self.form.countsOnly ? .null : event.value)
+        guard let item else { return nil }
         let at =
           pane.items.last.map { $0.at <= time } ?? true
           ? pane.items.count : pane.items.firstIndex { $0.at > time } ?? pane.items.count
         pane.items.insert((time, item), at: at)
-        pane.itemBytes += item.byteCount + MemoryLayout<(Int64, OwnedValue)>.stride
+        pane.itemBytes += (owns ? item.byteCount : 0) + MemoryLayout<(Int64, OwnedValue)>.stride
         held += 1
         return nil
       }

@@ -22,6 +22,20 @@ import Testing
     return ScriptedSource(SignalHistory(entries).script)
   }
 
+  /// Windows that overlap share the events that they have in common.
+  @Test(arguments: ["every: 1ms, length: 50ms", "every: 1s, length: 50s, time: timestamp(event.n)"])
+  func overlappingWindowsKeepAnEventOnce(_ window: String) throws {
+    let event = try MarbleCase.value("{n: 100, text: \(String(repeating: "x", count: 10_000))}")
+    let source = ScriptedSource(
+      SignalHistory([.init(at: .zero, .next(event)), .init(at: .milliseconds(100), .complete)]).script)
+    var options = PipelineRun.Options()
+    options.until = .milliseconds(1)
+    let run = try PipelineRun(Self.yaml(window, ", emit: update"), sources: ["a": source], options: options)
+    let step = try #require(run.step("window"))
+    #expect((step.keptEvents ?? 0) >= 49)
+    #expect((10_000..<40_000).contains(step.keptBytes ?? 0), "\(step.keptBytes ?? 0)")
+  }
+
   private static func random(_ seed: Int) -> ScriptedSource {
     var random = SplitMix(UInt64(seed) &+ 11)
     var at: Int64 = 0
