@@ -255,7 +255,11 @@ struct Window: FusableOperator, TimedOperator, ChangingOperator {
     takesBack = binder.inputs.first?.changes == .pairs && understands(.pairs)
     if takesBack { aggregate.checkTakingBack(&binder) }
     guard !goesByEvents, count == nil else { return }
-    for (name, isWrong) in [("allowedLateness", allowedLateness != nil), ("timezone", timezone != nil)] where isWrong {
+    // With these, it has been reported already that nothing is late.
+    let hasReported = maxLength != nil || empty
+    for (name, isWrong) in [
+      ("allowedLateness", allowedLateness != nil && !hasReported), ("timezone", timezone != nil),
+    ] where isWrong {
       binder.diagnostics.report(
         Diagnostic(
           .conflictingParameters, "'\(name)' of 'window' needs event time", at: binder.location,

@@ -252,6 +252,11 @@ import Testing
     #expect(
       messages("every: 1s, empty: true, emit: update", ", time: event.at")
         == ["'empty' of 'window' cannot go with the event time of the stream"])
+    for (window, other) in [("gap: 1m, maxLength: 1h", "maxLength"), ("every: 1m, empty: true", "empty")] {
+      #expect(
+        messages("\(window), emit: update, allowedLateness: 1m")
+          == ["'allowedLateness' of 'window' cannot go with '\(other)'"])
+    }
     for window in [
       "count: 3", "every: 1m, empty: true", "every: 1m, length: 5m", "gap: 1m, maxLength: 1h",
     ] {
