@@ -3,6 +3,7 @@ import PipelineCore
 import PipelineHost
 import PipelineTestSupport
 import PluginHost
+import Synchronization
 import Testing
 
 /// Functions of expressions, decoders and encoders of plugins.
@@ -54,6 +55,27 @@ import Testing
       """, plugins: PluginFixtures.plugins)
     pipeline.run()
     #expect(pipeline.probe().events == [#""AL!""#])
+  }
+
+  /// Pure functions log, too: a GeoIP database that cannot be read anew would otherwise stay in use without a word.
+  @Test func pureFunctionsLog() throws {
+    let said = Mutex<[String]>([])
+    let plugins = LocalPlugins(asks: true, directories: []) { level, message in
+      said.withLock { $0.append("\(level.rawValue): \(message)") }
+    }
+    let pipeline = try VirtualPipeline(
+      """
+      plugins: ['\(try Self.formats())']
+      sources: { in: { values: [one] } }
+      sinks: { out: { from: in, chain: [ { map: "formats.speak(event + '!')" }, { spoken: {} } ], probe: {} } }
+      """, plugins: plugins)
+    pipeline.run()
+    #expect(pipeline.probe().events == [#""one!""#])
+    #expect(
+      said.withLock(\.self) == [
+        "warning: the function 'speak' of the plugin 'formats': one!",
+        "info: the operator 'spoken' of the plugin 'formats': one!",
+      ])
   }
 
   @Test func aFunctionThatFailsSendsTheEventToErrors() throws {

@@ -4,7 +4,6 @@
 #include "geoip.h"
 
 #include <fcntl.h>
-#include <stdatomic.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 
@@ -217,10 +216,9 @@ void database_close(database *self) {
   pthread_mutex_unlock(&opening);
 }
 
-bool database_problem(database *self, unsigned *seen, char *problem, size_t capacity) {
-  unsigned now = atomic_load_explicit(&self->problems, memory_order_acquire);
-  if (now == *seen) return false;
-  *seen = now;
+bool database_problem(database *self, atomic_uint *seen, char *problem, size_t capacity) {
+  unsigned now = atomic_load_explicit(&self->problems, memory_order_acquire), before = atomic_load_explicit(seen, memory_order_relaxed);
+  if (now == before || !atomic_compare_exchange_strong(seen, &before, now)) return false;
   pthread_rwlock_rdlock(&self->lock);
   snprintf(problem, capacity, "%s", self->problem);
   pthread_rwlock_unlock(&self->lock);

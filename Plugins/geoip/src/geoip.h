@@ -2,6 +2,7 @@
 #ifndef GEOIP_H
 #define GEOIP_H
 #include <maxminddb.h>
+#include <stdatomic.h>
 
 #include "format_util.h"
 
@@ -12,8 +13,9 @@ database *database_open(const char *path, char *problem, size_t capacity);
 void database_close(database *self);
 const char *database_path(const database *self);
 
-/* Whether a replaced file has been refused since `*seen`, which is 0 at first; `problem` is then the reason of the last one. */
-bool database_problem(database *self, unsigned *seen, char *problem, size_t capacity);
+/* Whether a replaced file has been refused since `*seen`, which is 0 at first; `problem` is then the reason of the last one. Of several threads with one
+ * `seen`, one gets it. */
+bool database_problem(database *self, atomic_uint *seen, char *problem, size_t capacity);
 
 /* Looks up the address and passes its entry to `use` while the database stays open. Returns the status of `use`; RXD_OK
  * without a call if the database lacks the address. */

@@ -187,7 +187,7 @@ static bool cut_path(char *text, const char **path) {
 typedef struct step {
   rxd_instance *instance;
   database *database;
-  unsigned problems;  /* number of logged refusals */
+  atomic_uint problems;  /* number of logged refusals */
   char *into, *path_text;
   const char *path[PATH_MOST + 1];
 } step;
@@ -217,17 +217,18 @@ static int step_open(const rxd_opening *opening, void **instance) {
   return status;
 }
 
-static void log_problem(const step *self, const char *problem) {
-  char line[512];
-  int count = snprintf(line, sizeof line, "'%s' was replaced, and what was read before stays in use: %s", database_path(self->database), problem);
-  host->log(self->instance, RXD_TEXT_OF("warning"), (rxd_text){line, count < (int)sizeof line ? (size_t)count : sizeof line - 1});
+/* Logs why a replaced file was refused, once. */
+static void log_problem(rxd_instance *instance, database *database, atomic_uint *seen) {
+  char line[512], problem[256];
+  if (!database_problem(database, seen, problem, sizeof problem)) return;
+  int count = snprintf(line, sizeof line, "'%s' was replaced, and what was read before stays in use: %s", database_path(database), problem);
+  host->log(instance, RXD_TEXT_OF("warning"), (rxd_text){line, count < (int)sizeof line ? (size_t)count : sizeof line - 1});
 }
 
 static int step_row(void *instance, rxd_scope *scope, rxd_value *event, const rxd_value *arguments) {
   step *self = instance;
   rxd_value result;
-  char problem[256];
-  if (database_problem(self->database, &self->problems, problem, sizeof problem)) log_problem(self, problem);
+  log_problem(self->instance, self->database, &self->problems);
   if (host->kind(event) != RXD_OBJECT) return fail_at(scope, "", "the event is %s, and must be an object", value_kind(host->kind(event)));
   if (look_up(scope, self->database, &arguments[0], self->path, &result) != RXD_OK) return RXD_FAILED;
   *event = host->with_member(scope, event, text_of(self->into), &result);
@@ -242,11 +243,13 @@ typedef struct function {
   size_t count;
   rxd_text paths[DATABASES_MOST];
   database *databases[DATABASES_MOST];
+  atomic_uint problems[DATABASES_MOST]; /* how many refused files of each are logged */
+  rxd_instance *instance;
 } function;
 
 static int function_open(const rxd_opening *opening, void **instance) {
-  (void)opening;
   function *self = need(calloc(1, sizeof *self));
+  self->instance = opening->instance;
   pthread_rwlock_init(&self->lock, NULL);
   *instance = self;
   return RXD_OK;
@@ -263,8 +266,11 @@ static void function_close(void *instance) {
 }
 
 static database *known(function *self, rxd_text path) {
-  for (size_t i = 0; i < self->count; i++)
-    if (text_is(self->paths[i], path)) return self->databases[i];
+  for (size_t i = 0; i < self->count; i++) {
+    if (!text_is(self->paths[i], path)) continue;
+    log_problem(self->instance, self->databases[i], &self->problems[i]);
+    return self->databases[i];
+  }
   return NULL;
 }
 

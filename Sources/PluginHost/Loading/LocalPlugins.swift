@@ -8,6 +8,7 @@ package struct LocalPlugins: PluginProvider {
   package var asks: Bool
   /// Every shared library and executable in them is a plugin.
   package var directories: [String]
+  /// Receives what a program writes while it is asked for its spec, and what pure functions log: these are opened once for all pipelines.
   package var log: @Sendable (Services.Level, String) -> Void
 
   package init(
@@ -22,7 +23,7 @@ package struct LocalPlugins: PluginProvider {
     var offered = PluginOffers()
     for found in installed() {
       switch load(found) {
-      case .success(let plugin): offered.add(plugin.offers(at: nil))
+      case .success(let plugin): offered.add(plugin.offers(at: nil, log))
       case .failure(let fault):
         diagnostics.report(
           Diagnostic(
@@ -36,7 +37,7 @@ package struct LocalPlugins: PluginProvider {
     for entry in file.plugins {
       guard let declaration = PluginDeclaration.read(entry, in: directory, into: &diagnostics) else { continue }
       switch load(declaration.file) {
-      case .success(let plugin): offered.add(plugin.offers(at: declaration.location))
+      case .success(let plugin): offered.add(plugin.offers(at: declaration.location, log))
       case .failure(let fault):
         var fault = fault
         if access(declaration.file.ownFile, F_OK) != 0 {
@@ -185,10 +186,14 @@ package struct LoadedPlugin: Sendable {
     SpecStore.Entry(document: spec.document, whole: spec.uses.isEmpty ? nil : digest)
   }
 
-  /// `location`: where the pipeline file names it.
-  package func offers(at location: SourceLocation?) -> PluginOffers {
+  /// - Parameters:
+  ///   - location: Where the pipeline file names it.
+  ///   - log: Receives what pure functions log.
+  package func offers(
+    at location: SourceLocation?, _ log: @escaping @Sendable (Services.Level, String) -> Void = { _, _ in }
+  ) -> PluginOffers {
     let maker: any PluginMaker =
-      file.form == .native ? NativePlugin(file, digest) : ProcessPlugin(file, spec.document)
+      file.form == .native ? NativePlugin(file, digest, spec.name, log) : ProcessPlugin(file, spec.document)
     var offers = PluginOffers()
     for component in spec.components {
       if component.kind.isCalled {
@@ -232,10 +237,17 @@ package struct LoadedPlugin: Sendable {
 final class NativePlugin: PluginMaker {
   let file: PluginFile
   private let digest: String
+  /// The name of the plugin.
+  private let name: String
+  private let log: @Sendable (Services.Level, String) -> Void
 
-  init(_ file: PluginFile, _ digest: String) {
+  init(
+    _ file: PluginFile, _ digest: String, _ name: String, _ log: @escaping @Sendable (Services.Level, String) -> Void
+  ) {
     self.file = file
     self.digest = digest
+    self.name = name
+    self.log = log
   }
 
   func check(_ spec: PluginComponentSpec) throws(PluginFault) {
@@ -264,8 +276,9 @@ final class NativePlugin: PluginMaker {
   func openRow(
     of spec: PluginComponentSpec, _ opening: PluginOpening, _ meter: PluginMeter
   ) throws(PluginFault) -> any PluginRowFunction {
-    try NativeRow(
-      try NativeLibrary.load(file, digest: digest).open(spec, opening, PluginLog({ _, _ in }, meter), meter))
+    let (log, subject) = (log, "the \(spec.kind.rawValue) '\(spec.name)' of the plugin '\(name)'")
+    let said = PluginLog({ log($0, "\(subject): \($1)") }, meter)
+    return try NativeRow(try NativeLibrary.load(file, digest: digest).open(spec, opening, said, meter))
   }
 }
 
@@ -277,7 +290,7 @@ extension LoadedPlugin {
 }
 
 extension LocalPlugins {
-  /// Waits until every plugin has ended, within the time that the contract allows: programs have 5 s before SIGTERM,
+  /// Waits until every plugin has ended, within the time that the contract allows: programs have 1 s before SIGTERM,
   /// and 5 s before they are killed. Returns how many have not.
   package static func waitForEnds() -> Int { PluginLife.wait(11_000_000_000) }
 }

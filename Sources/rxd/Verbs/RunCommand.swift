@@ -243,6 +243,10 @@ struct RunSettings {
         let reason = (error as? PosixError)?.message ?? (error as? ValidationError)?.message
         return [.init(unreadable: "", Diagnostic(.unreadableFile, reason ?? "the files cannot be looked up", at: nil))]
       }
+      if var plugins = inputs.plugins as? LocalPlugins {
+        plugins.log = { log.write($0.logLevel, "", $1) }
+        inputs.plugins = plugins
+      }
       inputs.printed = trial.printed
       inputs.printedFormat = trial.format ?? .ndjson
       let front = PipelineLoader(inputs, checksFiles: !isDry)

@@ -23,6 +23,8 @@ static const char spec[] =
   "{\"kind\":\"function\",\"name\":\"whole\",\"summary\":\"Returns an integer.\",\"parameters\":[],\"output\":{\"type\":\"number\"}},"
   "{\"kind\":\"function\",\"name\":\"fifth\",\"summary\":\"Returns the fifth.\",\"parameters\":[" ARGUMENT("a", "int") "," ARGUMENT("b", "int") ","
   ARGUMENT("c", "int") "," ARGUMENT("d", "int") "," ARGUMENT("e", "string") "]},"
+  "{\"kind\":\"function\",\"name\":\"speak\",\"summary\":\"Logs a text.\",\"parameters\":[" ARGUMENT("text", "string") "]},"
+  "{\"kind\":\"operator\",\"name\":\"spoken\",\"form\":\"row\",\"summary\":\"Logs the event.\"},"
   "{\"kind\":\"function\",\"name\":\"closed\",\"summary\":\"Cannot be opened.\",\"parameters\":[" ARGUMENT("number", "int") "]},"
   "{\"kind\":\"decoder\",\"name\":\"closed\",\"summary\":\"Cannot be opened.\",\"parameters\":["
   "{\"name\":\"key\",\"type\":\"text\",\"help\":\"The key.\"}]},"
@@ -105,6 +107,25 @@ static int whole(void *instance, rxd_scope *scope, rxd_value *result, const rxd_
 static int fifth(void *instance, rxd_scope *scope, rxd_value *result, const rxd_value *arguments) {
   (void)instance, (void)scope;
   *result = arguments[4];
+  return RXD_OK;
+}
+
+static int speak_open(const rxd_opening *opening, void **instance) {
+  *instance = opening->instance;
+  return RXD_OK;
+}
+
+static void speak_close(void *instance) { (void)instance; }
+
+static int speak(void *instance, rxd_scope *scope, rxd_value *result, const rxd_value *arguments) {
+  *result = arguments[0];
+  host->log(instance, RXD_TEXT_OF("warning"), host->text(scope, result));
+  return RXD_OK;
+}
+
+static int spoken(void *instance, rxd_scope *scope, rxd_value *event, const rxd_value *arguments) {
+  (void)arguments;
+  host->log(instance, RXD_TEXT_OF("info"), host->text(scope, event));
   return RXD_OK;
 }
 
@@ -197,6 +218,8 @@ static const rxd_component components[] = {
   COMPONENT("half", "function", .row = half),
   COMPONENT("whole", "function", .row = whole),
   COMPONENT("fifth", "function", .row = fifth),
+  COMPONENT("speak", "function", .open = speak_open, .close = speak_close, .row = speak),
+  COMPONENT("spoken", "operator", .open = speak_open, .close = speak_close, .row = spoken),
   COMPONENT("closed", "function", .open = closed_open, .row = closed_row),
   COMPONENT("closed", "decoder", .open = closed_open, .row = closed_row),
   COMPONENT("between", "decoder", .open = between_open, .close = free, .row = between_row),
