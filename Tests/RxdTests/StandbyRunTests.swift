@@ -117,6 +117,11 @@ struct StandbyRunTests {
     try refused(
       64, "--tls-certificate", "standby", "--state-dir", machines.second, "--token-file", machines.token, "--listen",
       "0.0.0.0:0")
+    try FileManager.default.createSymbolicLink(
+      atPath: machines.lease, withDestinationPath: machines.folder.path + "/elsewhere")
+    try refused(
+      74, "cannot open \(machines.lease): it is a symbolic link", "run", "--state-dir", machines.first, "--lease",
+      machines.lease, machines.file)
     try refused(66, "is not the directory of a standby", "promote-standby", machines.folder.path)
     // A directory is one or the other.
     let (keeper, port) = try machines.standby()

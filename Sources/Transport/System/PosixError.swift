@@ -16,7 +16,18 @@ package struct PosixError: Error, Sendable, Equatable, CustomStringConvertible {
     self.code = code
     self.operation = operation
     self.path = path
-    self.detail = detail
+    self.detail =
+      detail
+      ?? (code == ELOOP && Self.isUnfollowed(path) ? "it is a symbolic link, and links are not followed here" : nil)
+  }
+
+  /// Whether a path is a link that leads somewhere, so that ELOOP comes from O_NOFOLLOW. Keeps errno.
+  private static func isUnfollowed(_ path: String) -> Bool {
+    let code = errno
+    defer { errno = code }
+    var status = stat()
+    guard lstat(path, &status) == 0, status.st_mode & S_IFMT == S_IFLNK else { return false }
+    return stat(path, &status) == 0 || errno != ELOOP
   }
 
   /// One sentence without a full stop: `cannot open /var/log/x: Permission denied`.
