@@ -36,6 +36,10 @@ struct StandbyRunTests {
     let process = try machines.run(machines.second, nil)
     let total = sent * (sent + 1) / 2
     machines.awaits("the sum goes on") { machines.sums().last == total }
+    // Whoever promotes again learns it without a wait, and the running process is left alone.
+    let repeated = try Rxd.run("promote-standby", machines.second)
+    #expect(
+      repeated.status == 0 && repeated.output.contains("already, and process \(process.pid) runs"), "\(repeated)")
     process.send(SIGTERM)
     #expect(try process.wait() == 0)
     let all = Set((1...sent).map { $0 * ($0 + 1) / 2 })

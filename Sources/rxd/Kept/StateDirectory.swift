@@ -75,7 +75,8 @@ final class StateDirectory: Sendable {
       )
     }
     ftruncate(lock.number, 0)
-    do throws(PosixError) { try lock.write(Array("\(getpid())\n".utf8)) } catch { throw .unusable(error.message) }
+    let line = isStandby ? "\(getpid()) \(Self.standbyWord)\n" : "\(getpid())\n"
+    do throws(PosixError) { try lock.write(Array(line.utf8)) } catch { throw .unusable(error.message) }
   }
 
   /// A subdirectory, created if there is none.
@@ -112,11 +113,17 @@ final class StateDirectory: Sendable {
     return FileLock.take(number, within: limit) != EWOULDBLOCK
   }
 
-  /// The process that holds a directory's lock; nil: none does.
-  static func process(of path: String) -> pid_t? {
-    guard let user = user(of: path), user.hasPrefix("process ") else { return nil }
-    return pid_t(user.dropFirst("process ".count))
+  /// The process that holds a directory's lock, and whether it is a standby; nil: none does.
+  static func process(of path: String) -> (id: pid_t, isStandby: Bool)? {
+    guard let user = user(of: path), user.hasPrefix("process "), let id = pid_t(user.dropFirst("process ".count)) else {
+      return nil
+    }
+    let text = SystemFile.read(path + "/lock", limit: 64).map { String(decoding: $0, as: UTF8.self) } ?? ""
+    return (id, text.hasPrefix("\(id) \(standbyWord)\n"))
   }
+
+  /// What a standby writes behind its number into the lock.
+  private static let standbyWord = "standby"
 
   // MARK: The lease
 

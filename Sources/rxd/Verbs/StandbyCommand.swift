@@ -127,6 +127,9 @@ struct PromoteStandby: ParsableCommand {
       StateDirectory.standbyMarker(in: directory), StateDirectory.promotedMarker(in: directory)
     )
     let isPromoted = access(promoted, F_OK) == 0
+    // The pipelines may run in it since an earlier promotion; SIGHUP would make that process reload.
+    let holder = StateDirectory.process(of: directory)
+    let runner = isPromoted && holder?.isStandby == false ? holder?.id : nil
     guard isPromoted || access(marker, F_OK) == 0 else {
       Console.printError("\(directory) is not the directory of a standby: there is no file \(marker)")
       throw ExitStatus.noInput
@@ -143,7 +146,11 @@ struct PromoteStandby: ParsableCommand {
       }
       do throws(StateDirectory.Refusal) { try StateDirectory.sync(directory) } catch { throw error.reported() }
     }
-    if let process = StateDirectory.process(of: directory) { kill(process, SIGHUP) }
+    if let runner {
+      Console.print("\(directory) is a state directory already, and process \(runner) runs its pipelines")
+      return
+    }
+    if let holder { kill(holder.id, SIGHUP) }
     if !StateDirectory.awaitFree(directory, within: .seconds(30)), let user = StateDirectory.user(of: directory) {
       Console.printError("\(user) still holds \(directory) after 30 s: end it, and try again")
       throw ExitStatus.temporary
