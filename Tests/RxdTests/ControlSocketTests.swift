@@ -333,6 +333,20 @@ struct ControlSocketTests {
 
   /// In a directory where other users could create a socket, none is created and none is trusted: a verb would send
   /// its user's input to a process of another user.
+  /// A process that nothing finds says so, and so does who looks for it.
+  @Test(.enabled(if: geteuid() != 0, "root has a directory of its own")) func withoutADirectoryThereIsNoSocket() throws
+  {
+    let environment = ["XDG_RUNTIME_DIR": "", "RXD_STATE_DIR": "", "STATE_DIRECTORY": "", "RUNTIME_DIRECTORY": ""]
+    let process = try RunningRxd(
+      ["--daemon", try folder.write("a.yaml", DaemonTests.saying("one"))], environment: environment)
+    let line = try #require(try process.line(from: process.errors))
+    #expect(line.contains("there is no control socket") && line.contains("XDG_RUNTIME_DIR is not set"), "\(line)")
+    #expect(try process.line() == "one")
+    let search = try Rxd.run("top", "--once", environment: environment)
+    #expect(search.status == 69 && search.errors.contains("(XDG_RUNTIME_DIR is not set)"), "\(search.errors)")
+    try end(process)
+  }
+
   @Test func directoriesOfOthersAreNotBelieved() throws {
     let runtime = folder.path + "/runtime"
     let environment = ["XDG_RUNTIME_DIR": runtime]

@@ -44,7 +44,8 @@ enum ControlSocket {
     return Addresses(named: [runtimeDirectory.map(file), state.map(file)].compactMap { $0 }, hasUsual: true)
   }
 
-  private static func named(_ given: String?) -> String? {
+  /// The path of the command line or of the environment; `none`: no socket is wanted.
+  static func named(_ given: String?) -> String? {
     [given, ProcessEnvironment[variable]].compactMap { $0 }.first { !$0.isEmpty }
   }
 

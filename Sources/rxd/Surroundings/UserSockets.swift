@@ -22,6 +22,12 @@ enum UserSockets {
     return found
   }
 
+  /// Why processes of this user have no usual place for a socket; nil: they have one.
+  static var absence: String? {
+    guard directories.isEmpty else { return nil }
+    return "\(variable) is not set"
+  }
+
   /// The path for this process, in a directory that is created if it does not exist; nil: there is no safe directory.
   static func own() -> String? {
     for (parent, path) in directories where isSafe(parent) {

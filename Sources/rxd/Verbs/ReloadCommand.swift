@@ -102,7 +102,8 @@ struct ControlClient {
       Console.printError(
         """
         no rxd answers: there is no control socket \(all.joined(separator: ", nor "))\
-        \(addresses.hasUsual ? ", and none of a process of this user" : "")
+        \(addresses.hasUsual ? ", and none of a process of this user" : "")\
+        \(addresses.hasUsual ? UserSockets.absence.map { " (\($0))" } ?? "" : "")
         Start rxd as a service, with --state-dir or with --control-socket PATH, and name that socket with --socket PATH.
         """)
       throw ExitStatus.unavailable

@@ -282,7 +282,7 @@ struct RunSettings {
     options.metrics = try metrics()
     options.page = try page()
     options.showsPage = options.page != nil && !options.isDaemon
-    options.control = try control(log)
+    options.control = try control(log, isDaemon: options.isDaemon)
     let supervisor: Supervisor
     do throws(PosixError) {
       supervisor = try Supervisor(
@@ -367,13 +367,22 @@ struct RunSettings {
   }
 
   /// Opens the control socket, before anything starts, because another process may have it.
-  private func control(_ log: LogWriter) throws -> LocalSocket? {
+  private func control(_ log: LogWriter, isDaemon: Bool) throws -> LocalSocket? {
     guard let (path, choice) = ControlSocket.path(controlSocket, state: stateDirectoryName) else {
+      if ControlSocket.named(controlSocket) == nil {
+        let reason = UserSockets.absence ?? "its directory in \(UserSockets.variable) can be used by others"
+        log.write(
+          isDaemon ? .info : .debug, "",
+          "there is no control socket, so 'rxd top' and 'rxd reload' do not find this process: \(reason); --control-socket PATH makes one"
+        )
+      }
       return nil
     }
     do throws(LocalSocket.Refusal) { return try LocalSocket(path) } catch {
       if choice == .usual {
-        log.write(.debug, "", "there is no control socket \(path), so 'rxd top' does not find this process")
+        log.write(
+          isDaemon ? .info : .debug, "",
+          "there is no control socket \(path), so 'rxd top' does not find this process")
         return nil
       }
       switch error {
