@@ -114,6 +114,9 @@ package struct File: SourceComponent {
       when no program has the file open for writing any more and it has not grown for 2 s; where the system does not say that (a file of another user, \
       written before rxd started or on a network file system), after 10 minutes. `lastLine` sets another time, whoever has it open.
 
+      Without a state directory, a restart reads all files again from their start, or with `start: end` only what is added from then on. A file \
+      with several names (hard links) is read once with `follow`, and otherwise once for each name that `path` finds.
+
       With a state directory, reading goes on after the last event of the saved state. A file is known by its inode, \
       its birth time and its first bytes. One that was renamed meanwhile is read to its end before its successors; so \
       is, from its copy, one that was copied and truncated, if the copy has the same name plus a suffix. Rotation may \

@@ -96,7 +96,7 @@ package struct JournaldSource: SourceComponent {
       those of the unit and those about it. Several values of one field are alternatives; all else must hold together.
 
       With a state directory, reading goes on behind the cursor of the last entry of the saved state, through rotation and \
-      over restarts; `since` counts only for the first run. If that entry is gone, because the journal was vacuumed \
+      over restarts; `since` counts only for the first run. Without one it counts for each. If that entry is gone, because the journal was vacuumed \
       meanwhile, reading goes on with the next one that is left, and a warning says so. `meta.offset` is a hash of the cursor.
 
       The user of the process must be in the group `systemd-journal` to read the entries of the system. The journal is \
