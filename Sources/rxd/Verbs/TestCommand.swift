@@ -68,6 +68,7 @@ struct Test: ParsableCommand {
 
     var report = TestReport(colors: colors)
     var isMalformed = false
+    var lacksSecret = false
     var hasLibrary = false
     var isMissing = !missing.isEmpty
     var skipped = 0
@@ -78,6 +79,7 @@ struct Test: ParsableCommand {
       diagnostics.report(contentsOf: loaded.diagnostics)
       let tests = front.tests(of: loaded, valuesAreAssumed: areAssumed, into: &diagnostics)
       if !diagnostics.all.isEmpty { Console.print(renderer.text(diagnostics.all), terminator: "") }
+      lacksSecret = lacksSecret || diagnostics.all.contains { $0.code == .undefinedSecret }
       if loaded.isUnreadable { isMissing = true }
       let hasWarnings = diagnostics.all.contains { $0.severity == .warning }
       if loaded.isUnreadable || diagnostics.hasErrors || deny && hasWarnings {
@@ -113,6 +115,10 @@ struct Test: ParsableCommand {
     if !report.files.isEmpty || !isMalformed && !isMissing && !hasLibrary { Console.print(report.summary + rest) }
     let table = CoverageTable(covered)
     if coverage || coverageMin != nil { Console.print(table.text, terminator: "") }
+    if lacksSecret {
+      Console.note(
+        "'rxd test --no-environment' runs the tests without the values of secrets; '--secrets-dir DIR' has values for them.")
+    }
     if isMalformed { throw ExitStatus.configuration }
     if isMissing { throw ExitStatus.noInput }
     if report.failed > 0 { throw ExitStatus.failure }
