@@ -25,7 +25,7 @@ struct TopN: FusableOperator, ChangingOperator {
 
   static let spec = ComponentSpec<TopN>(
     "topN",
-    summary: "Sends the first `count` events of each key by a rank, and retracts those that no longer belong to them.",
+    summary: "Sends the first `count` events of each key by a rank, and retracts those that no longer belong.",
     details: """
       An event that is among the first is sent. One that it displaces is sent again before it, with `meta.retracts`: a sink with a key, such as `sqlite` with `mode: upsert`, \
       then deletes its row, so that the table has the first `count` of each key at any time. Of equal ranks the event with the earlier event time comes first, or else the \
