@@ -117,7 +117,8 @@ struct Test: ParsableCommand {
     if coverage || coverageMin != nil { Console.print(table.text, terminator: "") }
     if lacksSecret {
       Console.note(
-        "'rxd test --no-environment' runs the tests without the values of secrets; '--secrets-dir DIR' has values for them.")
+        "'rxd test --no-environment' runs the tests without the values of secrets; '--secrets-dir DIR' has values for them."
+      )
     }
     if isMalformed { throw ExitStatus.configuration }
     if isMissing { throw ExitStatus.noInput }
