@@ -142,6 +142,8 @@ import Testing
     }
     loop.run(until: clock.now + .seconds(1)) { ticker.heldUp.count >= 200 }
     #expect(ticker.heldUp.count == 200)
-    #expect(ticker.heldUp.allSatisfy { $0 <= 1 }, "\(ticker.heldUp)")
+    // Before its first tick, none has used more than the others, so each may go first for a quantum of 2 ms.
+    #expect(ticker.heldUp.first.map { $0 <= 202 } == true, "\(ticker.heldUp)")
+    #expect(ticker.heldUp.dropFirst().allSatisfy { $0 <= 1 }, "\(ticker.heldUp)")
   }
 }

@@ -68,7 +68,7 @@ struct PluginLifeTests {
       def take():
           return json.loads(sys.stdin.readline() or 'null')
       take()
-      say({"spec": {"plugin": "deaf", "version": "1", "summary": "Hears nothing.", "components": [{"kind": "operator", "name": "deaf", "summary": "Hears nothing.", "finishes": True}]}})
+      say({"spec": {"plugin": "deaf", "version": "1", "summary": "Hears nothing.", "components": [{"kind": "operator", "name": "deaf", "summary": "Hears nothing."}]}})
       opening = take()
       if opening:
           signal.signal(signal.SIGTERM, lambda *_: (note(f'asked {time.monotonic() - began:.3f}'), os._exit(0)))
