@@ -41,7 +41,7 @@ import Testing
     try file.seekToEnd()
     try file.write(contentsOf: Data([0]))
     try file.close()
-    #expect(PluginFixtures.plugins.refusal(path).contains("written over while it is loaded"))
+    #expect(PluginFixtures.plugins.refusal(path).contains("overwritten while it is loaded"))
   }
 
   /// A row operator whose `open` is refused fails before there is an event, with the location in the file.

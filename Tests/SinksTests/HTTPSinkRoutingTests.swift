@@ -63,7 +63,7 @@ import Testing
     }
     sending.run()
     #expect(sent(sending) == ["0s a 1", "0s b 1", "6s b 2", "12s a 3", "18s a 4"])
-    #expect(sending.log.last?.contains("http://a.example takes requests again") == true, "\(sending.log)")
+    #expect(sending.log.last?.contains("http://a.example accepts requests again") == true, "\(sending.log)")
   }
 
   @Test func serversTakeTurns() throws {
