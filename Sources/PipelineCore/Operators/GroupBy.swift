@@ -1,18 +1,11 @@
 /// `groupBy`: a separate chain for each key.
-struct GroupBy: OperatorComponent, TimedOperator, ChangingOperator, SpillingOperator {
+struct GroupBy: OperatorComponent, TimedOperator, ChangingOperator {
   var key = ExpressionParameter()
   var chain = ChainParameter()
   var idle: TimeSpan?
   var maxGroups = 10_000
 
   static let feedsItsEvent = true
-
-  /// Whether its groups may be on the disk: their steps have no timers and send nothing by themselves.
-  var movesKeys: Bool {
-    guard let plan = chain.plan, let run = plan.run, plan.inputs[0].origin == .input else { return false }
-    return run.parts.allSatisfy { $0.steps.allSatisfy { !$0.component.sendsLater } }
-  }
-  var hasGroups: Bool { true }
 
   static let spec = ComponentSpec<GroupBy>(
     "groupBy",
@@ -25,9 +18,6 @@ struct GroupBy: OperatorComponent, TimedOperator, ChangingOperator, SpillingOper
       errors output. At the end the groups complete in the order of their creation; what steps at the start of the \
       chains still hold because its time has not come (windows, buffers) is sent in the order of its time, the \
       earliest first, as it would have been later.
-
-      With `state: { memory: SIZE }` at the top of the file, groups whose keys have not come for the longest time are kept on the disk, if \
-      all steps of the chain answer each event at once and have no timers, such as `scan`, `distinct`, or `aggregate` without `emit`.
       """,
     parameters: [
       .init("key", \.key, primary: true, required: true, "The key: a text, number, boolean, null or a list of these."),
@@ -45,7 +35,7 @@ struct GroupBy: OperatorComponent, TimedOperator, ChangingOperator, SpillingOper
       completion: "Sends what windows of all groups hold, the earliest first; completes the groups, then itself.",
       disposal: "Unsubscribes from the input and cancels all groups with their timers."),
     memory: "The state of each group's chain, at most `maxGroups`; with `idle`, one timer each.",
-    persistence: .state(version: 5),
+    persistence: .state(version: 4),
     lateness: .always("a group that was idle for too long is closed") { group, _ in
       group.idle == nil ? "it keeps no time without 'idle'" : nil
     },
@@ -83,7 +73,7 @@ struct GroupBy: OperatorComponent, TimedOperator, ChangingOperator, SpillingOper
   }
 
   final class Node: MultiInletNode {
-    final class Group: FusedChain, TimerTarget {
+    private final class Group: FusedChain, TimerTarget {
       private let node: Unmanaged<Node>
       private var ownKey: HeldValue
       /// The number of its key's text; -1 once the text is forgotten.
@@ -132,7 +122,8 @@ struct GroupBy: OperatorComponent, TimedOperator, ChangingOperator, SpillingOper
       override func fail(_ failure: SignalFailure) { node._withUnsafeGuaranteedRef { $0.finish(failing: failure) } }
     }
 
-    let parameters: GroupBy
+    private let idle: TimeSpan?
+    private let maxGroups: Int
     private let plan: SignalPlan?
     private let program: Program
     private let frame: EventFrame
@@ -141,17 +132,17 @@ struct GroupBy: OperatorComponent, TimedOperator, ChangingOperator, SpillingOper
     /// The groups are parts of one stream; inside another `groupBy`, they belong to the stream of that one.
     private let time: StreamTime
     /// The keys as ``KeyText``.
-    let known = KeyTable()
+    private let known = KeyTable()
     /// The groups by the number of the key's text, retained.
-    @exclusivity(unchecked) var groups: [Unmanaged<Group>?] = []
+    @exclusivity(unchecked) private var groups: [Unmanaged<Group>?] = []
     /// The groups whose chains are being created or restored, by token.
     private var opening: [Int: Group] = [:]
-    let pages = StatePages()
-    private(set) var created = 0
-    private(set) var outerEnded = false
+    private let pages = StatePages()
+    private var created = 0
+    private var outerEnded = false
     /// One run for all groups, if their chain consists only of fused steps; each group then has its own state of the
     /// steps.
-    private(set) var shared: FusedRun?
+    private var shared: FusedRun?
     /// The same run, unmanaged, to avoid retain and release.
     @exclusivity(unchecked) private var run: Unmanaged<FusedRun>?
     /// Whether groups whose state equals that of a new group are discarded.
@@ -161,17 +152,15 @@ struct GroupBy: OperatorComponent, TimedOperator, ChangingOperator, SpillingOper
     private static let spareLimit = 1000
     private var outlet: Outlet?
     /// The number of groups of the shared run whose chains have not completed.
-    var running = 0 { didSet { counters.pointee.groups &+= running &- oldValue } }
-    let buffer = OutputBuffer()
-    /// The groups on the disk; nil: all stay in memory.
-    var spilled: SpilledValues?
-    var disk = Disk()
+    private var running = 0 { didSet { counters.pointee.groups &+= running &- oldValue } }
+    private let buffer = OutputBuffer()
     /// The steps that use the event time of the stream, if the groups share no run.
     private lazy var followers =
       plan?.endingSteps.filter { execution.plan.components[$0.number].map(Self.follows) ?? false } ?? []
 
     init(_ parameters: GroupBy, _ nodeContext: NodeContext, _ downstream: Downstream) {
-      self.parameters = parameters
+      idle = parameters.idle
+      maxGroups = parameters.maxGroups
       plan = parameters.chain.plan
       forgets = parameters.chain.plan?.isForgettable ?? false
       program = parameters.key.required
@@ -207,8 +196,8 @@ struct GroupBy: OperatorComponent, TimedOperator, ChangingOperator, SpillingOper
       }
       guard let group = group(of: event) else { return }
       group._withUnsafeGuaranteedRef { group in
-        mark(group)
-        if let idle = parameters.idle {
+        pages.mark(group.number)
+        if let idle {
           cancelWake(&group.timer)
           group.timer = executor.wake(at: now + idle, group)
         }
@@ -227,7 +216,6 @@ struct GroupBy: OperatorComponent, TimedOperator, ChangingOperator, SpillingOper
           emit(event)
         }
       }
-      if spilled != nil { moveGroups() }
     }
 
     /// The group of the loaded event; `buffer` must contain the text of its key.
@@ -235,17 +223,13 @@ struct GroupBy: OperatorComponent, TimedOperator, ChangingOperator, SpillingOper
     private func group(of event: Event) -> Unmanaged<Group>? {
       let hash = known.hash(buffer.bytes)
       if let number = known.find(buffer.bytes, hash) { return groups[number] }
-      if let spilled, spilled.count > 0 {
-        guard bringBackGroup(of: event, spilled) else { return nil }
-        if let number = known.find(buffer.bytes, hash) { return groups[number] }
-      }
       return newGroup(of: event, hash)
     }
 
     @inline(never)
     private func newGroup(of event: Event, _ hash: UInt64) -> Unmanaged<Group>? {
-      guard count < parameters.maxGroups else {
-        reject(event, .limitReached, "groupBy has \(count) groups, its limit `maxGroups`")
+      guard known.count < maxGroups else {
+        reject(event, .limitReached, "groupBy has \(known.count) groups, its limit `maxGroups`")
         return nil
       }
       created += 1
@@ -275,7 +259,7 @@ struct GroupBy: OperatorComponent, TimedOperator, ChangingOperator, SpillingOper
     }
 
     /// The group is retained by ``groups``.
-    func make(_ number: Int, _ key: Value, _ token: Int, mayBeOnDisk: Bool = false) -> Unmanaged<Group> {
+    private func make(_ number: Int, _ key: Value, _ token: Int) -> Unmanaged<Group> {
       let held: Unmanaged<Group>
       if let run, let again = spare.popLast() {
         held = again
@@ -296,21 +280,17 @@ struct GroupBy: OperatorComponent, TimedOperator, ChangingOperator, SpillingOper
       while groups.count <= number { groups.append(nil) }
       groups[number] = held
       pages.mark(number)
-      spilled?.add(number, mayBeOnDisk: mayBeOnDisk)
       countKept()
       return held
     }
 
-    private var count: Int { known.count + (spilled?.count ?? 0) }
-
-    func countKept() { keptSize.set(keys: count, bytes: known.textBytes) }
+    private func countKept() { keptSize.set(keys: known.count, bytes: known.textBytes) }
 
     /// Forgets the group's key. The caller must release the group.
     private func forget(_ group: Group) -> Unmanaged<Group>? {
       guard let held = groups[group.number] else { return nil }
       groups[group.number] = nil
       pages.mark(group.number)
-      spilled?.forget(group.number, known.text(group.number))
       known.remove(group.number)
       countKept()
       group.number = -1
@@ -319,7 +299,7 @@ struct GroupBy: OperatorComponent, TimedOperator, ChangingOperator, SpillingOper
     }
 
     /// Releases a forgotten group at the end of the turn, because its code may still be on the stack.
-    func release(_ held: Unmanaged<Group>) { executor.releaseLater(held.takeRetainedValue()) }
+    private func release(_ held: Unmanaged<Group>) { executor.releaseLater(held.takeRetainedValue()) }
 
     /// Discards a group if its state equals that of a new group.
     private func forgetIfFresh(_ group: Group) {
@@ -343,14 +323,10 @@ struct GroupBy: OperatorComponent, TimedOperator, ChangingOperator, SpillingOper
     }
 
     /// Marks the group's saved state as changed. Nothing is saved for a group whose key has been removed.
-    private func mark(_ group: Group) {
-      guard group.number >= 0 else { return }
-      pages.mark(group.number)
-      spilled?.change(group.number)
-    }
+    private func mark(_ group: Group) { if group.number >= 0 { pages.mark(group.number) } }
 
     /// Handles the completion of a chain in the shared run.
-    func end(_ group: Group) {
+    private func end(_ group: Group) {
       guard group.steps != nil else { return }
       mark(group)
       running -= 1
@@ -364,7 +340,6 @@ struct GroupBy: OperatorComponent, TimedOperator, ChangingOperator, SpillingOper
 
     /// Completes all groups. Timed outputs are sent in the order of their times, whichever group holds them.
     private func completeAll() {
-      if let spilled, spilled.count > 0 { return completeInOrder(spilled) }
       let groups = inOrder.filter { $0.number >= 0 }
       for step in plan?.endingSteps ?? [] {
         FusedRun.sendOutputs(
@@ -379,7 +354,7 @@ struct GroupBy: OperatorComponent, TimedOperator, ChangingOperator, SpillingOper
     }
 
     /// Completes the group.
-    func complete(_ group: Group) {
+    private func complete(_ group: Group) {
       group.subject?.complete()
       guard let shared, group.steps != nil else { return }
       mark(group)
@@ -415,7 +390,7 @@ struct GroupBy: OperatorComponent, TimedOperator, ChangingOperator, SpillingOper
     }
 
     /// The groups in the order of their creation.
-    var inOrder: [Group] {
+    private var inOrder: [Group] {
       groups.compactMap { $0?.takeUnretainedValue() }.sorted { $0.token < $1.token }
     }
 
@@ -431,21 +406,15 @@ struct GroupBy: OperatorComponent, TimedOperator, ChangingOperator, SpillingOper
 
     override func complete() {
       outerEnded = true
-      cancelWake(&disk.idleTimer)
       completeAll()
       finishIfOver()
     }
 
-    func finishIfOver() {
+    private func finishIfOver() {
       if outerEnded, inletCount == 0, running == 0 { finish() }
     }
 
-    override func woke(_ token: Int) { timerCame(token) }
-
     override func stop() {
-      cancelWake(&disk.idleTimer)
-      cancelWake(&disk.completionTimer)
-      spilled = nil
       for group in inOrder {
         group.number = -1
         cancelWake(&group.timer)
@@ -475,7 +444,6 @@ struct GroupBy: OperatorComponent, TimedOperator, ChangingOperator, SpillingOper
       state.write(pages, keys: groups.count) { state, numbers in
         for case let group? in groups[numbers] { group._withUnsafeGuaranteedRef { save($0, &state) } }
       }
-      saveGroupsOnDisk(&state)
     }
 
     private func save(_ group: Group, _ state: inout StateWriter) {
@@ -497,16 +465,11 @@ struct GroupBy: OperatorComponent, TimedOperator, ChangingOperator, SpillingOper
         share(nil)
       } else if shared == nil {
         throw StateFault("its groups had other chains")
-      }
-      if state.version > 3 {
-        try state.readPages(pages, restoreGroup)
-        if state.version > 4, try state.read(Bool.self) { try restoreGroupsOnDisk(&state) }
-      } else {
-        for _ in 0..<(try state.count()) { try restoreGroup(&state, nil) }
-      }
-      if shared != nil, outerEnded, spilled == nil {
+      } else if outerEnded {
         throw StateFault("its input had ended, and its groups with it")
       }
+      guard state.version < 4 else { return try state.readPages(pages, restoreGroup) }
+      for _ in 0..<(try state.count()) { try restoreGroup(&state, nil) }
     }
 
     private func restoreGroup(_ state: inout StateReader, _ number: Int?) throws(StateFault) {
@@ -534,10 +497,7 @@ struct GroupBy: OperatorComponent, TimedOperator, ChangingOperator, SpillingOper
       shared.start(group)
     }
 
-    override func restored() {
-      opening = [:]
-      completeRest()
-    }
+    override func restored() { opening = [:] }
 
     override func scope(_ saved: Scope, number: Int) throws(StateFault) -> Scope {
       guard let group = opening[number] else {

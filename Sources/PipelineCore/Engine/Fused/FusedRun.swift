@@ -68,11 +68,6 @@ public class FusedRun: OperatorNode {
   final let late: [Int]
   /// The chain of the run's own steps; set only if some of them send later.
   private(set) var ownChain: OwnChain?
-  /// What steps are recognized by in states on the disk: their names and parameters.
-  private(set) final lazy var identities = steps.indices.map { index in
-    let step = execution.plan.steps[steps[index].id.number]
-    return Fingerprint.of(Array(step.key.utf8)[...]) ^ step.fingerprint
-  }
   /// The event time that steps share with the same steps of other chains, by step index; made on first use.
   private var clocks: [Int: EventClock] = [:]
   /// The counters of the edge over which events reach the first step.

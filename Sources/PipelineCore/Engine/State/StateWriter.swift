@@ -317,21 +317,6 @@ extension StateWriter {
     context.pageBytes += pages.bytes
   }
 
-  /// The output of `body` after the origins of its events, as it is read with ``StateReader/readOrigins(haveIdentities:)``; its times are
-  /// relative to `epoch`. Nil: a value cannot be written.
-  static func bytesWithOrigins(
-    _ executor: Executor, epoch: Instant, _ body: (inout StateWriter) -> Void
-  ) -> [UInt8]? {
-    let context = Context(pageOf: Context(executor, StateTable.Builder(), .taken, startOfPages: epoch))
-    var content = StateWriter(context)
-    body(&content)
-    guard context.fault == nil else { return nil }
-    var whole = StateWriter(context)
-    whole.writeOrigins(haveIdentities: true)
-    whole.append(content)
-    return whole.bytes
-  }
-
   /// The bytes of a page: the origins of its events, and the output of `body`. Nil: a value cannot be written, so the
   /// record is left out.
   private func page(of keys: Range<Int>, _ body: (inout StateWriter, Range<Int>) -> Void) -> [UInt8]? {
