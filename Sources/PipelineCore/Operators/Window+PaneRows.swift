@@ -58,4 +58,20 @@ extension Window.PaneStep {
     for item in other { all.insert(item, at: all.firstIndex { $0.at > item.at } ?? all.count) }
     return all
   }
+
+  /// What is kept of an event; nil with figures. All windows that it belongs to share it.
+  func makeItem(_ event: Event) -> OwnedValue? {
+    form.figures == nil ? OwnedValue(form.countsOnly ? .null : event.value) : nil
+  }
+
+  func content(_ pane: Open) -> Window.Content {
+    if let figures = pane.figures {
+      let whole = Figures(figures.form)
+      whole.merge(figures, Context(state: frame.evaluation))
+      return Window.Content(figures: whole)
+    }
+    let target = run.arena.elements(pane.items.count)
+    for (index, item) in pane.items.enumerated() { target[index] = item.event.value }
+    return Window.Content(list: Value(kind: .list, pointer: target.baseAddress, length: target.count))
+  }
 }

@@ -228,11 +228,6 @@ extension Window {
       return nil
     }
 
-    /// What is kept of an event; nil with figures. All windows that it belongs to share it.
-    private func makeItem(_ event: Event) -> OwnedValue? {
-      form.figures == nil ? OwnedValue(form.countsOnly ? .null : event.value) : nil
-    }
-
     /// Adds an event to a window, or subtracts it.
     ///
     /// - Parameter owns: Whether the item's bytes count for this window: the one that closes last, and so keeps the item longest.
@@ -346,17 +341,6 @@ extension Window {
       } else {
         run.executor.withEventTime(pane.closing &- 1, sendAll)
       }
-    }
-
-    private func content(_ pane: Open) -> Content {
-      if let figures = pane.figures {
-        let whole = Figures(figures.form)
-        whole.merge(figures, Context(state: frame.evaluation))
-        return Content(figures: whole)
-      }
-      let target = run.arena.elements(pane.items.count)
-      for (index, item) in pane.items.enumerated() { target[index] = item.event.value }
-      return Content(list: Value(kind: .list, pointer: target.baseAddress, length: target.count))
     }
 
     /// Sends the changes that are due.
