@@ -214,7 +214,7 @@ final class TestedProgram {
     guard status != nil else {
       throw ContractBreach(
         expected: "its end within 5 s after the end of standard input", came: "it runs on",
-        help: "Leave the loop when the input ends; rxd sends SIGTERM after 1 s, and SIGKILL 5 s later")
+        help: "Leave the loop when the input ends; rxd sends SIGTERM after 5 s, and SIGKILL 5 s later")
     }
   }
 

@@ -62,7 +62,7 @@ final class PluginProcess: @unchecked Sendable {
   private static let second: Int64 = 1_000_000_000
   private static let startTimeout = 5 * second
   /// How long the program may run after the end of its input; then SIGTERM asks it to end.
-  private static let rest = TimeSpan.seconds(1)
+  private static let rest = TimeSpan.seconds(5)
   private static let pingInterval = 30 * second
 
   init(
