@@ -156,8 +156,8 @@ package struct RecordedTest: Sendable {
       return Outcome(
         text: text,
         problem: """
-          The test does not reproduce the recording: its pipeline starts without state, the one that was watched may have kept something of before, \
-          or have asked for more than was seen.
+          The test does not reproduce the recording: it starts without state, and the recorded pipeline may have had some, or may have \
+          requested more than was recorded.
           \(report)
           """)
     }

@@ -36,7 +36,7 @@ struct StandbyRunTests {
     let process = try machines.run(machines.second, nil)
     let total = sent * (sent + 1) / 2
     machines.awaits("the sum goes on") { machines.sums().last == total }
-    // Whoever promotes again learns it without a wait, and the running process is left alone.
+    // A second promotion reports at once that the process runs, and leaves it alone.
     let repeated = try Rxd.run("promote-standby", machines.second)
     #expect(
       repeated.status == 0 && repeated.output.contains("already, and process \(process.pid) runs"), "\(repeated)")

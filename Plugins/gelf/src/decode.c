@@ -92,7 +92,7 @@ static bool time_of_seconds(rxd_scope *scope, const rxd_value *value, rxd_value 
 
 static bool is_number(int kind) { return kind == RXD_INT || kind == RXD_UINT || kind == RXD_DOUBLE; }
 
-/* Whether an additional field may have this name: an underscore, then letters, digits, '_', '-' and '.'. */
+/* Whether the name of an additional field is valid: '_' followed by letters, digits, '_', '-' or '.'. */
 static bool is_additional(rxd_text name) {
   for (size_t i = 1; i < name.count; i++)
     if (!isalnum((unsigned char)name.bytes[i]) && memchr("_-.", name.bytes[i], 3) == NULL) return false;
@@ -125,7 +125,7 @@ static int check_strictly(rxd_scope *scope, const rxd_value *event) {
     if (is_own) continue;
     int shown = shown_count(name), kind = host->kind(&value);
     if (!is_additional(name))
-      return refuse("'%.*s' cannot be the name of a field: it must begin with '_' and have only letters, digits, '_', '-' and '.' after it", shown, name.bytes);
+      return refuse("'%.*s' is not a valid field name: write '_' followed by letters, digits, '_', '-' or '.'", shown, name.bytes);
     if (text_is(name, RXD_TEXT_OF("_id"))) return refuse("'_id' must not be a field");
     if (kind != RXD_TEXT && !is_number(kind))
       return refuse("'%.*s' is %s, and must be a text or a number", shown, name.bytes, value_kind(kind));

@@ -105,9 +105,9 @@ class DecoderTests(GelfTest):
 
     def test_rules_of_strict_messages(self):
         for change, reason in [({"version": "1.0"}, "'version' is not \"1.1\""), ({"version": 1.1}, "'version' is not \"1.1\""),
-                               ({"volume": 1}, "'volume' cannot be the name of a field: it must begin with '_' and have only letters, digits, '_', '-' and '.' after it"),
-                               ({"_a b": 1}, "'_a b' cannot be the name of a field: it must begin with '_' and have only letters, digits, '_', '-' and '.' after it"),
-                               ({"_": 1}, "'_' cannot be the name of a field: it must begin with '_' and have only letters, digits, '_', '-' and '.' after it"),
+                               ({"volume": 1}, "'volume' is not a valid field name: write '_' followed by letters, digits, '_', '-' or '.'"),
+                               ({"_a b": 1}, "'_a b' is not a valid field name: write '_' followed by letters, digits, '_', '-' or '.'"),
+                               ({"_": 1}, "'_' is not a valid field name: write '_' followed by letters, digits, '_', '-' or '.'"),
                                ({"_id": 1}, "'_id' must not be a field"), ({"_a": True}, "'_a' is a boolean, and must be a text or a number"),
                                ({"_a": {}}, "'_a' is an object, and must be a text or a number"), ({"host": ""}, "'host' is empty"),
                                ({"level": 8}, "'level' is 8, and must be from 0 to 7"), ({"timestamp": "5"}, "'timestamp' is a text, and must be a number of seconds"),

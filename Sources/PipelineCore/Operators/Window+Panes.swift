@@ -230,7 +230,7 @@ extension Window {
 
     /// Adds an event to a window, or subtracts it.
     ///
-    /// - Parameter owns: Whether the item's bytes count for this window: the one that closes last, and so keeps the item longest.
+    /// - Parameter owns: Whether the item's bytes count for this window; true for the one that closes last.
     private func add(
       _ item: OwnedValue?, to pane: Open, _ time: Int64, _ frame: EventFrame, _ takesBack: Bool, owns: Bool
     ) -> FiguresForm.Refusal? {

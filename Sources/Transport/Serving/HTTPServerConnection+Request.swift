@@ -34,9 +34,9 @@ extension ServerConnection {
       phase = .held
       return limit(time)
     case .answer(let answer):
-      let mostBytes = options?.rules.maxBodyBytes ?? ServingRules().maxBodyBytes
-      incoming.mostBytes = mostBytes
-      if head.length > mostBytes { return refuse(ServerAnswer(413)) }
+      let rules = options?.rules ?? ServingRules()
+      incoming.mostBytes = rules.maxBodyBytes
+      if let refusal = rules.refusal(ofBytes: head.length) { return refuse(refusal) }
       if answer.status == 421 { closesAfterAnswer = true }
       incoming.verdict = answer
     }
