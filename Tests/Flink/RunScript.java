@@ -13,7 +13,10 @@ import org.apache.flink.table.api.TableResult;
 import org.apache.flink.types.Row;
 import org.apache.flink.types.RowKind;
 
-/** Runs scripts of `rxd export flink` in an embedded mini cluster, as the SQL client would. */
+/**
+ * Runs scripts of `rxd export flink` in an embedded mini cluster, as the SQL client would. What is left of the rows of a statement that only selects
+ * is written beside its script, to FILE.rows.
+ */
 public class RunScript {
   private static final Pattern SETTING = Pattern.compile("SET '([^']*)' = '([^']*)'");
 
@@ -61,6 +64,10 @@ public class RunScript {
         environment.explainSql(statement);
         String query = statement.substring(statement.indexOf('\n') + 1).replace("\nON CONFLICT DO DEDUPLICATE", "");
         fold(environment.executeSql(query), script.resolveSibling("flink/out.db/part"));
+        continue;
+      }
+      if (statement.startsWith("SELECT")) {
+        fold(environment.executeSql(statement), Path.of(script + ".rows"));
         continue;
       }
       TableResult result = environment.executeSql(statement);
