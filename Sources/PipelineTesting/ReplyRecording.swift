@@ -90,7 +90,7 @@ final class ReplyRecording: Sendable {
     // A body that is too large is refused even if no component would have received it.
     var tooLarge: ServerAnswer?
     if case .text(let body)? = event["body"] { tooLarge = rules.refusal(ofBytes: body.count) }
-    if let answer = rules.refusal(ofPath: path[...], method: method) { return tooLarge ?? answer }
+    if let answer = rules.scope.refusal(ofPath: path[...], method: method) { return tooLarge ?? answer }
     let headers = event["headers"]
     if let answer = rules.access.refusal(host: headers?["host"]?.text, origin: headers?["origin"]?.text) {
       return answer

@@ -368,23 +368,8 @@ package struct HTTPServerSource: SourceComponent, PageAccessComponent {
         request.reply.reply(.stopped)
         return
       }
-      let arena = arena
-      let method = Value.string(arena.copy(request.methodBytes))
-      let path = Value.string(arena.copy(request.pathBytes))
-      let query = query(of: request)
-      let members = arena.entries(5)
-      members[0] = Entry(key: .literal("method"), value: method)
-      members[1] = Entry(key: .literal("path"), value: path)
-      members[2] = Entry(key: .literal("query"), value: query)
-      members[3] = Entry(key: .literal("peer"), value: arena.string(request.peer))
-      var count = 4
-      if let subject = request.subject {
-        members[4] = Entry(key: .literal("subject"), value: arena.string(subject))
-        count = 5
-      }
-      let fields = OwnedValue(Value(kind: .map, pointer: members.baseAddress, length: count))
       let source = Origin(
-        source: origin.source, path: request.path, receivedAt: executor.wallTime, fields: fields,
+        source: origin.source, path: request.path, receivedAt: executor.wallTime, facts: request.facts,
         reply: request.reply, identity: freshIdentity())
       arena.keep(source)
       let reply = request.reply
@@ -394,7 +379,7 @@ package struct HTTPServerSource: SourceComponent, PageAccessComponent {
         executor.track(Ack.ofClient(reply) { $0 != .acknowledged && storage.isFull ? .full : .after($0) })
       }
       guard parameters.decode != nil else {
-        produce(event(request, body, method, path, query), origin: source, position: source.identity == nil ? -1 : 0)
+        produce(event(request, body), origin: source, position: source.identity == nil ? -1 : 0)
         if rules.answer == .accepted { reply.reply(.accepted) }
         return
       }
@@ -451,9 +436,7 @@ package struct HTTPServerSource: SourceComponent, PageAccessComponent {
       return nil
     }
 
-    private func event(
-      _ request: ServerRequest, _ body: Slab, _ method: Value, _ path: Value, _ query: Value
-    ) -> Value {
+    private func event(_ request: ServerRequest, _ body: Slab) -> Value {
       var headers: [(key: Value, value: Value)] = []
       for header in request.headers {
         let name = header.name.lowercased()
@@ -468,7 +451,8 @@ package struct HTTPServerSource: SourceComponent, PageAccessComponent {
       arena.keep(body)
       let bytes = body.bytes
       return arena.map([
-        "method": method, "path": path, "query": query, "headers": arena.map(headers),
+        "method": .string(arena.copy(request.methodBytes)), "path": .string(arena.copy(request.pathBytes)),
+        "query": query(of: request), "headers": arena.map(headers),
         "body": UTF8Text.isValid(bytes) ? .string(bytes) : .bytes(bytes),
       ])
     }

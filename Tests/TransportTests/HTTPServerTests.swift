@@ -176,9 +176,9 @@ import Testing
 
   @Test func cutsSlowClients() throws {
     let echo = try Echo {
-      $0.headerTimeout = .milliseconds(100)
-      $0.bodyTimeout = .milliseconds(100)
-      $0.idleTimeout = .milliseconds(100)
+      $0.limits.header = .milliseconds(100)
+      $0.limits.body = .milliseconds(100)
+      $0.limits.idle = .milliseconds(100)
     }
     #expect(Self.status(try echo.exchange("GET / HT")) == "408")
     #expect(
@@ -306,7 +306,7 @@ import Testing
 
   @Test func cutsWhoDoesNotReadTheAnswer() throws {
     let echo = try Echo(
-      { $0.writeTimeout = .milliseconds(100) },
+      { $0.limits.write = .milliseconds(100) },
       answer: { $0.reply.reply(status: 200, headers: [], body: [UInt8](repeating: 0, count: 20 << 20)) })
     let connection = try Connection(port: echo.port)
     connection.send("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")

@@ -51,7 +51,7 @@ import Testing
   ]) func refusedClientsSendNoBody(_ headers: String, _ status: String) throws {
     let site = try Site {
       $0.rules.auth = .bearer(Secret("t"))
-      $0.bodyTimeout = .seconds(600)
+      $0.limits.body = .seconds(600)
     }
     #expect(try site.status("POST / HTTP/1.1\r\n\(headers)", length: 1 << 19) == status)
     #expect(try site.status("POST / HTTP/1.1\r\n\(headers)\r\nContent-Encoding: gzip", length: 1 << 19) == status)

@@ -104,7 +104,7 @@ import Testing
   }
 
   @Test(arguments: [true, false]) func leftoversAreReleased(_ resets: Bool) throws {
-    let waiting = try Waiting { $0.halfClosedTimeout = .milliseconds(20) }
+    let waiting = try Waiting { $0.limits.halfClosed = .milliseconds(20) }
     for number in 1...100 {
       let connection = try waiting.connect()
       connection.send(Waiting.post(10_000))
@@ -119,8 +119,8 @@ import Testing
   /// A client that stalls in the middle of a body does not delay a stop, however long bodies and the stop may take.
   @Test func aStalledBodyDoesNotHoldUpAStop() throws {
     let waiting = try Waiting {
-      $0.bodyTimeout = .seconds(3600)
-      $0.headerTimeout = .seconds(3600)
+      $0.limits.body = .seconds(3600)
+      $0.limits.header = .seconds(3600)
     }
     let stalled = try waiting.connect()
     stalled.send("POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\nExpect: 100-continue\r\n\r\n")

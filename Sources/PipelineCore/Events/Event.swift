@@ -1,4 +1,14 @@
 public import CJSON
+import Synchronization
+
+/// Further facts of an origin, made into a map when an expression, a state or a person first reads them: many pipelines
+/// never do.
+package protocol OriginFacts: AnyObject, Sendable {
+  /// The map; made anew by each call. May be called on any thread.
+  var fields: OwnedValue { get }
+  /// The memory in bytes that the facts occupy.
+  var byteCount: Int { get }
+}
 
 /// The origin of events: shared by all events of one batch.
 public final class Origin: Sendable {
@@ -9,7 +19,23 @@ public final class Origin: Sendable {
   /// The wall-clock time when the batch was read, in nanoseconds since 1970.
   package let receivedAt: Int64
   /// Further facts from the source, as a map; `meta.NAME` in expressions.
-  package let fields: OwnedValue
+  package var fields: OwnedValue {
+    guard let facts else { return given }
+    return (made.load() ?? made.storeIfNil(Made(facts.fields))).fields
+  }
+  private let given: OwnedValue
+  private let facts: (any OriginFacts)?
+  private let made = AtomicLazyReference<Made>()
+
+  private final class Made: Sendable {
+    let fields: OwnedValue
+    init(_ fields: OwnedValue) { self.fields = fields }
+  }
+
+  /// Facts larger than this many bytes are made into a map at once: events may outlive their turn by days, and the map
+  /// has only what `meta` names.
+  private static let mostFacts = 2048
+
   /// Answers the request that contained the events, if the sender waits for an answer.
   package let reply: (any ReplyTarget)?
   /// Names the events; nil if the pipeline does not use names or the events have none.
@@ -27,21 +53,46 @@ public final class Origin: Sendable {
     self.source = source
     self.path = path
     self.receivedAt = receivedAt
-    self.fields = fields
+    given = fields
+    facts = nil
+    self.reply = reply
+  }
+
+  /// An origin whose ``fields`` are made when they are first read.
+  package init(
+    source: String, path: String?, receivedAt: Int64, facts: any OriginFacts, reply: (any ReplyTarget)?,
+    identity: EventIdentity?
+  ) {
+    part = nil
+    self.identity = identity
+    self.source = source
+    self.path = path
+    self.receivedAt = receivedAt
+    let isLarge = facts.byteCount > Self.mostFacts
+    given = isLarge ? facts.fields : OwnedValue()
+    self.facts = isLarge ? nil : facts
+    self.reply = reply
+  }
+
+  private init(_ other: Origin, reply: (any ReplyTarget)?, identity: EventIdentity?) {
+    part = other.part
+    self.identity = identity
+    source = other.source
+    path = other.path
+    receivedAt = other.receivedAt
+    given = other.given
+    facts = other.facts
     self.reply = reply
   }
 
   /// The same origin, but without a request to answer.
   var withoutReply: Origin {
-    reply == nil
-      ? self
-      : Origin(source: source, path: path, receivedAt: receivedAt, fields: fields, identity: identity, part: part)
+    reply == nil ? self : Origin(self, reply: nil, identity: identity)
   }
 
   /// The same origin for a single event with this name.
   package func with(_ identity: EventIdentity) -> Origin {
-    Origin(
-      source: source, path: path, receivedAt: receivedAt, fields: fields, reply: reply, identity: identity, part: part)
+    Origin(self, reply: reply, identity: identity)
   }
 
   /// The origin of events without a source: values in tests, folds, combinations.

@@ -19,6 +19,8 @@ extension Join {
       let sendsUnmatched: Bool
       /// The events, oldest first.
       let events = KeptEvents()
+      /// The number of `events` that have had no partner.
+      @exclusivity(unchecked) var unmatched = 0
       /// When the first of `events` expires.
       @exclusivity(unchecked) var due = Instant.distantFuture
       /// With `early`, the oldest event whose time to be sent without a partner has not come.
@@ -44,9 +46,18 @@ extension Join {
 
       func removeAll(keeping arena: Arena) {
         events.removeAll(keeping: arena)
+        unmatched = 0
         due = .distantFuture
         (waiting, sending) = (nil, .distantFuture)
         (sent, sentBytes) = ([:], 0)
+      }
+
+      /// Notes that an event has a partner.
+      @inline(__always)
+      func match(_ entry: Entry) {
+        if entry.pointee.isMatched { return }
+        entry.pointee.isMatched = true
+        unmatched &-= 1
       }
 
       func add(_ row: OwnedValue?, of entry: Entry) {
@@ -154,11 +165,11 @@ extension Join {
     @inline(__always)
     private func choose(_ key: Int?, _ side: Side) -> Partners {
       guard let key, let first = chains[2 &* key &+ side.index].first else { return .none }
-      first.pointee.isMatched = true
+      side.match(first)
       guard var next = first.pointee.sibling else { return .one(first) }
       var chosen = [first]
       while true {
-        next.pointee.isMatched = true
+        side.match(next)
         chosen.append(next)
         guard let further = next.pointee.sibling else { return .many(chosen) }
         next = further
@@ -206,6 +217,7 @@ extension Join {
       let isFirst = side.events.count == 0
       let entry = side.events.append(event, seen: seen, due: due, number: key, isMatched: isMatched, arena)
       if isFirst { side.due = due }
+      if !isMatched { side.unmatched &+= 1 }
       while chains.count <= 2 &* key &+ 1 { chains.append(Chain()) }
       let index = 2 &* key &+ side.index
       if let last = chains[index].last { last.pointee.sibling = entry } else { chains[index].first = entry }
@@ -228,6 +240,7 @@ extension Join {
       guard let oldest = side.events.first else { return nil }
       if side.waiting == oldest { wait(for: oldest.pointee.next, side) }
       side.events.removeFirst(keeping: arena)
+      if !oldest.pointee.isMatched { side.unmatched &-= 1 }
       side.due = side.events.first?.pointee.due ?? .distantFuture
       // The oldest event is also the first of its key.
       let key = Int(oldest.pointee.number)
@@ -333,7 +346,7 @@ extension Join {
     /// Completes; events that are still kept have no partner.
     private func end() {
       guard !isClosed else { return }
-      for side in [left, right] {
+      for side in [left, right] where side.unmatched > 0 {
         var next = side.events.first
         while let entry = next {
           next = entry.pointee.next
@@ -345,7 +358,10 @@ extension Join {
     }
 
     override var heldCount: Int {
-      [left, right].reduce(0) { $0 + $1.events.all.count { !$0.pointee.isMatched } - $1.sent.count }
+      [left, right].reduce(0) { count, side in
+        assert(side.unmatched == side.events.all.count { !$0.pointee.isMatched }, "events without a partner are miscounted")
+        return count + side.unmatched - side.sent.count
+      }
     }
 
     override func stop() {

@@ -32,6 +32,8 @@ public struct ListenAddress: Sendable, Equatable {
       self.methods = methods
       self.tls = tls.allSatisfy { $0 == nil } ? [] : tls.map { $0 ?? "" }
     }
+
+    var scope: ServingRules.Scope { ServingRules.Scope(path: path, methods: methods) }
   }
 
   /// A server that shares the address with others.
@@ -95,7 +97,7 @@ public struct ListenAddress: Sendable, Equatable {
     guard let site, let second = other.site else { return .address }
     guard canonicalAddress == other.canonicalAddress else { return .spelling }
     if site.tls != second.tls { return .tls }
-    return ServingRules.conflict((site.path, site.methods), (second.path, second.methods)).map { .site($0) }
+    return site.scope.conflict(second.scope).map { .site($0) }
   }
 
   enum Conflict: Equatable {
@@ -170,7 +172,7 @@ public struct TargetAddress: Sendable {
     guard address.arrives(at: listener) else { return false }
     guard let request, let site = listener.site else { return request == nil && listener.site == nil && rules == nil }
     guard request.isSecure != site.tls.isEmpty, request.isWebSocket == site.isWebSocket else { return false }
-    if let rules { return rules.refusal(ofPath: Substring(request.path), method: request.method) == nil }
+    if let rules { return rules.scope.refusal(ofPath: Substring(request.path), method: request.method) == nil }
     return site.path.map { $0 == request.path } ?? true
   }
 }

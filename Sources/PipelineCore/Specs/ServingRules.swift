@@ -43,56 +43,64 @@ public struct ServingRules: Sendable {
     count > maxBodyBytes ? ServerAnswer(413) : nil
   }
 
-  /// The answer to a request that is not served; nil: it is served. `path` has no query.
-  package func refusal(ofPath path: UnsafeRawBufferPointer, method: UnsafeRawBufferPointer) -> ServerAnswer? {
-    if !serves(path: path) { return ServerAnswer(404) }
-    if let methods, !methods.contains(where: { Self.isSame(method, $0) }) { return .notAllowed(methods) }
-    return nil
-  }
+  /// The requests that are served.
+  package var scope: Scope { Scope(path: path, methods: methods) }
 
-  /// Whether the path is served, with some method.
-  package func serves(path: UnsafeRawBufferPointer) -> Bool { self.path.map { Self.isSame(path, $0) } ?? true }
+  /// The requests that a server takes. Apart from the other rules, because each request is asked for it, and a call of a
+  /// method copies what the method is called on.
+  package struct Scope: Sendable, Equatable {
+    /// The only path, without the query; nil: all paths.
+    package let path: String?
+    /// The only methods; nil: all methods.
+    package let methods: [String]?
 
-  /// The requests that both these and other rules serve, in words; nil: there are none. Rules for one path do not
-  /// conflict with rules for all paths, which get the other paths.
-  package func conflict(_ other: ServingRules) -> String? {
-    Self.conflict((path, methods), (other.path, other.methods))
-  }
+    package init(path: String?, methods: [String]?) { (self.path, self.methods) = (path, methods) }
 
-  typealias Served = (path: String?, methods: [String]?)
-
-  static func conflict(_ one: Served, _ other: Served) -> String? {
-    guard one.path == other.path else { return nil }
-    let pathText = one.path.map { Printable.cut($0) } ?? "all paths"
-    guard let first = one.methods, let second = other.methods else {
-      return (one.methods ?? other.methods).map { "\($0.joined(separator: ", ")) \(pathText)" } ?? pathText
+    /// The answer to a request that is not served; nil: it is served. `path` has no query.
+    package func refusal(ofPath path: UnsafeRawBufferPointer, method: UnsafeRawBufferPointer) -> ServerAnswer? {
+      if !serves(path: path) { return ServerAnswer(404) }
+      if let methods, !methods.contains(where: { Self.isSame(method, $0) }) { return .notAllowed(methods) }
+      return nil
     }
-    let both = first.filter(second.contains)
-    return both.isEmpty ? nil : "\(both.joined(separator: ", ")) \(pathText)"
-  }
 
-  /// Whether the other rules serve every request that these rules serve.
-  package func isCovered(by other: ServingRules) -> Bool {
-    guard path == other.path, let others = other.methods else { return path == other.path }
-    return methods.map { $0.allSatisfy(others.contains) } ?? false
-  }
-
-  /// The answer to a request that is not served; nil: it is served. `path` may have a query.
-  package func refusal(ofPath path: Substring, method: String) -> ServerAnswer? {
-    var path = path
-    var method = method
-    return path.withUTF8 { path in
-      method.withUTF8 { refusal(ofPath: UnsafeRawBufferPointer(path), method: UnsafeRawBufferPointer($0)) }
-    }
-  }
-
-  private static func isSame(_ bytes: UnsafeRawBufferPointer, _ text: String) -> Bool {
-    var text = text
-    return text.withUTF8 { text in
-      guard text.count == bytes.count, let start = text.baseAddress, let other = bytes.baseAddress else {
-        return text.count == bytes.count
+    /// The answer to a request that is not served; nil: it is served. `path` may have a query.
+    package func refusal(ofPath path: Substring, method: String) -> ServerAnswer? {
+      var path = path
+      var method = method
+      return path.withUTF8 { path in
+        method.withUTF8 { refusal(ofPath: UnsafeRawBufferPointer(path), method: UnsafeRawBufferPointer($0)) }
       }
-      return areEqual(other, start, text.count)
+    }
+
+    /// Whether the path is served, with some method.
+    package func serves(path: UnsafeRawBufferPointer) -> Bool { self.path.map { Self.isSame(path, $0) } ?? true }
+
+    /// The requests that both this and another scope have, in words; nil: there are none. A scope with one path does not
+    /// conflict with a scope of all paths, which gets the other paths.
+    package func conflict(_ other: Scope) -> String? {
+      guard path == other.path else { return nil }
+      let pathText = path.map { Printable.cut($0) } ?? "all paths"
+      guard let first = methods, let second = other.methods else {
+        return (methods ?? other.methods).map { "\($0.joined(separator: ", ")) \(pathText)" } ?? pathText
+      }
+      let both = first.filter(second.contains)
+      return both.isEmpty ? nil : "\(both.joined(separator: ", ")) \(pathText)"
+    }
+
+    /// Whether the other scope has every request of this one.
+    package func isCovered(by other: Scope) -> Bool {
+      guard path == other.path, let others = other.methods else { return path == other.path }
+      return methods.map { $0.allSatisfy(others.contains) } ?? false
+    }
+
+    private static func isSame(_ bytes: UnsafeRawBufferPointer, _ text: String) -> Bool {
+      var text = text
+      return text.withUTF8 { text in
+        guard text.count == bytes.count, let start = text.baseAddress, let other = bytes.baseAddress else {
+          return text.count == bytes.count
+        }
+        return areEqual(other, start, text.count)
+      }
     }
   }
 

@@ -25,12 +25,12 @@ final class HTTPListener: @unchecked Sendable {
 
   /// The paths and methods that a server serves, and its certificate.
   private struct Served {
-    let rules: ServingRules
+    let scope: ServingRules.Scope
     let files: TLSServing.Files?
 
-    init(_ server: HTTPServer) { (rules, files) = (server.options.rules, server.options.tls?.files) }
+    init(_ server: HTTPServer) { (scope, files) = (server.scope, server.files) }
 
-    func isCovered(by other: Served) -> Bool { rules.isCovered(by: other.rules) && files == other.files }
+    func isCovered(by other: Served) -> Bool { scope.isCovered(by: other.scope) && files == other.files }
   }
 
   private let address: String
@@ -273,6 +273,9 @@ final class HTTPListener: @unchecked Sendable {
   var maxHeaderBytes: Int { servers.map(\.options.maxHeaderBytes).max() ?? 64 << 10 }
   var maxHeaderLines: Int { servers.map(\.options.maxHeaderLines).max() ?? 100 }
 
+  /// The time limits of connections that are at no server.
+  var limits: HTTPServer.Limits { (servers.first ?? held.first)?.limits ?? HTTPServer.Limits() }
+
   /// The options for decisions that belong to no single server; nil: there is no server at the moment.
   var options: HTTPServer.Options? { servers.first?.options ?? held.first?.options }
 
@@ -302,29 +305,29 @@ final class HTTPListener: @unchecked Sendable {
   /// - Parameter files: The certificate files of the connection: servers with others are left out.
   func way(path: UnsafeRawBufferPointer, method: UnsafeRawBufferPointer, _ files: TLSServing.Files?) -> Way {
     if isClosed { return .answer(.stopped) }
-    if servers.count == 1, held.isEmpty, ended.isEmpty, servers[0].options.tls?.files == files {
-      let refusal = servers[0].options.rules.refusal(ofPath: path, method: method)
-      return refusal.map(Way.answer) ?? .server(servers[0])
+    if servers.count == 1, held.isEmpty, ended.isEmpty, servers[0].files == files {
+      let only = servers[0]
+      return only.scope.refusal(ofPath: path, method: method).map(Way.answer) ?? .server(only)
     }
-    func takes(_ rules: ServingRules, _ known: TLSServing.Files?) -> Bool {
-      known == files && rules.refusal(ofPath: path, method: method) == nil
+    func takes(_ scope: ServingRules.Scope, _ known: TLSServing.Files?) -> Bool {
+      known == files && scope.refusal(ofPath: path, method: method) == nil
     }
-    func serves(_ server: HTTPServer) -> Bool { takes(server.options.rules, server.options.tls?.files) }
+    func serves(_ server: HTTPServer) -> Bool { takes(server.scope, server.files) }
     if let server = best(servers, where: serves) { return .server(server) }
     if let server = best(held, where: serves) { return .held(server.options.rules.queueTimeout) }
-    let ofPath = servers.filter { $0.options.rules.serves(path: path) }
-    let same = ofPath.filter { $0.options.tls?.files == files }
+    let ofPath = servers.filter { $0.scope.serves(path: path) }
+    let same = ofPath.filter { $0.files == files }
     // The servers of the path have another certificate now than the connection: the client must open a new one.
     if same.isEmpty, !ofPath.isEmpty { return .answer(ServerAnswer(421, [(name: "Connection", value: "close")])) }
-    if ended.contains(where: { takes($0.rules, $0.files) }) { return .answer(.stopped) }
-    if !same.isEmpty { return .answer(.notAllowed(same.flatMap { $0.options.rules.methods ?? [] })) }
+    if ended.contains(where: { takes($0.scope, $0.files) }) { return .answer(.stopped) }
+    if !same.isEmpty { return .answer(.notAllowed(same.flatMap { $0.scope.methods ?? [] })) }
     return .answer(ServerAnswer(404))
   }
 
   private func best(_ servers: [HTTPServer], where serves: (HTTPServer) -> Bool) -> HTTPServer? {
     var found: HTTPServer?
     for server in servers where serves(server) {
-      if server.options.rules.path != nil { return server }
+      if server.scope.path != nil { return server }
       if found == nil { found = server }
     }
     return found

@@ -79,7 +79,18 @@ final class RequestHead: @unchecked Sendable {
 
   /// The value as bytes, valid as long as the head lives.
   func bytes(of name: StaticString) -> UnsafeRawBufferPointer? {
-    fields.first { matches($0, name) }.map { self[$0.value] }
+    let length = name.utf8CodeUnitCount
+    // Names of another length are passed over first: a head has several fields, and each request is asked for some.
+    for field in fields where field.name.count == length && HTTPRequestReader.isSame(self[field.name], name) {
+      return self[field.value]
+    }
+    return nil
+  }
+
+  /// Names and values after the `?`, decoded, in order; bytes that are not UTF-8 are replaced.
+  var query: [(name: String, value: String)] {
+    guard path.upperBound < target.upperBound else { return [] }
+    return FormText.pairs(Array(self[(path.upperBound + 1)..<target.upperBound])[...])
   }
 
   /// The headers by which a browser describes the page that sends the request.

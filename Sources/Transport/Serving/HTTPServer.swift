@@ -45,17 +45,7 @@ package final class HTTPServer: @unchecked Sendable {
     /// The maximum size of a request's head in bytes.
     package var maxHeaderBytes = 64 << 10
     package var maxHeaderLines = 100
-    /// The time from the connection to the end of the first head.
-    package var headerTimeout: TimeSpan = .seconds(10)
-    /// The time from the end of the head to the end of the body.
-    package var bodyTimeout: TimeSpan = .seconds(30)
-    /// The time from an answer to the end of the next head.
-    package var idleTimeout: TimeSpan = .seconds(60)
-    /// The time in which a client must read an answer.
-    package var writeTimeout: TimeSpan = .seconds(30)
-    /// How long a request waits for the pipeline after its client has closed its side of the connection: the client may
-    /// have left, or may only read from now on.
-    package var halfClosedTimeout: TimeSpan = .seconds(1)
+    package var limits = Limits()
     /// The options of connections over TCP.
     var socketOptions = [SocketOption.noDelay]
     /// Whether an idle connection is closed for a new one beyond ``ServingRules/maxConnections``.
@@ -68,6 +58,21 @@ package final class HTTPServer: @unchecked Sendable {
     package init() {}
   }
 
+  /// The time limits of a connection.
+  package struct Limits: Sendable {
+    /// The time from the connection to the end of the first head.
+    package var header: TimeSpan = .seconds(10)
+    /// The time from the end of the head to the end of the body.
+    package var body: TimeSpan = .seconds(30)
+    /// The time from an answer to the end of the next head.
+    package var idle: TimeSpan = .seconds(60)
+    /// The time in which a client must read an answer.
+    package var write: TimeSpan = .seconds(30)
+    /// How long a request waits for the pipeline after its client has closed its side of the connection: the client may
+    /// have left, or may only read from now on.
+    package var halfClosed: TimeSpan = .seconds(1)
+  }
+
   package typealias Notice = AcceptShortage.Notice
 
   package let options: Options
@@ -77,7 +82,10 @@ package final class HTTPServer: @unchecked Sendable {
   let budget: ByteBudget
   let replyTimeout: Int64
   let queueTimeout: Int64
-  // Copies of rules that each request needs: a call of a method of the rules copies all of them.
+  // Copies of options that each request needs: a call of a method of the options copies all of them.
+  let limits: Limits
+  let scope: ServingRules.Scope
+  let files: TLSServing.Files?
   let mostBodyBytes: Int
   private let asksForAuth: Bool
 
@@ -120,6 +128,9 @@ package final class HTTPServer: @unchecked Sendable {
     self.options = options
     access = options.rules.access
     budget = ByteBudget(limit: options.rules.maxBufferedBytes, of: options.memory)
+    limits = options.limits
+    scope = options.rules.scope
+    files = options.tls?.files
     mostBodyBytes = options.rules.maxBodyBytes
     asksForAuth = options.rules.asksForAuth
     replyTimeout = max(options.rules.replyTimeout.nanoseconds, 1_000_000)
@@ -293,7 +304,7 @@ extension HTTPServer.Options {
       return HTTPServerFailure(
         kind: .addressInUse, message: "cannot listen on \(address): another component listens there with another 'tls'")
     }
-    guard let both = rules.conflict(other.rules) else { return nil }
+    guard let both = rules.scope.conflict(other.rules.scope) else { return nil }
     return HTTPServerFailure(
       kind: .addressInUse, message: "cannot listen on \(address): another component serves \(both) there")
   }

@@ -62,7 +62,7 @@ extension ServerConnection {
       answered()
     } else if phase == .writing {
       // The channel may have sent the rest meanwhile, and the next request may be under way.
-      limit(options?.writeTimeout ?? .seconds(30))
+      limit(limits.write)
     }
   }
 
@@ -173,7 +173,7 @@ extension ServerConnection {
           if case .success = result { answered() } else { context?.close(promise: nil) }
         }
         stream.disconnect()
-        if isSent { answered() } else { limit(options?.writeTimeout ?? .seconds(30)) }
+        if isSent { answered() } else { limit(limits.write) }
       }
     }
   }
@@ -185,7 +185,7 @@ extension ServerConnection {
     if closesAfterAnswer { return linger() }
     phase = .head
     if let server, !server.isServing { leave() }
-    limit(options?.idleTimeout ?? .seconds(60))
+    limit(limits.idle)
     // `consume` is the caller and continues with the next request itself.
     if isConsuming { return }
     consumePending()

@@ -156,7 +156,7 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
     phase = .body
     direct(request)
     guard phase == .body else { return }
-    limit(bodyTimeout)
+    limit(limits.body)
     consumePending(always: true)
     resumeReading()
   }
@@ -193,13 +193,15 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
       socket = (try? operations.withUnsafeTransportIfAvailable { (socket: NIOBSDSocket.Handle) in socket }) ?? -1
     }
     listener.opened(self)
+    timer.expired = { [self] in expired() }
     // Beyond the server's limit, the first request is answered with 503.
     if let server, !server.admit(self) { (self.server, pendingBudget) = (nil, listener.budget) }
-    limit(options?.headerTimeout ?? .seconds(10))
+    limit(limits.header)
   }
 
   func handlerRemoved(context: ChannelHandlerContext) {
     timer.cancel()
+    timer.expired = nil
     cancelExchange()
     stream?.disconnect()
     stream = nil
@@ -215,7 +217,7 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
   // MARK: - Servers
 
   var options: HTTPServer.Options? { server?.options ?? listener.options }
-  var bodyTimeout: TimeSpan { options?.bodyTimeout ?? .seconds(30) }
+  var limits: HTTPServer.Limits { server?.limits ?? listener.limits }
 
   /// Moves to the server of a request; false: that server has too many connections.
   func enter(_ next: HTTPServer) -> Bool {
@@ -278,7 +280,7 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
     case .writing: break
     case .answering:
       // The client has left, or only reads from now on. If the pipeline does not take the request soon, it is dropped.
-      timer.shorten(to: .now() + .nanoseconds((options?.halfClosedTimeout ?? .seconds(1)).nanoseconds))
+      timer.shorten(to: .now() + .nanoseconds(limits.halfClosed.nanoseconds))
     }
   }
 
@@ -299,7 +301,7 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
         // A body that arrives together with its head needs no time limit.
         if phase == .body, !incoming.isBodyLimited {
           incoming.isBodyLimited = true
-          limit(bodyTimeout)
+          limit(limits.body)
         }
         return at
       case .head(let head): receive(head)
@@ -338,7 +340,7 @@ final class ServerConnection: ChannelDuplexHandler, @unchecked Sendable {
     limit(until: (round.instant ?? .now()) + .nanoseconds(max(span.nanoseconds, 1_000_000)))
   }
 
-  func limit(until instant: NIODeadline) { timer.limit(until: instant) { [self] in expired() } }
+  func limit(until instant: NIODeadline) { timer.limit(until: instant) }
 
   func expired() {
     guard let context else { return }

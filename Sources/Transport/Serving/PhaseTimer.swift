@@ -6,22 +6,20 @@ final class PhaseTimer {
   private(set) var deadline = NIODeadline.distantFuture
   private var timer: Scheduled<Void>?
   private var timerDeadline = NIODeadline.distantFuture
-  private var expired: (() -> Void)?
+  /// Called when the limit has passed, unless it is changed first. Must be nil once the connection is closed.
+  var expired: (() -> Void)?
 
   init(_ loop: any EventLoop) { self.loop = loop }
 
-  /// - Parameter expired: Called when the limit has passed, unless it is changed first. Must be the same for all
-  ///   limits.
-  func limit(until instant: NIODeadline, _ expired: @escaping () -> Void) {
+  func limit(until instant: NIODeadline) {
     deadline = instant
-    self.expired = expired
     // A timer that fires too early is set again.
     if timer == nil || timerDeadline > deadline { schedule() }
   }
 
-  /// Shortens the limit of the current phase.
+  /// Shortens the limit of the current phase, if it has one.
   func shorten(to instant: NIODeadline) {
-    guard instant < deadline, expired != nil else { return }
+    guard instant < deadline, deadline != .distantFuture else { return }
     deadline = instant
     if timer == nil || timerDeadline > deadline { schedule() }
   }
@@ -29,7 +27,6 @@ final class PhaseTimer {
   func cancel() {
     timer?.cancel()
     timer = nil
-    expired = nil
     deadline = .distantFuture
   }
 

@@ -73,7 +73,7 @@ enum ControlSocket {
     options.rules.maxBufferedBytes = 4 << 20
     // A reload waits for sinks, so an answer may take long.
     options.rules.replyTimeout = .seconds(600)
-    options.halfClosedTimeout = .seconds(600)
+    options.limits.halfClosed = .seconds(600)
     options.makesRoom = true
     try HTTPServer(options: options).start(on: socket.descriptor, notify: notify) { take(ControlRequest($0)) }
   }
