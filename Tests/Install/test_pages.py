@@ -187,18 +187,21 @@ class PageTests(unittest.TestCase):
         machine.write("alert.yaml", text)
         page = list(key for key in self.blocks if key[0] == "service")
         found = self.block(*page[0])
+        self.assertIn("alert.yaml: ok", found)
         self.assertIn("rxd.service: active", found)
+        self.assertIn("1 pipeline, 1 running", found)
         self.block(*page[1])
         self.assertIn('"enabled": ["rxd.service"]', machine.run("cat /run/play/state.json"))
         self.assertEqual(self.block(*page[2]), "a line\n")
         self.assertIn("1 pipeline running", self.block(*page[3]) + machine.run("cat /run/play/journal"))
         self.assertIn("alert", self.block(*page[4]))
-        # The check that the page recommends, and what it says about a reload with an error.
-        self.assertIn("alert.yaml: ok", machine.run(re.search(r"^`(sudo rxd check .*?)` before", pages()["service"], re.MULTILINE)[1]))
-        machine.run("sed -i 's/^sources:/source:/' /etc/rxd/pipelines/alert.yaml")
-        status, output = machine.tries("systemctl reload rxd")
-        self.assertEqual(status, 1, output)
-        self.assertIn("rxd.service: active", machine.run("systemctl status rxd"))
+        # What the page says about a reload with an error, and without any file.
+        for change in ("sed -i 's/^sources:/source:/'", "rm"):
+            machine.run(f"{change} /etc/rxd/pipelines/alert.yaml")
+            status, output = machine.tries("systemctl reload rxd")
+            self.assertEqual(status, 1, output)
+            self.assertIn("rxd.service: active", machine.run("systemctl status rxd"))
+            self.assertIn("1 pipeline, 1 running", machine.run("rxd top --once"))
 
     @of("install", "sudo tee /etc/rxd/pipelines/hello.yaml << 'END'", "sudo install -D -m 0644 -t /etc/systemd/system/rxd.service.d /usr/share/rxd/systemd/read-logs.conf",
         "sudo install -m 0644 -t /etc/systemd/system /usr/share/rxd/systemd/rxd-syslog-*.socket")
