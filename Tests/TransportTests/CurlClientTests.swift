@@ -100,6 +100,19 @@ import Testing
     #expect(unknown.kind == .resolve)
   }
 
+  /// A name that cannot be resolved for a while, as while a machine starts, is asked for again.
+  @Test func asksForANameAgainThatWasNotResolved() async throws {
+    for _ in 1...3 {
+      let failure = try await failure(HTTPRequest(url: "http://name.invalid/"))
+      #expect(failure.kind == .resolve, "\(failure.message)")
+    }
+    let server = try ScriptedServer { connection in
+      _ = connection.message()
+      connection.send(Self.reply("x"))
+    }
+    #expect(try await client.answer(HTTPRequest(url: server.url)).get().status == 200)
+  }
+
   static let refusedURLs = [
     "", "ftp://127.0.0.1/", "file:///etc/passwd", "gopher://127.0.0.1/", "http://", "http:///x",
     "http://u:secret@127.0.0.1/", "http://127.0.0.1:99999/", "http://127.0.0.1/a b", "relative",

@@ -178,14 +178,16 @@ final class CurlLoop: @unchecked Sendable {
     }
   }
 
-  /// Detaches the handle from the exchange.
-  private func release(_ exchange: CurlExchange) {
+  /// Detaches the handle from the exchange. Only the handle of an exchange that ended well is used again: after a name
+  /// that was not resolved, libcurl 7.88 keeps the receive buffer over `curl_easy_reset`, and refuses
+  /// `CURLOPT_BUFFERSIZE` of every later exchange of the handle.
+  private func release(_ exchange: CurlExchange, endedWell: Bool = false) {
     guard let easy = exchange.easy else { return }
     exchange.easy = nil
     if growing === exchange { growing = nil }
     waiting.removeAll { $0 === exchange }
     if active.removeValue(forKey: easy) != nil { rx_curl_multi_remove_handle(multi, easy) }
-    if spare.count < 16 {
+    if endedWell, spare.count < 16 {
       rx_curl_easy_reset(easy)
       spare.append(easy)
     } else {
@@ -199,10 +201,10 @@ final class CurlLoop: @unchecked Sendable {
     rx_curl_get_long(easy, CURLINFO_RESPONSE_CODE, &status)
     let result = CurlOutcome.result(of: exchange, easy, code, status: status)
     if case .redirect(let target) = result {
-      release(exchange)
+      release(exchange, endedWell: code == CURLE_OK)
       return follow(exchange, to: target)
     }
-    release(exchange)
+    release(exchange, endedWell: code == CURLE_OK)
     switch result {
     case .response(let response): exchange.complete(.success(response))
     case .failure(let failure):
