@@ -67,7 +67,7 @@ struct GuideTests {
       case .file(let name, let text): try folder.write(name, text)
       case .command(let command, let shown):
         let (_, output) = try Program.run(
-          "/bin/sh", ["-c", "cd '\(folder.path)' || exit\n\(command) 2>&1"],
+          "/bin/sh", ["-c", "cd '\(folder.path)' || exit\n{ \(command)\n} 2>&1"],
           environment: [
             "PATH": folder.path + ":/usr/bin:/bin", "HOME": folder.path, "LANG": "C.UTF-8", "RXD_LOG_FORMAT": "text",
           ])
