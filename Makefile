@@ -181,7 +181,7 @@ deb: build
 	@scripts/install-packages --deb
 	scripts/deb --rxd $(RXD) --out $(BUILD)/deb
 
-## Makes an archive in .build/dist that runs on Debian 12 and newer systems without Swift.
+## Makes an archive in .build/dist that runs on Debian 12, Ubuntu 22.04 and newer systems without Swift.
 dist: build
 	@scripts/install-packages --deb
 	scripts/dist --rxd $(RXD) --out $(BUILD)/dist

@@ -111,7 +111,6 @@ let package = Package(
         .unsafeFlags(
           [
             "-use-ld=lld", "-Xlinker", "-O2", "-Xlinker", "--icf=safe", "-Xlinker", "--no-export-dynamic",
-            "-Xlinker", "-z", "-Xlinker", "pack-relative-relocs",
             // The tables of addresses are complete and read-only before the first function runs.
             "-Xlinker", "-z", "-Xlinker", "relro", "-Xlinker", "-z", "-Xlinker", "now",
           ], .when(platforms: [.linux], configuration: .release))
