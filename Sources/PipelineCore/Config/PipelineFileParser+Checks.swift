@@ -99,6 +99,15 @@ extension PipelineFileParser {
       fixIts: hasFix ? correction.map { [.init(entry.key.location, $0.name)] } ?? [] : [])
   }
 
+  /// The advice for `type: NAME` beside parameters, as other programs write components; nil if the rest is another component.
+  func typed(_ name: String, _ components: [YAMLEntry], _ role: Role) -> String? {
+    let others = components.filter { $0.name != "type" }
+    guard others.allSatisfy({ $0.value.scalar != nil }) else { return nil }
+    let shown = others.prefix(2).map { "\(Printable.cut($0.name)): \($0.value.shown)" }
+    let inside = (shown + (others.count > 2 ? ["..."] : [])).joined(separator: ", ")
+    return "Write '\(role == .step ? "- " : "")\(name): { \(inside.isEmpty ? "..." : inside) }'"
+  }
+
   /// Removes and reports unknown keys: those that resemble a reserved key, and keys that are reserved in other parts of
   /// the file. The remaining keys may be components.
   ///

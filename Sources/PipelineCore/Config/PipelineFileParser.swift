@@ -512,6 +512,12 @@ package struct PipelineFileParser {
         node.location.start, help: "Write for example '\(role.example)'")
       return nil
     }
+    if let type = components.first(where: { $0.name == "type" }), let name = type.value.string,
+      let written = typed(Printable.cut(name), components, role)
+    {
+      report(.notOneComponent, "'type' is no component: the component itself is the key", type.key.location, help: written)
+      return nil
+    }
     if components.count > 1 {
       let names = Suggestion.list(components.map { Printable.cut($0.name) })
       let others = components.dropFirst().map { "'\(Printable.cut($0.name))'" }

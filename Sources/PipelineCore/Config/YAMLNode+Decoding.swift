@@ -22,7 +22,9 @@ extension YAMLNode {
     return .failure(
       Diagnostic(
         .yamlBoolean, "\(what) takes true or false, but '\(scalar.shown)' is a text", at: location,
-        help: withoutQuotes("\(meant)"), fixIts: [.init(location, "\(meant)")]))
+        help: scalar.style == .plain
+          ? "Write \(meant): in YAML 1.2, \(scalar.shown) without quotes is a text, too" : withoutQuotes("\(meant)"),
+        fixIts: [.init(location, "\(meant)")]))
   }
 
   /// The advice to write a value without its quotes.

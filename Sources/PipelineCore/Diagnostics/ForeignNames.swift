@@ -73,6 +73,7 @@ enum ForeignNames {
 
   /// The name here, the help (empty if only the name differs), and the foreign names.
   private static let rows: [(ours: String, help: String, names: String)] = [
+    ("from", "", "inputs input"),
     // Time
     (
       "throttle", "Use 'throttle' with 'edge: leading', or 'both'",

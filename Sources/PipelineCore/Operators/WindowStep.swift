@@ -7,6 +7,8 @@ extension Window {
     let length: Int64
     /// The boundaries of windows by event time.
     let grid: Grid
+    /// Kept alive for `grid`.
+    private let days: ZonedDays?
     let count: Int
     let step: Int
     /// With `inclusive`, one nanosecond more than the parameter, so that a pause within a session is always shorter
@@ -44,9 +46,8 @@ extension Window {
         isSentOnce: parameters.count != nil ? step >= count : length <= every || gap > 0)
       slice =
         parameters.count == nil ? Self.divisor(every, length) : Self.divisor(Int64(count), Int64(step))
-      grid = Grid(
-        every: every, length: length, slice: slice,
-        days: parameters.timezone.map { ZonedDays(count: max(1, parameters.days), in: $0) })
+      days = parameters.timezone.map { ZonedDays(count: max(1, parameters.days), in: $0) }
+      grid = Grid(every: every, length: length, slice: slice, days: days)
       sendsEmpty = parameters.empty
       bound = parameters.bound
       emission = Emission(parameters.emit)

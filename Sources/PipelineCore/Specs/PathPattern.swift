@@ -5,7 +5,19 @@ import Glibc
 package enum PathPattern {
   /// Whether a part of the pattern is `**`.
   package static func hasLevels(_ pattern: String) -> Bool {
-    pattern.utf8.contains(UInt8(ascii: "*")) && names(pattern).contains("**")
+    var stars = 0
+    var others = 0
+    for byte in pattern.utf8 {
+      if byte == UInt8(ascii: "/") {
+        if stars == 2, others == 0 { return true }
+        (stars, others) = (0, 0)
+      } else if byte == UInt8(ascii: "*") {
+        stars += 1
+      } else {
+        others += 1
+      }
+    }
+    return stars == 2 && others == 0
   }
 
   /// The parts of a pattern, each `**` once.

@@ -16,6 +16,8 @@ struct BlockReading {
   private var lines: LineAssembler
   /// The size of the next read, in mode `lines`.
   private var lineBlock: Int
+  /// In mode `lines`, of a regular file: how many bytes it had at the start of reading, less those that have been read.
+  private var left: Int?
   /// The status of the file, if it has just been opened.
   private var status: FileDescriptor.Status?
   /// The offset at which reading of the file starts.
@@ -165,6 +167,7 @@ struct BlockReading {
     file = next
     content = nil
     self.status = status
+    left = nil
     isPrepared = false
     checksStart = options.refusesCompressed
     start = 0
@@ -196,6 +199,7 @@ struct BlockReading {
     } else if options.offset > 0, start > 0, lseek(file.number, off_t(start), SEEK_SET) < 0 {
       throw PosixError("seek in", file.name)
     }
+    if status.kind == .regular, content == nil { left = Int(max(0, status.size &- start)) }
     if status.kind == .regular, status.size > Self.leastBlock {
       posix_fadvise(file.number, 0, 0, POSIX_FADV_SEQUENTIAL)
     }
@@ -253,9 +257,12 @@ struct BlockReading {
 
   private mutating func readLines(_ deliver: (LineBlock) -> Void) throws(PosixError) -> BlockReader.End? {
     guard file != nil else { return .finished(offset: currentOffset) }
-    let room = UnsafeMutableRawBufferPointer(rebasing: lines.space(lineBlock).prefix(lineBlock))
+    // A small file gets memory of its size, which is handed over as it is: from a large block it would be copied.
+    let block = left.map { min(lineBlock, max(Self.sampleBytes, $0 + 1)) } ?? lineBlock
+    let room = UnsafeMutableRawBufferPointer(rebasing: lines.space(block).prefix(block))
     guard let count = try fill(room) else { return .stopped(offset: currentOffset) }
     try checkStart(at: room, count)
+    if let rest = left { left = max(0, rest - count) }
     if count == 0 {
       lines.finish(deliver: deliver)
       return .finished(offset: lines.offset)

@@ -11,6 +11,8 @@ import Testing
       let failure = try #require(node(word).decodeBool("'cold'").failure)
       #expect(failure.code == .yamlBoolean)
       #expect(failure.fixIts.first?.replacement == meant)
+      // Only what has quotes can be written without them.
+      #expect(failure.help?.contains("Write \(meant) without quotes") == word.hasPrefix("'"))
     }
     #expect(try node("1").decodeBool("p").failure?.code == .wrongType)
     #expect(try node("[]").decodeBool("p").failure?.code == .wrongType)

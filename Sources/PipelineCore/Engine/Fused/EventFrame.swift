@@ -199,8 +199,7 @@ public final class EventFrame {
     guard let execution else { return .absent }
     return event.origin._withUnsafeGuaranteedRef { origin in
       let arena = execution.executor.arena
-      let fields = origin.fields.value
-      let members = arena.entries(6 + (fields.is(.map) ? Int(fields.length) : 0))
+      var members = arena.entries(6)
       var count = 0
       func add(_ key: StaticString, _ value: Value) {
         members[count] = Entry(key: .literal(key), value: value)
@@ -215,10 +214,16 @@ public final class EventFrame {
       if read.key, !event.key.isAbsent { add("key", event.key) }
       if read.id, let id = event.id { add("id", arena.string(id)) }
       // A source has few fields, so all of them are added if a member that is read is still missing.
-      if count < read.count, fields.is(.map) {
-        for entry in fields.entries {
-          members[count] = entry
-          count &+= 1
+      if count < read.count {
+        let fields = origin.fields.value
+        if fields.is(.map), fields.length > 0 {
+          let known = members
+          members = arena.entries(count &+ Int(fields.length))
+          for index in 0..<count { members[index] = known[index] }
+          for entry in fields.entries {
+            members[count] = entry
+            count &+= 1
+          }
         }
       }
       return Value(kind: .map, pointer: members.baseAddress, length: count)
