@@ -11,7 +11,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-static const char *const names[RX_DIGESTS] = {"MD5", "SHA1", "SHA224", "SHA256", "SHA384", "SHA512"};
+static const char *const names[RX_DIGESTS] = {"MD5", "SHA1", "SHA224", "SHA256", "SHA384", "SHA512", "BLAKE2B-512"};
 static _Atomic(EVP_MD *) known[RX_DIGESTS];
 
 // The functions of libcrypto, with the types from its headers. The library is loaded at the first digest, because its
@@ -21,6 +21,12 @@ static struct {
   __typeof__(&EVP_MD_free) free;
   __typeof__(&EVP_Digest) digest;
   __typeof__(&HMAC) hmac;
+  __typeof__(&EVP_PKEY_new_raw_public_key) new_key;
+  __typeof__(&EVP_PKEY_free) free_key;
+  __typeof__(&EVP_MD_CTX_new) new_context;
+  __typeof__(&EVP_MD_CTX_free) free_context;
+  __typeof__(&EVP_DigestVerifyInit) verify_init;
+  __typeof__(&EVP_DigestVerify) verify;
 } lib;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
@@ -30,6 +36,12 @@ static void load(void) {
   lib.free = (__typeof__(lib.free))dlsym(handle, "EVP_MD_free");
   lib.digest = (__typeof__(lib.digest))dlsym(handle, "EVP_Digest");
   lib.hmac = (__typeof__(lib.hmac))dlsym(handle, "HMAC");
+  lib.new_key = (__typeof__(lib.new_key))dlsym(handle, "EVP_PKEY_new_raw_public_key");
+  lib.free_key = (__typeof__(lib.free_key))dlsym(handle, "EVP_PKEY_free");
+  lib.new_context = (__typeof__(lib.new_context))dlsym(handle, "EVP_MD_CTX_new");
+  lib.free_context = (__typeof__(lib.free_context))dlsym(handle, "EVP_MD_CTX_free");
+  lib.verify_init = (__typeof__(lib.verify_init))dlsym(handle, "EVP_DigestVerifyInit");
+  lib.verify = (__typeof__(lib.verify))dlsym(handle, "EVP_DigestVerify");
   // Set last, only if all others were found: it shows that the library can be used.
   if (lib.free && lib.digest && lib.hmac) lib.fetch = (__typeof__(lib.fetch))dlsym(handle, "EVP_MD_fetch");
 }
@@ -62,6 +74,20 @@ size_t rx_hmac(
   if (!how || key_count > 1 << 30) return 0;
   if (!lib.hmac(how, key_count ? key : "", (int)key_count, count ? bytes : (const void *)"", count, out, &length)) return 0;
   return length;
+}
+
+int rx_verify_ed25519(
+  const unsigned char key[32], const unsigned char signature[64], const void *bytes, size_t count) {
+  pthread_once(&once, load);
+  if (!lib.new_key || !lib.free_key || !lib.new_context || !lib.free_context || !lib.verify_init || !lib.verify) return -1;
+  EVP_PKEY *public = lib.new_key(EVP_PKEY_ED25519, NULL, key, 32);
+  EVP_MD_CTX *context = lib.new_context();
+  int result = -1;
+  if (public && context && lib.verify_init(context, NULL, NULL, NULL, public) == 1)
+    result = lib.verify(context, signature, 64, count ? bytes : (const void *)"", count) == 1;
+  lib.free_context(context);
+  lib.free_key(public);
+  return result;
 }
 
 uint64_t rx_xxh3_seeded(const void *bytes, size_t count, uint64_t seed) {

@@ -3,10 +3,14 @@ import PipelineCore
 
 /// A plugin that a pipeline file names.
 struct PluginDeclaration {
-  var file: PluginFile
+  /// Nil: the plugin of this name in a plugin directory.
+  var file: PluginFile?
+  var name: String
+  /// The versions that the file accepts, and where it says so.
+  var version: (range: VersionRange, location: SourceLocation)?
   var location: SourceLocation
 
-  private static let keys = ["path", "run", "uses", "env", "timeout", "memory", "cpu", "files", "processes"]
+  private static let keys = ["path", "run", "version", "uses", "env", "timeout", "memory", "cpu", "files", "processes"]
 
   /// Reads one entry of `plugins:`; nil after an error, which is reported.
   ///
@@ -22,26 +26,39 @@ struct PluginDeclaration {
       context.parameter = "path"
       guard let path = String.decode(node, &context) else { return nil }
       return PluginDeclaration(
-        file: PluginFile(path: resolve(path, directory), directory: directory), location: node.location)
+        file: PluginFile(path: resolve(path, directory), directory: directory), name: entry.name.value,
+        location: node.location)
     }
     guard let entries = node.entries else {
       diagnostics.report(
         Diagnostic(
           .wrongType,
           "the plugin '\(Printable.cut(entry.name.value))' must be a path or a mapping, not \(node.kindName)",
-          at: node.location, help: "Write a path, or { run: [PROGRAM, ARGUMENT, ...] }"))
+          at: node.location,
+          help: "Write a path, { run: [PROGRAM, ARGUMENT, ...] }, or { version: RANGE } for an installed plugin"))
       return nil
     }
     var settings = ProcessSettings()
     var path: String?
     var run: [String] = []
     var uses: [String] = []
+    var version: (range: VersionRange, location: SourceLocation)?
+    let name = entry.name.value
     for entry in entries {
       context.parameter = entry.name
       let value = entry.value
       switch entry.name {
       case "path": path = String.decode(value, &context)
       case "run": run = [String].decode(value, &context) ?? []
+      case "version":
+        guard let text = String.decode(value, &context) else { break }
+        if let range = VersionRange(text) {
+          version = (range, value.location)
+        } else {
+          context.badValue(
+            value, "'\(Printable.cut(text))' is not a range of versions",
+            help: "Write one such as '>=1.2' or '>=1.2 <2'")
+        }
       case "uses": uses = ([String].decode(value, &context) ?? []).map { resolve($0, directory) }
       case "env":
         for one in Table<String>.decode(value, &context)?.entries ?? [] { settings.environment[one.name] = one.value }
@@ -60,7 +77,17 @@ struct PluginDeclaration {
       var file = PluginFile(path: resolve(path, directory), directory: directory)
       file.settings = settings
       file.uses = uses
-      return PluginDeclaration(file: file, location: node.location)
+      return PluginDeclaration(file: file, name: name, version: version, location: node.location)
+    case (nil, true) where version != nil:
+      guard entries.count == 1 else {
+        diagnostics.report(
+          Diagnostic(
+            .conflictingParameters, "the plugin '\(Printable.cut(name))' has neither 'path' nor 'run'",
+            at: node.location,
+            help: "An installed plugin has 'version' alone; to set more, name its file with 'path'"))
+        return nil
+      }
+      return PluginDeclaration(file: nil, name: name, version: version, location: node.location)
     case (nil, false):
       guard let program = find(run[0], directory) else {
         diagnostics.report(
@@ -77,12 +104,14 @@ struct PluginDeclaration {
         form: .program(arguments: Array(run.dropFirst()), isInterpreter: !run[0].utf8.contains(UInt8(ascii: "/"))),
         directory: directory, settings: settings)
       file.uses = uses
-      return PluginDeclaration(file: file, location: node.location)
+      return PluginDeclaration(file: file, name: name, version: version, location: node.location)
     default:
       diagnostics.report(
         Diagnostic(
           .conflictingParameters, "a plugin has either 'path' or 'run'", at: node.location,
-          help: "'path' is a shared library or an executable; 'run' is a program with arguments"))
+          help:
+            "'path' is a shared library or an executable; 'run' is a program with arguments; 'version' alone stands for an installed plugin"
+        ))
       return nil
     }
   }

@@ -21,9 +21,12 @@ package struct LocalPlugins: PluginProvider {
 
   package func offers(for file: PipelineFile, into diagnostics: inout Diagnostics) -> PluginOffers {
     var offered = PluginOffers()
+    var present: [LoadedPlugin] = []
     for found in installed() {
-      switch load(found) {
-      case .success(let plugin): offered.add(plugin.offers(at: nil, log))
+      switch loadInstalled(found) {
+      case .success(let plugin):
+        present.append(plugin)
+        offered.add(plugin.offers(at: nil, log))
       case .failure(let fault):
         diagnostics.report(
           Diagnostic(
@@ -36,11 +39,17 @@ package struct LocalPlugins: PluginProvider {
     let directory = path.lastIndex(of: "/").map { String(path[...$0]) } ?? ""
     for entry in file.plugins {
       guard let declaration = PluginDeclaration.read(entry, in: directory, into: &diagnostics) else { continue }
-      switch load(declaration.file) {
-      case .success(let plugin): offered.add(plugin.offers(at: declaration.location, log))
+      guard let file = declaration.file else {
+        if let problem = declaration.problem(among: present) { diagnostics.report(problem) }
+        continue
+      }
+      switch load(file) {
+      case .success(let plugin):
+        if let problem = declaration.problem(of: plugin) { diagnostics.report(problem) }
+        offered.add(plugin.offers(at: declaration.location, log))
       case .failure(let fault):
         var fault = fault
-        if access(declaration.file.ownFile, F_OK) != 0 {
+        if access(file.ownFile, F_OK) != 0 {
           fault.help = "A relative path is resolved against the directory of the pipeline file"
         } else if fault.isUnknown {
           fault.help = "Run 'rxd plugin check \(Printable.cut(path))' once; it starts the plugin and keeps its spec"
@@ -87,6 +96,17 @@ package struct LocalPlugins: PluginProvider {
       }
       return names.sorted().map { PluginFile(path: "\(directory)/\($0)", directory: "\(directory)/") }
     }
+  }
+
+  /// Loads a plugin of a plugin directory, whose files must be those that were installed.
+  package func loadInstalled(_ file: PluginFile) -> Result<LoadedPlugin, Fault> {
+    let directory = file.directory.hasSuffix("/") ? String(file.directory.dropLast()) : file.directory
+    do throws(PackageFault) {
+      if let refusal = try PluginLock(directory: directory).refusal(of: file.ownFile, in: directory) {
+        return .failure(Fault(message: refusal, help: "Install the plugin again with 'rxd plugin install'"))
+      }
+    } catch { return .failure(Fault(message: error.message, help: error.help)) }
+    return load(file)
   }
 
   /// The reason why a plugin cannot be used.
@@ -293,4 +313,26 @@ extension LocalPlugins {
   /// Waits until every plugin has ended, within the time that the contract allows: programs have 1 s before SIGTERM,
   /// and 5 s before they are killed. Returns how many have not.
   package static func waitForEnds() -> Int { PluginLife.wait(11_000_000_000) }
+}
+
+extension PluginDeclaration {
+  /// The error if the plugin has a version that the file does not accept.
+  func problem(of plugin: LoadedPlugin) -> Diagnostic? {
+    guard let version, !version.range.contains(plugin.spec.version) else { return nil }
+    return Diagnostic(
+      .pluginFailed,
+      "the plugin '\(Printable.cut(name))' has version \(plugin.spec.version), which is not \(version.range.text)",
+      at: version.location,
+      help:
+        "'rxd plugin install \(plugin.spec.name) --version \"\(version.range.text)\"' installs one, if the index has it"
+    )
+  }
+
+  /// The error if none of the plugins of the directories is the one that is named.
+  func problem(among present: [LoadedPlugin]) -> Diagnostic? {
+    if let plugin = present.first(where: { $0.spec.name == name }) { return problem(of: plugin) }
+    return Diagnostic(
+      .pluginFailed, "no plugin directory has a plugin '\(Printable.cut(name))'", at: location,
+      help: "'rxd plugin install \(Printable.cut(name))' installs it, if the index has it; 'path' names its file")
+  }
 }

@@ -45,12 +45,15 @@ enum SpecStore {
   /// The file next to the plugin, for packages: `NAME.so.spec`.
   static func fileBeside(_ file: PluginFile) -> String { file.ownFile + ".spec" }
 
-  static func write(_ entry: Entry, _ digest: String, to path: String) throws(PosixError) {
+  /// The content of a file of the store.
+  static func content(_ entry: Entry, _ digest: String) -> [UInt8] {
     // The document may span several lines: between JSON values line breaks are white space.
     let whole = entry.whole.map { "\"whole\":\"\($0)\"," } ?? ""
-    var bytes = Array("{\"digest\":\"\(digest)\",\(whole)\"spec\":".utf8)
-    bytes += entry.document
-    bytes += Array("}\n".utf8)
+    return Array("{\"digest\":\"\(digest)\",\(whole)\"spec\":".utf8) + entry.document + Array("}\n".utf8)
+  }
+
+  static func write(_ entry: Entry, _ digest: String, to path: String) throws(PosixError) {
+    let bytes = content(entry, digest)
     let result = bytes.withUnsafeBytes { bytes -> PosixError? in
       do throws(PosixError) {
         try replaceFile(path, with: bytes)

@@ -34,7 +34,7 @@ import Testing
         "Programs", "Serving", "WebSockets", "Delivering",
       ], uses: ["PipelineCore"]),
     Target(
-      folder: "PluginHost", rooms: ["Instances", "Components", "Process", "Native", "Loading", "Contract"],
+      folder: "PluginHost", rooms: ["Instances", "Components", "Process", "Native", "Loading", "Contract", "Packages"],
       uses: ["PipelineCore", "PipelineTesting", "Transport"]),
     Target(
       folder: "rxd",

@@ -7,15 +7,15 @@ import PluginHost
 /// `rxd plugin`: the commands for plugins.
 struct PluginVerb: ParsableCommand {
   static let configuration = CommandConfiguration(
-    commandName: "plugin", abstract: "Lists, finds, describes, checks, tests and creates plugins.",
+    commandName: "plugin", abstract: "Lists, finds, installs, checks, tests, packs and creates plugins.",
     discussion: """
       A plugin is a shared library or a program that adds sources, operators, sinks, functions and formats. Pipeline files name it under \
       'plugins:', or it is in the plugin directory. Its spec is kept by the digest of its file, so that 'rxd check' \
       starts nothing.
       """,
     subcommands: [
-      PluginList.self, PluginSearch.self, PluginInfo.self, PluginCheck.self, PluginTest.self, PluginHostVerb.self,
-      PluginNew.self,
+      PluginList.self, PluginSearch.self, PluginInfo.self, PluginInstall.self, PluginRemove.self, PluginRollback.self,
+      PluginCheck.self, PluginTest.self, PluginHostVerb.self, PluginPack.self, PluginNew.self,
     ])
 }
 
@@ -62,7 +62,7 @@ struct PluginList: ParsableCommand {
   func run() throws {
     let directories = PluginDirectories.directories(options.pluginDir)
     let plugins = LocalPlugins(asks: false, directories: directories)
-    let found = plugins.installed().map { ($0, plugins.load($0)) }
+    let found = plugins.installed().map { ($0, plugins.loadInstalled($0)) }
     if format == .json {
       Console.print(
         JSONText.array(
@@ -97,39 +97,72 @@ struct PluginList: ParsableCommand {
 /// `rxd plugin search WORD`
 struct PluginSearch: ParsableCommand {
   static let configuration = CommandConfiguration(
-    commandName: "search", abstract: "Finds components of the plugins in the source tree of rxd.",
+    commandName: "search",
+    abstract: "Finds components of the plugins in the source tree of rxd, and of the packages in an index.",
     discussion: "All words must occur in what is known of a component. The exit status is 1 if there is none.")
 
   @Argument(
     help: ArgumentHelp("What to find: a name, another program's name, a word of the summary.", valueName: "word"))
   var words: [String] = []
+  @Option(
+    help: ArgumentHelp("The index: a file or a URL. (RXD_PLUGIN_INDEX)", valueName: "index"), completion: .file())
+  var index: String?
   @Option(help: ArgumentHelp("The format: text or json.", valueName: "form"))
   var format = List.Format.text
 
+  /// A component that has all words.
+  private struct Found {
+    var plugin: String
+    var summary: String
+    /// How the plugin is installed, a sentence part.
+    var installation: String
+    var kind: String
+    var name: String
+    var about: String
+    /// What only the one or the other kind of plugin has.
+    var place: (String, JSONText)
+  }
+
   func run() throws {
-    let found = KnownPlugin.search(words)
+    var found = KnownPlugin.search(words).map { plugin, component in
+      Found(
+        plugin: plugin.name, summary: plugin.summary, installation: plugin.installation, kind: component.kind,
+        name: component.name, about: component.summary, place: ("folder", .string("Plugins/\(plugin.folder)")))
+    }
+    if index != nil || ProcessEnvironment["RXD_PLUGIN_INDEX"] != nil {
+      let (place, list) = try Packages.reporting { () throws(PackageFault) in try Packages.index(index) }
+      found += list.search(words).map { entry, component in
+        let manifest = entry.manifest
+        return Found(
+          plugin: manifest.name, summary: "\(manifest.summary) (\(manifest.version))",
+          installation: "'rxd plugin install \(manifest.name)' installs it", kind: component.kind, name: component.name,
+          about: component.summary, place: ("package", .string(Packages.beside(place, entry.file))))
+      }
+    }
     if format == .json {
       Console.print(
         JSONText.array(
-          found.map { plugin, component in
+          found.map {
             .object([
-              ("plugin", .string(plugin.name)), ("kind", .string(component.kind)), ("name", .string(component.name)),
-              ("summary", .string(component.summary)), ("folder", .string("Plugins/\(plugin.folder)")),
+              ("plugin", .string($0.plugin)), ("kind", .string($0.kind)), ("name", .string($0.name)),
+              ("summary", .string($0.about)), $0.place,
             ])
           }
         ).text)
     } else if found.isEmpty {
-      Console.note("No plugin that comes with rxd has \(Printable.quote(words.joined(separator: " "))).")
+      Console.note(
+        "No plugin that comes with rxd\(index == nil ? "" : ", or is in the index,") has \(Printable.quote(words.joined(separator: " ")))."
+      )
     } else {
-      let width = found.map { $1.kind.utf8.count + $1.name.utf8.count + 1 }.max() ?? 0
-      for (index, (plugin, component)) in found.enumerated() {
-        if index == 0 || found[index - 1].plugin.name != plugin.name {
-          if index > 0 { Console.print("") }
-          Console.print("\(plugin.name): \(plugin.summary)")
-          Console.print("  \(plugin.installation)")
+      let width = found.map { $0.kind.utf8.count + $0.name.utf8.count + 1 }.max() ?? 0
+      for (at, one) in found.enumerated() {
+        if at == 0 || found[at - 1].plugin != one.plugin || found[at - 1].installation != one.installation {
+          if at > 0 { Console.print("") }
+          Console.print("\(one.plugin): \(one.summary)")
+          Console.print("  \(one.installation)")
         }
-        let name = "\(component.kind) \(component.name)"
-        Console.print("  \(name)\(String(repeating: " ", count: width - name.utf8.count))  \(component.summary)")
+        let name = "\(one.kind) \(one.name)"
+        Console.print("  \(name)\(String(repeating: " ", count: width - name.utf8.count))  \(one.about)")
       }
     }
     if found.isEmpty { throw ExitStatus.failure }

@@ -23,6 +23,36 @@ struct PluginTest: ParsableCommand {
       "Checks to run, separated by commas; --list-checks names them.", valueName: "checks"))
   var only: String?
 
+  @OptionGroup var trial: ContractTrialOptions
+
+  @Option(help: ArgumentHelp("The format: text or json.", valueName: "form"))
+  var format = List.Format.text
+
+  func run() throws {
+    let file = try argument.plugin()
+    var suite = try trial.suite(file)
+    if let only {
+      let names = only.split(separator: ",").map { String($0) }
+      for name in names where !ContractSuite.checks.contains(where: { $0.id == name }) {
+        let known = ContractSuite.checks.map(\.id)
+        let near = Suggestion.nearest(to: name, among: known).map { "Did you mean '\($0)'? " } ?? ""
+        throw ValidationError("There is no check '\(name)'. \(near)They are: \(known.joined(separator: ", ")).")
+      }
+      suite.only = Set(names)
+    }
+    var report = ContractReport(file.label, isText: format == .text)
+    suite.run { report.take($0) }
+    report.end()
+    if report.failed > 0 { throw ExitStatus.failure }
+    if report.ok == 0 {
+      Console.printError("nothing was checked: see --component and --only")
+      throw ExitStatus.failure
+    }
+  }
+}
+
+/// How a plugin is tried.
+struct ContractTrialOptions: ParsableArguments {
   @Option(
     help: ArgumentHelp("A component to try, 'name' or 'kind:name'; may be repeated.", valueName: "component"))
   var component: [String] = []
@@ -47,12 +77,10 @@ struct PluginTest: ParsableCommand {
   @Option(help: ArgumentHelp("The longest time without an answer; default is 10s.", valueName: "span"))
   var timeout: TapVerb.Span?
 
-  @Option(help: ArgumentHelp("The format: text or json.", valueName: "form"))
-  var format = List.Format.text
-
-  func run() throws {
-    let file = try argument.plugin().withAbsoluteArguments
-    var suite = ContractSuite(file, host: (Self.program, ["plugin", "host"]), catalogue: .builtIn)
+  /// The checks of the contract for a plugin, with these options.
+  func suite(_ file: PluginFile) throws -> ContractSuite {
+    var suite = ContractSuite(
+      file.withAbsoluteArguments, host: (Self.program, ["plugin", "host"]), catalogue: .builtIn)
     if let timeout { suite.timeout = timeout.span }
     suite.components = Set(component)
     suite.given = parameters.map { ContractSuite.Given(kind: nil, yaml: $0) }
@@ -62,23 +90,7 @@ struct PluginTest: ParsableCommand {
       throw ExitStatus.noInput
     }
     if let events { suite.events = try Self.lines(events) }
-    if let only {
-      let names = only.split(separator: ",").map { String($0) }
-      for name in names where !ContractSuite.checks.contains(where: { $0.id == name }) {
-        let known = ContractSuite.checks.map(\.id)
-        let near = Suggestion.nearest(to: name, among: known).map { "Did you mean '\($0)'? " } ?? ""
-        throw ValidationError("There is no check '\(name)'. \(near)They are: \(known.joined(separator: ", ")).")
-      }
-      suite.only = Set(names)
-    }
-    var report = ContractReport(file.label, isText: format == .text)
-    suite.run { report.take($0) }
-    report.end()
-    if report.failed > 0 { throw ExitStatus.failure }
-    if report.ok == 0 {
-      Console.printError("nothing was checked: see --component and --only")
-      throw ExitStatus.failure
-    }
+    return suite
   }
 
   /// The path of this program.
@@ -149,7 +161,7 @@ struct PluginHostVerb: ParsableCommand {
 }
 
 /// Prints the results of the checks.
-private struct ContractReport {
+struct ContractReport {
   private let label: String
   private let isText: Bool
   private var findings: [ContractSuite.Finding] = []
