@@ -515,7 +515,8 @@ package struct PipelineFileParser {
     if let type = components.first(where: { $0.name == "type" }), let name = type.value.string,
       let written = typed(Printable.cut(name), components, role)
     {
-      report(.notOneComponent, "'type' is no component: the component itself is the key", type.key.location, help: written)
+      report(
+        .notOneComponent, "'type' is no component: the component itself is the key", type.key.location, help: written)
       return nil
     }
     if components.count > 1 {
