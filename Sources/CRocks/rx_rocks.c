@@ -85,8 +85,9 @@ static bool is_fine(char *error) {
   return false;
 }
 
-// The first byte of the library's keys: those of owners, and the owners themselves, which have their highest rank as value.
-enum { KEY = 'k', OWNER = 'o', HEAD = 5 };
+// The first byte of the library's keys: the marks of owners' keys, the keys, and the owners themselves, which have their highest rank as
+// value. A mark has the number of its index and its time before the key, so that the marks of an index are in the order of times.
+enum { MARK = 'i', KEY = 'k', OWNER = 'o', HEAD = 5, MARK_HEAD = HEAD + 9 };
 
 static void put_head(char *bytes, char kind, uint32_t owner) {
   bytes[0] = kind;
@@ -99,16 +100,30 @@ static uint32_t owner_of(const char *key) {
   return owner;
 }
 
+static void make_room(struct key *made, size_t length) {
+  if (made->capacity >= length) return;
+  char *grown = realloc(made->bytes, 2 * length);
+  if (!grown) abort();
+  made->bytes = grown;
+  made->capacity = 2 * length;
+}
+
 static size_t make_key(struct key *made, uint32_t owner, const void *key, size_t length) {
-  if (made->capacity < HEAD + length) {
-    char *grown = realloc(made->bytes, 2 * (HEAD + length));
-    if (!grown) abort();
-    made->bytes = grown;
-    made->capacity = 2 * (HEAD + length);
-  }
+  make_room(made, HEAD + length);
   put_head(made->bytes, KEY, owner);
   if (length) memcpy(made->bytes + HEAD, key, length);
   return HEAD + length;
+}
+
+static size_t make_mark(struct key *made, uint32_t owner, uint8_t index, int64_t time, const void *key, size_t length) {
+  make_room(made, MARK_HEAD + length);
+  put_head(made->bytes, MARK, owner);
+  made->bytes[HEAD] = (char)index;
+  // The library compares bytes as unsigned numbers, the first one first.
+  const uint64_t order = (uint64_t)time ^ UINT64_C(1) << 63;
+  for (int at = 0; at < 8; at++) made->bytes[HEAD + 1 + at] = (char)(order >> (56 - 8 * at));
+  if (length) memcpy(made->bytes + MARK_HEAD, key, length);
+  return MARK_HEAD + length;
 }
 
 static const char *filter_name(void *state) {
@@ -252,6 +267,60 @@ void rx_rocks_put(
   lib.writebatch_put(keys->batch, keys->added.bytes, made, value, value_length);
 }
 
+void rx_rocks_delete(rx_rocks *keys, uint32_t owner, const void *key, size_t key_length) {
+  const size_t made = make_key(&keys->added, owner, key, key_length);
+  lib.writebatch_delete(keys->batch, keys->added.bytes, made);
+}
+
+void rx_rocks_mark(
+  rx_rocks *keys, uint32_t owner, uint8_t index, int64_t time, const void *key, size_t key_length, bool is_there) {
+  const size_t made = make_mark(&keys->added, owner, index, time, key, key_length);
+  if (is_there)
+    lib.writebatch_put(keys->batch, keys->added.bytes, made, "", 0);
+  else
+    lib.writebatch_delete(keys->batch, keys->added.bytes, made);
+}
+
+struct rx_rocks_walk {
+  rocksdb_iterator_t *iterator;
+  char head[HEAD + 1];
+  bool has_begun;
+};
+
+rx_rocks_walk *rx_rocks_begin_walk(
+  rx_rocks *keys, uint32_t owner, uint8_t index, int64_t time, const void *key, size_t key_length) {
+  rx_rocks_walk *walk = calloc(1, sizeof *walk);
+  if (!walk) abort();
+  const size_t made = make_mark(&keys->found, owner, index, time, key, key_length);
+  memcpy(walk->head, keys->found.bytes, sizeof walk->head);
+  walk->iterator = lib.create_iterator(keys->db, keys->reading);
+  lib.iter_seek(walk->iterator, keys->found.bytes, made);
+  return walk;
+}
+
+bool rx_rocks_next(rx_rocks_walk *walk, int64_t *time, const void **key, size_t *key_length) {
+  if (walk->has_begun) lib.iter_next(walk->iterator);
+  walk->has_begun = true;
+  if (!lib.iter_valid(walk->iterator)) return false;
+  size_t length = 0;
+  const char *bytes = lib.iter_key(walk->iterator, &length);
+  if (length < MARK_HEAD || memcmp(bytes, walk->head, sizeof walk->head) != 0) return false;
+  uint64_t order = 0;
+  for (int at = 0; at < 8; at++) order = order << 8 | (unsigned char)bytes[HEAD + 1 + at];
+  *time = (int64_t)(order ^ UINT64_C(1) << 63);
+  *key = bytes + MARK_HEAD;
+  *key_length = length - MARK_HEAD;
+  return true;
+}
+
+bool rx_rocks_end_walk(rx_rocks_walk *walk) {
+  char *error = NULL;
+  lib.iter_get_error(walk->iterator, &error);
+  lib.iter_destroy(walk->iterator);
+  free(walk);
+  return is_fine(error);
+}
+
 bool rx_rocks_write(rx_rocks *keys, uint32_t owner, uint64_t top) {
   char head[HEAD];
   put_head(head, OWNER, owner);
@@ -302,6 +371,8 @@ bool rx_rocks_remove(rx_rocks *keys, uint32_t owner) {
   put_head(next, KEY, owner + 1);
   put_head(head, OWNER, owner);
   rocksdb_writebatch_t *batch = lib.writebatch_create();
+  lib.writebatch_delete_range(batch, first, HEAD, next, HEAD);
+  first[0] = next[0] = MARK;
   lib.writebatch_delete_range(batch, first, HEAD, next, HEAD);
   lib.writebatch_delete(batch, head, HEAD);
   char *error = NULL;

@@ -183,7 +183,7 @@ package final class DiskStore: PipelineStore {
       for row in transaction.rows { state.lastRow = max(state.lastRow, row.number) }
       if case .keep = transaction.state {} else { state.owners = [] }
       if case .replace(let saved) = transaction.state {
-        state.lastOwner = max(state.lastOwner, saved.owners.max() ?? 0)
+        state.lastOwner = max(state.lastOwner, saved.lastOwner)
       }
       if !state.isOver { state.requests.append(Request(transaction: transaction, done: done)) }
       return state.isOver

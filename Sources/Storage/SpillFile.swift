@@ -141,25 +141,48 @@ final class SpillFile: SpillStore, @unchecked Sendable {
     }
   }
 
-  func write(
-    _ batch: [(key: UnsafeRawBufferPointer, value: SpilledValue)], of owner: Int64, top: Int
-  ) throws(SpillFault) {
+  func write(_ changes: [SpillChange], of owner: Int64, top: Int) throws(SpillFault) {
     if keys == nil {
       do throws(StoreRefusal) { keys = try open() } catch { throw SpillFault(error.message) }
     }
-    for (key, value) in batch {
+    let number = UInt32(owner)
+    for change in changes {
+      let (key, length) = (change.key.baseAddress, change.key.count)
+      // A mark may be among both: the last change of it in the batch holds.
+      for mark in change.formerMarks { rx_rocks_mark(keys, number, mark.index, mark.time, key, length, false) }
+      for mark in change.marks { rx_rocks_mark(keys, number, mark.index, mark.time, key, length, true) }
+      guard let value = change.value else {
+        rx_rocks_delete(keys, number, key, length)
+        continue
+      }
       let head = (rank: UInt64(value.rank), time: value.time)
       withUnsafeBytes(of: head) { bytes in
         guard !value.payload.isEmpty else {
-          return rx_rocks_put(keys, UInt32(owner), key.baseAddress, key.count, bytes.baseAddress, bytes.count)
+          return rx_rocks_put(keys, number, key, length, bytes.baseAddress, bytes.count)
         }
         let whole = Array(bytes) + value.payload
-        rx_rocks_put(keys, UInt32(owner), key.baseAddress, key.count, whole, whole.count)
+        rx_rocks_put(keys, number, key, length, whole, whole.count)
       }
     }
-    guard rx_rocks_write(keys, UInt32(owner), UInt64(top)) else { throw SpillFault(Self.failure) }
+    guard rx_rocks_write(keys, number, UInt64(top)) else { throw SpillFault(Self.failure) }
     owners.withLock { _ = $0.insert(owner) }
     isUnsynced.store(true, ordering: .releasing)
+  }
+
+  func marks(
+    _ index: UInt8, of owner: Int64, from: SpilledMark, count: Int
+  ) throws(SpillFault) -> [SpilledMark] {
+    guard let keys else { return [] }
+    let walk = from.key.withUnsafeBytes {
+      rx_rocks_begin_walk(keys, UInt32(owner), index, from.time, $0.baseAddress, $0.count)
+    }
+    var found: [SpilledMark] = []
+    var (time, key, length): (Int64, UnsafeRawPointer?, Int) = (0, nil, 0)
+    while found.count < count, rx_rocks_next(walk, &time, &key, &length) {
+      found.append(SpilledMark(time: time, key: Array(UnsafeRawBufferPointer(start: key, count: length))))
+    }
+    guard rx_rocks_end_walk(walk) else { throw SpillFault(Self.failure) }
+    return found
   }
 
   func top(of owner: Int64) throws(SpillFault) -> Int? {

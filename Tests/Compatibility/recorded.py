@@ -12,6 +12,7 @@ import shutil
 import signal
 import sqlite3
 import subprocess
+import tarfile
 import tempfile
 import threading
 import time
@@ -219,6 +220,33 @@ class Kept:
     def __exit__(self, *_):
         self.stop(signal.SIGKILL)
         shutil.rmtree(self.folder)
+
+
+class KeptKeys(Kept):
+    """A pipeline that has keys on the disk."""
+
+    FILE = HERE / "0.1/keys/kept.yaml"
+    FIRST = list(map(lambda n: {"id": n, "n": n, "text": "no key is long, but this one is. " * 120}, range(4000)))
+    # What comes when all have come moves keys with the commits after it.
+    LATER = FIRST[-1:] * 20
+    STATE = "state.tar.xz"
+
+    def __init__(self, file=FILE):
+        super().__init__(file)
+
+    def pack(self, target):
+        """Stores the state directory."""
+        with tarfile.open(target / self.STATE, "w:xz") as packed:
+            for path in sorted((self.folder / "state/pipelines").rglob("*")):
+                # A lock says nothing about the state.
+                if path.is_file() and path.name != "LOCK":
+                    packed.add(path, path.relative_to(self.folder))
+
+    def unpack(self, source):
+        with tarfile.open(source / self.STATE) as packed:
+            packed.extractall(self.folder)
+        for path in (self.folder / "state", *(self.folder / "state").rglob("*")):
+            path.chmod(0o700 if path.is_dir() else 0o600)
 
 
 def shape(value):

@@ -13,7 +13,7 @@ import unittest
 sys.dont_write_bytecode = True
 
 import recorded  # noqa: E402
-from recorded import ROOT, Kept, Receiver, run, wait  # noqa: E402
+from recorded import ROOT, Kept, KeptKeys, Receiver, run, wait  # noqa: E402
 
 
 def lines(path):
@@ -152,6 +152,37 @@ class StateTests(unittest.TestCase):
                 # Nothing came twice.
                 for name, events in (("counted", 3), ("once", 1), ("fives", 1), ("new", 1), ("later", 0)):
                     self.assertEqual(len(kept.out(name)), events, name)
+
+    def test_recorded_keys_on_the_disk_continue(self):
+        for version in recorded.versions():
+            if not (version / "keys").exists():
+                continue
+            with self.subTest(version=version.name), KeptKeys(version / "keys/kept.yaml") as kept:
+                kept.unpack(version / "keys")
+                kept.append(*kept.LATER)
+                count = len(kept.FIRST)
+                text = kept.FIRST[0]["text"]
+                limited = (kept.folder / "kept.yaml").read_text()
+                without = re.sub("^state:.*\n", "", limited, flags=re.MULTILINE)
+                self.assertNotEqual(limited, without)
+                # Of all steps a key that came first, so that it is on the disk where that has any, and a new one. Each start goes on with what the one
+                # before has left, with the limit and without.
+                for round, file in enumerate((limited, without, without, limited)):
+                    (kept.folder / "kept.yaml").write_text(file)
+                    known, new, n = 10 + 2 * round, 9990 + round, count + 1 + 2 * round
+                    before = {name: len(kept.out(name)) for name in ("once", "newest", "top", "counted", "pairs")}
+                    kept.append({"id": known, "n": n, "text": text}, {"id": new, "n": n, "text": text})
+                    kept.start(0)
+                    for name, wanted in (
+                        ("once", [new]), ("newest", [{"id": known, "replaces": True}, {"id": new, "replaces": False}]),
+                        ("top", [{"n": m, "retracts": m < n} for m in (3000 + known, n, new - 6000, n)]),
+                        ("counted", [{"key": known, "n": 5}, {"key": new % 1000, "n": 5}]), ("pairs", [[known, n]]),
+                    ):
+                        self.assertEqual(kept.wait_for(name, before[name] + len(wanted))[before[name]:], wanted, f"{name}, start {round}")
+                    kept.stop()
+                    self.assertNotIn("RX5", (kept.folder / "log").read_text())
+                    for name, length in (("once", 1), ("newest", 2), ("top", 4), ("counted", 2), ("pairs", 1)):
+                        self.assertEqual(len(kept.out(name)), before[name] + length, f"{name}, start {round}")
 
     def test_a_newer_format_is_refused_and_left_alone(self):
         with Receiver() as receiver, Kept() as kept:

@@ -6,6 +6,8 @@ package final class MemorySpill: SpillStore {
   /// What a disk has.
   package struct Contents: Sendable, Equatable {
     package var keys: [Int64: [[UInt8]: SpilledValue]] = [:]
+    /// The marks of each owner, in the order of their indexes and of the marks in each.
+    package var marks: [Int64: [UInt8: [SpilledMark]]] = [:]
     package var tops: [Int64: Int] = [:]
     package init() {}
   }
@@ -17,6 +19,7 @@ package final class MemorySpill: SpillStore {
     var synced: Contents
     var failure: String?
     var writes = 0
+    var removals = 0
     var finds = 0
   }
   private let state: Mutex<State>
@@ -27,6 +30,8 @@ package final class MemorySpill: SpillStore {
   package var synced: Contents { state.withLock(\.synced) }
   /// How many keys have been written.
   package var writes: Int { state.withLock(\.writes) }
+  /// How many have been removed one by one.
+  package var removals: Int { state.withLock(\.removals) }
   package var finds: Int { state.withLock(\.finds) }
   /// Why the disk fails; nil: it does not.
   package var failure: String? {
@@ -50,15 +55,31 @@ package final class MemorySpill: SpillStore {
     }
   }
 
-  package func write(
-    _ keys: [(key: UnsafeRawBufferPointer, value: SpilledValue)], of owner: Int64, top: Int
-  ) throws(SpillFault) {
-    let copies = keys.map { (Array($0.key), $0.value) }
+  package func write(_ changes: [SpillChange], of owner: Int64, top: Int) throws(SpillFault) {
+    let copies = changes.map { (Array($0.key), $0) }
     try change { state in
-      state.writes += copies.count
       state.written.tops[owner] = top
-      for (key, value) in copies { state.written.keys[owner, default: [:]][key] = value }
+      for (key, change) in copies {
+        if change.value == nil { state.removals += 1 } else { state.writes += 1 }
+        state.written.keys[owner, default: [:]][key] = change.value
+        for mark in change.formerMarks {
+          state.written.marks[owner]?[mark.index]?.removeAll { $0 == SpilledMark(time: mark.time, key: key) }
+        }
+        for mark in change.marks {
+          let new = SpilledMark(time: mark.time, key: key)
+          var marks = state.written.marks[owner]?[mark.index] ?? []
+          let at = marks.firstIndex { new < $0 } ?? marks.count
+          if at == 0 || marks[at - 1] != new { marks.insert(new, at: at) }
+          state.written.marks[owner, default: [:]][mark.index] = marks
+        }
+      }
     }
+  }
+
+  package func marks(
+    _ index: UInt8, of owner: Int64, from: SpilledMark, count: Int
+  ) throws(SpillFault) -> [SpilledMark] {
+    try change { Array(($0.written.marks[owner]?[index] ?? []).drop { $0 < from }.prefix(count)) }
   }
 
   package func top(of owner: Int64) throws(SpillFault) -> Int? { try change { $0.written.tops[owner] } }
@@ -72,6 +93,7 @@ package final class MemorySpill: SpillStore {
     func kept(_ contents: Contents) -> Contents {
       var contents = contents
       contents.tops = contents.tops.filter { least[$0.key] != nil }
+      contents.marks = contents.marks.filter { least[$0.key] != nil }
       contents.keys = contents.keys.filter { least[$0.key] != nil }
       for (owner, least) in least {
         contents.keys[owner] = contents.keys[owner]?.filter {

@@ -108,8 +108,8 @@ package final class MemoryStore: PipelineStore {
   package var faults: [String] { state.withLock(\.faults) }
   package var lastOwner: Int64 {
     state.withLock { state in
-      let waiting = state.waiting.flatMap { transaction, _ -> Set<Int64> in
-        if case .replace(let saved) = transaction.state { saved.owners } else { [] }
+      let waiting = state.waiting.map { transaction, _ -> Int64 in
+        if case .replace(let saved) = transaction.state { saved.lastOwner } else { 0 }
       }
       return max(state.disk.pages.keys.max() ?? 0, waiting.max() ?? 0, keys?.written.tops.keys.max() ?? 0)
     }

@@ -25,7 +25,7 @@ import Testing
     for (number, text) in zip(numbers, texts) {
       try text.withUnsafeBytes { text in
         try file.write(
-          [(key: text, value: SpilledValue(rank: number, time: Int64(number) * 10))], of: owner, top: number)
+          [SpillChange(text, SpilledValue(rank: number, time: Int64(number) * 10))], of: owner, top: number)
       }
     }
   }
@@ -66,7 +66,7 @@ import Testing
       for number in 0..<20 {
         try Array("key \(number)".utf8).withUnsafeBytes { text in
           let value = SpilledValue(rank: 0, time: 0, payload: payload(number, round))
-          try #require(file).write([(key: text, value: value)], of: 3, top: round)
+          try #require(file).write([SpillChange(text, value)], of: 3, top: round)
         }
       }
       if round == 1 {
@@ -79,6 +79,52 @@ import Testing
     // What is not below a floor stays, whatever its rank.
     #expect(file?.keep([SpilledOwner(owner: 3, least: SpilledValue(rank: 0, time: .min))]) == nil)
     #expect(try find(5, of: 3, #require(file))?.payload == payload(5, 2))
+  }
+
+  private func change(
+    _ key: String, _ value: SpilledValue?, marks: [(index: UInt8, time: Int64)] = [],
+    former: [(index: UInt8, time: Int64)] = [], of owner: Int64, _ file: SpillFile
+  ) throws {
+    try Array(key.utf8).withUnsafeBytes {
+      try file.write([SpillChange($0, value, marks: marks, formerMarks: former)], of: owner, top: 1)
+    }
+  }
+
+  /// Marks are in the order of times, whatever their signs, and of equal ones in that of the keys; each owner and index has its own.
+  @Test func marksHaveAnOrder() throws {
+    var file: SpillFile? = try open()
+    let value = SpilledValue(rank: 0, time: 0)
+    let times: [Int64] = [5, -1, .min, .max, 0, 256, -256, 1 << 40, 5]
+    for (number, time) in times.enumerated() {
+      try change("\(number)", value, marks: [(1, time), (2, -(time / 2))], of: 3, file!)
+    }
+    try change("other", value, marks: [(1, 1)], of: 4, file!)
+    func found(_ index: UInt8, _ from: SpilledMark = .first, _ count: Int = 100) throws -> [SpilledMark] {
+      try #require(file).marks(index, of: 3, from: from, count: count)
+    }
+    func marks(_ change: (Int64) -> Int64) -> [SpilledMark] {
+      times.enumerated().map { SpilledMark(time: change($1), key: Array("\($0)".utf8)) }.sorted()
+    }
+    for round in 0..<2 {
+      #expect(try found(1) == marks { $0 } && found(2) == marks { -($0 / 2) } && found(0) == [] && found(3) == [])
+      #expect(try found(1, .first, 2) == Array(marks { $0 }.prefix(2)))
+      let fifth = marks { $0 }[4]
+      #expect(try found(1, fifth, 2) == Array(marks { $0 }[4..<6]) && found(1, fifth.next, 1) == [marks { $0 }[5]])
+      guard round == 0 else { break }
+      try file?.sync()
+      file = nil
+      file = try open()
+    }
+    func gone(_ file: SpillFile?) throws -> Bool {
+      try Array("3".utf8).withUnsafeBytes { try #require(file).find($0, of: 3) } == nil
+    }
+    // A mark that is moved, one that stays, and a key that is removed with both of its marks.
+    try change("1", value, marks: [(1, 700), (2, 0)], former: [(1, -1), (2, 0)], of: 3, file!)
+    try change("3", nil, former: [(1, .max), (2, -(.max / 2))], of: 3, file!)
+    #expect(try found(1).map(\.time) == [.min, -256, 0, 5, 5, 256, 700, 1 << 40])
+    #expect(try found(2).count == 8 && gone(file))
+    #expect(file?.keep([SpilledOwner(owner: 4, least: SpilledValue(rank: 0, time: .min))]) == nil)
+    #expect(try found(1) == [] && file?.marks(1, of: 4, from: .first, count: 9).count == 1)
   }
 
   /// Few of many pipelines with a limit ever reach it.
@@ -97,7 +143,7 @@ import Testing
     let texts: [[UInt8]] = [[], [0], Array(repeating: 0xFF, count: 100_000), Array("\u{0}a".utf8)]
     for (rank, text) in texts.enumerated() {
       try text.withUnsafeBytes {
-        try file.write([(key: $0, value: SpilledValue(rank: rank, time: .min))], of: 1, top: rank)
+        try file.write([SpillChange($0, SpilledValue(rank: rank, time: .min))], of: 1, top: rank)
       }
     }
     for (rank, text) in texts.enumerated() {

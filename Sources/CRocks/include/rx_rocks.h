@@ -35,11 +35,26 @@ int rx_rocks_find(
 /// `rx_rocks_find` yet.
 void rx_rocks_put(
   rx_rocks *keys, uint32_t owner, const void *key, size_t key_length, const void *value, size_t value_length);
+/// Adds to the batch that a key and its value are removed.
+void rx_rocks_delete(rx_rocks *keys, uint32_t owner, const void *key, size_t key_length);
+/// Adds to the batch that a key has a mark: it is in an index, at a time; or that it has it no longer.
+void rx_rocks_mark(
+  rx_rocks *keys, uint32_t owner, uint8_t index, int64_t time, const void *key, size_t key_length, bool is_there);
 /// Writes the batch, and `top` as the highest rank of the owner; a crash of the machine may still lose both. False: nothing was
 /// written, and the batch is empty again.
 bool rx_rocks_write(rx_rocks *keys, uint32_t owner, uint64_t top);
 /// Makes sure that no crash loses what was written before the call.
 bool rx_rocks_sync(rx_rocks *keys);
+
+/// Walks over the marks of an index, in the order of their times and of equal ones in the order of the keys' bytes, from the mark with this
+/// time and key on. No other walk may begin, and nothing may be found, before it has ended.
+typedef struct rx_rocks_walk rx_rocks_walk;
+rx_rocks_walk *rx_rocks_begin_walk(
+  rx_rocks *keys, uint32_t owner, uint8_t index, int64_t time, const void *key, size_t key_length);
+/// The next mark; `key` is valid until the next call. False: there is none, or it cannot be read.
+bool rx_rocks_next(rx_rocks_walk *walk, int64_t *time, const void **key, size_t *key_length);
+/// Ends the walk. False: some marks could not be read.
+bool rx_rocks_end_walk(rx_rocks_walk *walk);
 
 /// The highest rank that was written for an owner. 1: it is there; 0: the owner has none; -1: it cannot be read.
 int rx_rocks_top(rx_rocks *keys, uint32_t owner, uint64_t *top);

@@ -83,12 +83,14 @@ extension Compilation {
           .stateWithoutEffect, "'state' has no effect: with 'delivery: bestEffort' nothing is kept on the disk",
           at: memory.location, notes: [.init("asked for here", at: asked.location)],
           help: "Write 'delivery: light', or remove 'state'"))
-    } else if !plan.components.values.contains(where: { ($0 as? any SpillingOperator)?.movesKeys ?? false }) {
+    } else if KeyWalk(plan).moving.isEmpty {
       diagnostics.report(
         Diagnostic(
           .stateWithoutEffect, "'state' has no effect: the pipeline has no step that can keep keys on the disk",
           at: memory.location,
-          help: "So far these are 'distinct', and 'latest' without 'idle', both outside of 'groupBy'. Remove 'state'"))
+          help:
+            "These are 'distinct', 'latest', 'topN', 'join' by event time with 'within' and 'key', and 'groupBy' whose steps have no timers. Remove 'state'"
+        ))
     }
   }
 }

@@ -128,6 +128,12 @@ final class KeyTable {
     UnsafeRawBufferPointer(start: bytes(number), count: entries[number].length)
   }
 
+  /// The numbers that texts have.
+  var numbers: [Int] { (0..<entryCount).filter(has) }
+
+  /// Whether a text has this number.
+  func has(_ number: Int) -> Bool { number < entryCount && entries[number].length >= 0 }
+
   /// Inserts a text that must be new, such as a text of a saved state; nil: it is already in the table.
   ///
   /// - Parameter number: The number for the text, higher than that of any other text so far; nil: any.

@@ -29,20 +29,26 @@ final class TimedEvents {
     fileprivate var wake = Wake.none
   }
 
+  /// An estimate of the memory that an event takes beside its values, with its places in the order of times and among the events of its key.
+  static let bytesOfEvent = MemoryLayout<Entry?>.stride + 120
+  /// An estimate of the memory that a key takes.
+  static let bytesOfKey = 160
+
   /// The timer target of all entries in the queue, none of which becomes due by itself.
   private final class Target: TimerTarget {
     func woke(_ token: Int) {}
   }
 
-  /// Called with each slot whose entry was added, changed or removed.
-  var changed: (Int) -> Void = { _ in }
+  /// Called with each slot whose entry was added, changed or removed, and with the entry's key.
+  var changed: (_ slot: Int, _ key: Int) -> Void = { _, _ in }
   private var slots: [Entry?] = []
   private var free: [Int] = []
   private var order = TimerQueue()
   private let target = Target()
-  private var serial: UInt64 = 0
-  /// The slot and serial of the next inserted event.
-  private var reserved: (slot: Int, serial: UInt64)?
+  /// The highest serial so far.
+  private(set) var serial: UInt64 = 0
+  /// The serial of the next inserted event, and its slot; nil: any.
+  private var reserved: (slot: Int?, serial: UInt64)?
   /// The slots of each key in the order of times.
   private var chains: [Deque<Int>] = []
   private(set) var count = 0
@@ -55,7 +61,7 @@ final class TimedEvents {
     }
     set {
       slots[slot] = newValue
-      changed(slot)
+      changed(slot, newValue.key)
     }
   }
 
@@ -64,7 +70,7 @@ final class TimedEvents {
   /// The entry of a slot; nil: it is empty.
   func entry(_ slot: Int) -> Entry? { slots[slot] }
 
-  /// Adds an event after all others of its time; returns its slot.
+  /// Adds an event after all others of its time, unless it has a serial already; returns its slot.
   @discardableResult
   func insert(_ event: OwnedEvent, at time: Int64, key: Int, isMatched: Bool, hold: Wake = .none) -> Int {
     let slot = reserved?.slot ?? free.popLast() ?? slots.count
@@ -73,9 +79,9 @@ final class TimedEvents {
     reserved = nil
     serial = max(serial, ownSerial)
     var entry = Entry(event: event, time: time, key: key, isMatched: isMatched, hold: hold, serial: ownSerial)
-    entry.wake = order.schedule(at: Instant(nanoseconds: time), target, slot)
+    entry.wake = order.schedule(at: Instant(nanoseconds: time), ownSerial, target, slot)
     slots[slot] = entry
-    changed(slot)
+    changed(slot, key)
     while chains.count <= key { chains.append(Deque()) }
     chains[key].insert(slot, at: position(behind: time, in: chains[key]))
     count &+= 1
@@ -91,6 +97,12 @@ final class TimedEvents {
   /// Makes the next inserted event get this slot and this serial, as in a saved state; no other event may have the
   /// slot. ``endReserving()`` must follow the last of these events.
   func reserve(_ slot: Int, _ serial: UInt64) { reserved = (slot, serial) }
+
+  /// Makes the next inserted event get the serial that it had before.
+  func reserve(serial: UInt64) { reserved = (nil, serial) }
+
+  /// Makes new events get serials above this one.
+  func skipSerials(to last: UInt64) { serial = max(serial, last) }
 
   /// Frees the unused slots for later events.
   func endReserving() { free = slots.indices.filter { slots[$0] == nil } }
@@ -136,7 +148,7 @@ final class TimedEvents {
   private func clear(_ slot: Int) -> Entry {
     let entry = self[slot]
     slots[slot] = nil
-    changed(slot)
+    changed(slot, entry.key)
     free.append(slot)
     count &-= 1
     bytes &-= entry.event.byteCount &+ (entry.early.row?.byteCount ?? 0)
@@ -145,6 +157,9 @@ final class TimedEvents {
 
   /// Whether there is an event with this key.
   func has(_ key: Int) -> Bool { chains.indices.contains(key) && !chains[key].isEmpty }
+
+  /// The slots of the events with this key, in the order of times.
+  func slots(of key: Int) -> [Int] { has(key) ? Array(chains[key]) : [] }
 
   /// The slots of the events with this key whose times lie in `times`, in the order of times.
   func slots(of key: Int, in times: ClosedRange<Int64>) -> [Int] {

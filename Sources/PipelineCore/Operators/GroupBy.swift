@@ -1,11 +1,18 @@
 /// `groupBy`: a separate chain for each key.
-struct GroupBy: OperatorComponent, TimedOperator, ChangingOperator {
+struct GroupBy: OperatorComponent, TimedOperator, ChangingOperator, SpillingOperator {
   var key = ExpressionParameter()
   var chain = ChainParameter()
   var idle: TimeSpan?
   var maxGroups = 10_000
 
   static let feedsItsEvent = true
+
+  /// Whether its groups may be on the disk: their steps have no timers and send nothing by themselves.
+  var movesKeys: Bool {
+    guard let plan = chain.plan, let run = plan.run, plan.inputs[0].origin == .input else { return false }
+    return run.parts.allSatisfy { $0.steps.allSatisfy { !$0.component.sendsLater } }
+  }
+  var hasGroups: Bool { true }
 
   static let spec = ComponentSpec<GroupBy>(
     "groupBy",
@@ -18,6 +25,9 @@ struct GroupBy: OperatorComponent, TimedOperator, ChangingOperator {
       errors output. At the end the groups complete in the order of their creation; what steps at the start of the \
       chains still hold because its time has not come (windows, buffers) is sent in the order of its time, the \
       earliest first, as it would have been later.
+
+      With `state: { memory: SIZE }` at the top of the file, groups whose keys have not come for the longest time are kept on the disk, if \
+      all steps of the chain answer each event at once and have no timers, such as `scan`, `distinct`, or `aggregate` without `emit`.
       """,
     parameters: [
       .init("key", \.key, primary: true, required: true, "The key: a text, number, boolean, null or a list of these."),
@@ -35,7 +45,7 @@ struct GroupBy: OperatorComponent, TimedOperator, ChangingOperator {
       completion: "Sends what windows of all groups hold, the earliest first; completes the groups, then itself.",
       disposal: "Unsubscribes from the input and cancels all groups with their timers."),
     memory: "The state of each group's chain, at most `maxGroups`; with `idle`, one timer each.",
-    persistence: .state(version: 4),
+    persistence: .state(version: 5),
     lateness: .always("a group that was idle for too long is closed") { group, _ in
       group.idle == nil ? "it keeps no time without 'idle'" : nil
     },
@@ -73,7 +83,7 @@ struct GroupBy: OperatorComponent, TimedOperator, ChangingOperator {
   }
 
   final class Node: MultiInletNode {
-    private final class Group: FusedChain, TimerTarget {
+    final class Group: FusedChain, TimerTarget {
       private let node: Unmanaged<Node>
       private var ownKey: HeldValue
       /// The number of its key's text; -1 once the text is forgotten.
@@ -122,8 +132,7 @@ struct GroupBy: OperatorComponent, TimedOperator, ChangingOperator {
       override func fail(_ failure: SignalFailure) { node._withUnsafeGuaranteedRef { $0.finish(failing: failure) } }
     }
 
-    private let idle: TimeSpan?
-    private let maxGroups: Int
+    let parameters: GroupBy
     private let plan: SignalPlan?
     private let program: Program
     private let frame: EventFrame
@@ -132,17 +141,17 @@ struct GroupBy: OperatorComponent, TimedOperator, ChangingOperator {
     /// The groups are parts of one stream; inside another `groupBy`, they belong to the stream of that one.
     private let time: StreamTime
     /// The keys as ``KeyText``.
-    private let known = KeyTable()
+    let known = KeyTable()
     /// The groups by the number of the key's text, retained.
-    @exclusivity(unchecked) private var groups: [Unmanaged<Group>?] = []
+    @exclusivity(unchecked) var groups: [Unmanaged<Group>?] = []
     /// The groups whose chains are being created or restored, by token.
     private var opening: [Int: Group] = [:]
-    private let pages = StatePages()
-    private var created = 0
-    private var outerEnded = false
+    let pages = StatePages()
+    private(set) var created = 0
+    private(set) var outerEnded = false
     /// One run for all groups, if their chain consists only of fused steps; each group then has its own state of the
     /// steps.
-    private var shared: FusedRun?
+    private(set) var shared: FusedRun?
     /// The same run, unmanaged, to avoid retain and release.
     @exclusivity(unchecked) private var run: Unmanaged<FusedRun>?
     /// Whether groups whose state equals that of a new group are discarded.
@@ -152,15 +161,17 @@ struct GroupBy: OperatorComponent, TimedOperator, ChangingOperator {
     private static let spareLimit = 1000
     private var outlet: Outlet?
     /// The number of groups of the shared run whose chains have not completed.
-    private var running = 0 { didSet { counters.pointee.groups &+= running &- oldValue } }
-    private let buffer = OutputBuffer()
+    var running = 0 { didSet { counters.pointee.groups &+= running &- oldValue } }
+    let buffer = OutputBuffer()
+    /// The groups on the disk; nil: all stay in memory.
+    var spilled: SpilledValues?
+    var disk = Disk()
     /// The steps that use the event time of the stream, if the groups share no run.
     private lazy var followers =
       plan?.endingSteps.filter { execution.plan.components[$0.number].map(Self.follows) ?? false } ?? []
 
     init(_ parameters: GroupBy, _ nodeContext: NodeContext, _ downstream: Downstream) {
-      idle = parameters.idle
-      maxGroups = parameters.maxGroups
+      self.parameters = parameters
       plan = parameters.chain.plan
       forgets = parameters.chain.plan?.isForgettable ?? false
       program = parameters.key.required
@@ -196,8 +207,8 @@ struct GroupBy: OperatorComponent, TimedOperator, ChangingOperator {
       }
       guard let group = group(of: event) else { return }
       group._withUnsafeGuaranteedRef { group in
-        pages.mark(group.number)
-        if let idle {
+        mark(group)
+        if let idle = parameters.idle {
           cancelWake(&group.timer)
           group.timer = executor.wake(at: now + idle, group)
         }
@@ -216,6 +227,7 @@ struct GroupBy: OperatorComponent, TimedOperator, ChangingOperator {
           emit(event)
         }
       }
+      if spilled != nil { moveGroups() }
     }
 
     /// The group of the loaded event; `buffer` must contain the text of its key.
@@ -223,13 +235,17 @@ struct GroupBy: OperatorComponent, TimedOperator, ChangingOperator {
     private func group(of event: Event) -> Unmanaged<Group>? {
       let hash = known.hash(buffer.bytes)
       if let number = known.find(buffer.bytes, hash) { return groups[number] }
+      if let spilled, spilled.count > 0 {
+        guard bringBackGroup(of: event, spilled) else { return nil }
+        if let number = known.find(buffer.bytes, hash) { return groups[number] }
+      }
       return newGroup(of: event, hash)
     }
 
     @inline(never)
     private func newGroup(of event: Event, _ hash: UInt64) -> Unmanaged<Group>? {
-      guard known.count < maxGroups else {
-        reject(event, .limitReached, "groupBy has \(known.count) groups, its limit `maxGroups`")
+      guard count < parameters.maxGroups else {
+        reject(event, .limitReached, "groupBy has \(count) groups, its limit `maxGroups`")
         return nil
       }
       created += 1
@@ -259,7 +275,7 @@ struct GroupBy: OperatorComponent, TimedOperator, ChangingOperator {
     }
 
     /// The group is retained by ``groups``.
-    private func make(_ number: Int, _ key: Value, _ token: Int) -> Unmanaged<Group> {
+    func make(_ number: Int, _ key: Value, _ token: Int, mayBeOnDisk: Bool = false) -> Unmanaged<Group> {
       let held: Unmanaged<Group>
       if let run, let again = spare.popLast() {
         held = again
@@ -280,17 +296,21 @@ struct GroupBy: OperatorComponent, TimedOperator, ChangingOperator {
       while groups.count <= number { groups.append(nil) }
       groups[number] = held
       pages.mark(number)
+      spilled?.add(number, mayBeOnDisk: mayBeOnDisk)
       countKept()
       return held
     }
 
-    private func countKept() { keptSize.set(keys: known.count, bytes: known.textBytes) }
+    private var count: Int { known.count + (spilled?.count ?? 0) }
+
+    func countKept() { keptSize.set(keys: count, bytes: known.textBytes) }
 
     /// Forgets the group's key. The caller must release the group.
     private func forget(_ group: Group) -> Unmanaged<Group>? {
       guard let held = groups[group.number] else { return nil }
       groups[group.number] = nil
       pages.mark(group.number)
+      spilled?.forget(group.number, known.text(group.number))
       known.remove(group.number)
       countKept()
       group.number = -1
@@ -299,7 +319,7 @@ struct GroupBy: OperatorComponent, TimedOperator, ChangingOperator {
     }
 
     /// Releases a forgotten group at the end of the turn, because its code may still be on the stack.
-    private func release(_ held: Unmanaged<Group>) { executor.releaseLater(held.takeRetainedValue()) }
+    func release(_ held: Unmanaged<Group>) { executor.releaseLater(held.takeRetainedValue()) }
 
     /// Discards a group if its state equals that of a new group.
     private func forgetIfFresh(_ group: Group) {
@@ -323,10 +343,14 @@ struct GroupBy: OperatorComponent, TimedOperator, ChangingOperator {
     }
 
     /// Marks the group's saved state as changed. Nothing is saved for a group whose key has been removed.
-    private func mark(_ group: Group) { if group.number >= 0 { pages.mark(group.number) } }
+    private func mark(_ group: Group) {
+      guard group.number >= 0 else { return }
+      pages.mark(group.number)
+      spilled?.change(group.number)
+    }
 
     /// Handles the completion of a chain in the shared run.
-    private func end(_ group: Group) {
+    func end(_ group: Group) {
       guard group.steps != nil else { return }
       mark(group)
       running -= 1
@@ -340,6 +364,7 @@ struct GroupBy: OperatorComponent, TimedOperator, ChangingOperator {
 
     /// Completes all groups. Timed outputs are sent in the order of their times, whichever group holds them.
     private func completeAll() {
+      if let spilled, spilled.count > 0 { return completeInOrder(spilled) }
       let groups = inOrder.filter { $0.number >= 0 }
       for step in plan?.endingSteps ?? [] {
         FusedRun.sendOutputs(
@@ -354,7 +379,7 @@ struct GroupBy: OperatorComponent, TimedOperator, ChangingOperator {
     }
 
     /// Completes the group.
-    private func complete(_ group: Group) {
+    func complete(_ group: Group) {
       group.subject?.complete()
       guard let shared, group.steps != nil else { return }
       mark(group)
@@ -390,7 +415,7 @@ struct GroupBy: OperatorComponent, TimedOperator, ChangingOperator {
     }
 
     /// The groups in the order of their creation.
-    private var inOrder: [Group] {
+    var inOrder: [Group] {
       groups.compactMap { $0?.takeUnretainedValue() }.sorted { $0.token < $1.token }
     }
 
@@ -406,15 +431,21 @@ struct GroupBy: OperatorComponent, TimedOperator, ChangingOperator {
 
     override func complete() {
       outerEnded = true
+      cancelWake(&disk.idleTimer)
       completeAll()
       finishIfOver()
     }
 
-    private func finishIfOver() {
+    func finishIfOver() {
       if outerEnded, inletCount == 0, running == 0 { finish() }
     }
 
+    override func woke(_ token: Int) { timerCame(token) }
+
     override func stop() {
+      cancelWake(&disk.idleTimer)
+      cancelWake(&disk.completionTimer)
+      spilled = nil
       for group in inOrder {
         group.number = -1
         cancelWake(&group.timer)
@@ -444,6 +475,7 @@ struct GroupBy: OperatorComponent, TimedOperator, ChangingOperator {
       state.write(pages, keys: groups.count) { state, numbers in
         for case let group? in groups[numbers] { group._withUnsafeGuaranteedRef { save($0, &state) } }
       }
+      saveGroupsOnDisk(&state)
     }
 
     private func save(_ group: Group, _ state: inout StateWriter) {
@@ -465,11 +497,16 @@ struct GroupBy: OperatorComponent, TimedOperator, ChangingOperator {
         share(nil)
       } else if shared == nil {
         throw StateFault("its groups had other chains")
-      } else if outerEnded {
+      }
+      if state.version > 3 {
+        try state.readPages(pages, restoreGroup)
+        if state.version > 4, try state.read(Bool.self) { try restoreGroupsOnDisk(&state) }
+      } else {
+        for _ in 0..<(try state.count()) { try restoreGroup(&state, nil) }
+      }
+      if shared != nil, outerEnded, spilled == nil {
         throw StateFault("its input had ended, and its groups with it")
       }
-      guard state.version < 4 else { return try state.readPages(pages, restoreGroup) }
-      for _ in 0..<(try state.count()) { try restoreGroup(&state, nil) }
     }
 
     private func restoreGroup(_ state: inout StateReader, _ number: Int?) throws(StateFault) {
@@ -497,7 +534,10 @@ struct GroupBy: OperatorComponent, TimedOperator, ChangingOperator {
       shared.start(group)
     }
 
-    override func restored() { opening = [:] }
+    override func restored() {
+      opening = [:]
+      completeRest()
+    }
 
     override func scope(_ saved: Scope, number: Int) throws(StateFault) -> Scope {
       guard let group = opening[number] else {

@@ -9,7 +9,11 @@ extension Join {
       let before: Int64
       let after: Int64
       let sendsUnmatched: Bool
+      /// The events in memory.
       let events = TimedEvents()
+      /// The number of events whose keys are on the disk.
+      var onDisk = 0
+      var count: Int { events.count &+ onDisk }
       /// The slots of the events that have changed since the last commit.
       fileprivate let pages = StatePages()
       /// Its watermark as received, which may be one of the last two values of ``EventTime``.
@@ -27,7 +31,6 @@ extension Join {
         self.before = before
         self.after = after
         self.sendsUnmatched = sendsUnmatched
-        events.changed = { [pages] slot in pages.mark(slot) }
       }
 
       var isIdle: Bool { mark == EventTime.idle }
@@ -45,6 +48,8 @@ extension Join {
     private let counting: Int
     /// With `early`: set while an event may have to be sent without a partner.
     final var timer = Wake.none
+    /// The keys on the disk, each with its events of both signals; nil: all stay in memory.
+    final var spilled: SpilledValues?
 
     init(_ parameters: Join, _ nodeContext: NodeContext, _ downstream: Downstream, counting: Int) {
       let (before, after) = (parameters.within?.before.nanoseconds ?? 0, parameters.within?.after.nanoseconds ?? 0)
@@ -54,6 +59,12 @@ extension Join {
       watermarks = InputMarks(inputs: 2, counting: counting)
       self.counting = counting
       super.init(parameters, nodeContext, downstream)
+      for side in [left, right] {
+        side.events.changed = { [pages = side.pages, unowned self] slot, key in
+          pages.mark(slot)
+          spilled?.change(key)
+        }
+      }
     }
 
     // MARK: To override
@@ -64,6 +75,11 @@ extension Join {
     func settle() {}
     /// Whether nothing can be sent any more.
     var isOver: Bool { false }
+    /// Writes what it needs to continue with the keys on the disk.
+    func saveSpilled(_ state: inout StateWriter) { state.write(false) }
+    func restoreSpilled(_ state: inout StateReader) throws(StateFault) {}
+    /// Moves keys to the disk if there is no room for all.
+    func makeRoom() {}
     /// Whether the side follows the other signal while its own is idle.
     func follows(_ side: Side) -> Bool { true }
 
@@ -84,23 +100,35 @@ extension Join {
       guard readKey(event, nil, isOther: side === right) else { return }
       take(event, at: time, side)
       followUp()
+      if !isClosed { makeRoom() }
     }
 
     /// The number of the key in `buffer`.
     final func key(inserting: Bool) -> Int? {
       let hash = keys.hash(buffer.bytes)
-      return keys.find(buffer.bytes, hash) ?? (inserting ? keys.insert(buffer.bytes, hash) : nil)
+      if let found = keys.find(buffer.bytes, hash) { return found }
+      guard inserting else { return nil }
+      let number = keys.insert(buffer.bytes, hash)
+      spilled?.add(number)
+      return number
     }
 
     /// Forgets a key that no kept event has.
     final func forget(_ key: Int) {
-      if !left.events.has(key), !right.events.has(key) { keys.remove(key) }
+      guard !left.events.has(key), !right.events.has(key) else { return }
+      spilled?.forget(key, keys.text(key))
+      keys.remove(key)
     }
 
     final func countKept() {
-      keptSize.set(
-        keys: keys.count, events: left.events.count &+ right.events.count,
-        bytes: keys.textBytes &+ left.events.bytes &+ right.events.bytes)
+      let bytes = keys.textBytes &+ left.events.bytes &+ right.events.bytes
+      keptSize.set(keys: keys.count &+ (spilled?.count ?? 0), events: left.count &+ right.count, bytes: bytes)
+      guard let spilled else { return }
+      let inMemory = left.events.count &+ right.events.count
+      spilled.setBytes(
+        bytes &+ inMemory &* TimedEvents.bytesOfEvent &+ keys.count
+          &* (KeyTable.bytes(of: 0) &+ TimedEvents.bytesOfKey),
+        keys: keys.count)
     }
 
     // MARK: Time
@@ -128,7 +156,7 @@ extension Join {
       followUp()
     }
 
-    private func followUp() {
+    final func followUp() {
       guard !isClosed else { return }
       countKept()
       pass(watermarks.next())
@@ -156,10 +184,14 @@ extension Join {
         side.events.removeAll()
       }
       keys.removeAll()
+      spilled = nil
       super.stop()
     }
 
     // MARK: State
+
+    /// The pages of one of the signals, once there are some; nil: both are written in place.
+    final var ownPages: StatePages? { [left.pages, right.pages].first { $0.owner != 0 } }
 
     override final func save(_ state: inout StateWriter) {
       state.write(SavedForm.eventTime.rawValue)
@@ -182,6 +214,7 @@ extension Join {
         state.write(side.losses.lost)
       }
       if emission.early != nil { state.write(timer) }
+      saveSpilled(&state)
     }
 
     override final func restore(_ state: inout StateReader) throws(StateFault) {
@@ -195,8 +228,9 @@ extension Join {
         side.isWhole = try state.read()
         side.losses.lost = try state.read(in: 0...Int.max)
       }
-      countKept()
       if emission.early != nil { timer = try state.read() }
+      if state.version > 4, try state.read(Bool.self) { try restoreSpilled(&state) }
+      countKept()
     }
 
     private func restoreEvents(_ side: Side, _ state: inout StateReader) throws(StateFault) {
@@ -222,7 +256,12 @@ extension Join {
       }
       func insertAll() {
         for one in found.sorted(by: { ($0.time, $0.serial) < ($1.time, $1.serial) }) {
-          if let slot = one.slot { side.events.reserve(slot, one.serial) }
+          if let slot = one.slot {
+            side.events.reserve(slot, one.serial)
+          } else if hasSerials {
+            // Events on the disk have theirs.
+            side.events.reserve(serial: one.serial)
+          }
           let slot = insert(one.event, at: one.time, key: one.key, isMatched: one.isMatched, side)
           if emission.sendsEarly { restoreEarly(one.early, slot, side) }
         }
@@ -263,6 +302,12 @@ extension Join {
     /// With `early`: the events that are not matched and not sent, by the time at which they are sent without a partner.
     private var waiting = TimerQueue()
     private let target = Target()
+    /// Holds the watermark back for the events on the disk.
+    var holdOfDisk = (wake: Wake.none, time: Int64?.none)
+    /// The number of events on the disk that are not matched and not sent.
+    var heldOnDisk = 0
+    /// Set while the disk cannot be read.
+    var retry = Wake.none
 
     /// The timer target of all entries in the queue, none of which becomes due by itself.
     private final class Target: TimerTarget {
@@ -281,10 +326,11 @@ extension Join {
       super.init(parameters, nodeContext, downstream, counting: 2)
     }
 
-    private func opposite(_ side: Side) -> Side { side === left ? right : left }
+    func opposite(_ side: Side) -> Side { side === left ? right : left }
 
     override func take(_ event: Event, at time: Int64, _ side: Side) {
       let opposite = opposite(side)
+      guard bringBackKey(of: event) else { return }
       let waits = time &+ side.after >= opposite.bound
       let key = key(inserting: waits)
       let slots = key.map { opposite.events.slots(of: $0, in: (time &- side.before)...(time &+ side.after)) } ?? []
@@ -293,7 +339,7 @@ extension Join {
       if waits, let key {
         let slot = insert(OwnedEvent(event), at: time, key: key, isMatched: !partners.isEmpty, side)
         let serial = side.events[slot].serial
-        if side.events.count > parameters.limit, let displaced = removeFirst(side) { lose(displaced, side) }
+        if side.count > parameters.limit, let displaced = removeFirst(side) { lose(displaced, side) }
         if partners.isEmpty, emission.sendsEarly, side.sendsUnmatched, side.events.entry(slot)?.serial == serial {
           expect(slot, side)
         }
@@ -355,6 +401,7 @@ extension Join {
     }
 
     override func woke(_ token: Int) {
+      if token == Self.retryToken { return tryAgain() }
       timer = .none
       var due: [(slot: Int, side: Side, entry: TimedEvents.Entry)] = []
       while let next = waiting.popDue(now) {
@@ -398,8 +445,13 @@ extension Join {
 
     override func stop() {
       waiting = TimerQueue()
+      cancelWake(&retry)
       super.stop()
     }
+
+    override func makeRoom() { moveKeys() }
+    override func saveSpilled(_ state: inout StateWriter) { saveKeysOnDisk(&state) }
+    override func restoreSpilled(_ state: inout StateReader) throws(StateFault) { try restoreKeysOnDisk(&state) }
 
     /// Keeps an event, which holds the watermark back if it may be sent as unmatched.
     @discardableResult
@@ -410,6 +462,7 @@ extension Join {
     }
 
     private func removeFirst(_ side: Side) -> TimedEvents.Entry? {
+      bringBackFirst(side)
       guard let entry = side.events.removeFirst() else { return nil }
       waiting.cancel(entry.early.wake)
       forget(entry.key)
@@ -419,6 +472,7 @@ extension Join {
     /// The side whose first event is given up next, if any: its partners would be earlier than the other signal's bound.
     private var nextDue: Side? {
       func due(_ side: Side) -> Int64? {
+        bringBackFirst(side, before: opposite(side).bound)
         guard let first = side.events.firstTime, first &+ side.after < opposite(side).bound else { return nil }
         return first &+ side.after
       }
@@ -439,6 +493,7 @@ extension Join {
     private func closeForNow() {
       var open: [(due: Int64, side: Side, entry: TimedEvents.Entry)] = []
       for side in [left, right] where side.sendsUnmatched && opposite(side).isIdle && (side.isIdle || side.isOver) {
+        bringBackHeld()
         let entries = side.events.removeUnmatched()
         for entry in entries { waiting.cancel(entry.early.wake) }
         // A key is forgotten only once, however many events had it.
@@ -476,12 +531,13 @@ extension Join {
     }
 
     override var isOver: Bool {
-      left.hasEnded && right.hasEnded || left.hasEnded && left.events.count == 0 && !right.sendsUnmatched
-        || right.hasEnded && right.events.count == 0 && !left.sendsUnmatched
+      left.hasEnded && right.hasEnded && left.onDisk &+ right.onDisk == 0
+        || left.hasEnded && left.count == 0 && !right.sendsUnmatched
+        || right.hasEnded && right.count == 0 && !left.sendsUnmatched
     }
 
     override var heldCount: Int {
-      [left, right].reduce(0) { sum, side in
+      [left, right].reduce(heldOnDisk) { sum, side in
         sum + side.events.all.count { !side.events[$0].isMatched && !side.events[$0].early.isSent }
       }
     }

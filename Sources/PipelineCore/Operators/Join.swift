@@ -1,5 +1,5 @@
 /// `join`: pairs of events of two signals that belong together by key and time.
-struct Join: OperatorComponent, TimedOperator, ChangingOperator {
+struct Join: OperatorComponent, TimedOperator, ChangingOperator, SpillingOperator {
   enum Unmatched: String, ChoiceParameter {
     case drop, left, right, full
     var help: String {
@@ -206,9 +206,11 @@ struct Join: OperatorComponent, TimedOperator, ChangingOperator {
       By the clock, the events of both signals that came less than `within` ago, and one timer. By event time, the \
       events for which the watermark of the other signal lets a partner come; with `asOf`, the events that wait, and \
       of each key the newest version and those that events can still need. At most `limit` of each signal. With \
-      `emit`, also the result of `reduce` for each unmatched event that was sent and can be retracted.
+      `emit`, also the result of `reduce` for each unmatched event that was sent and can be retracted. With \
+      `state: { memory: SIZE }` at the top of the file, a join with `within` and `key` by event time keeps the keys that \
+      have not come for the longest time on the disk, each with its events.
       """,
-    persistence: .state(version: 4),
+    persistence: .state(version: 5),
     lateness: .always("an event that is too old for a partner is too old"),
     knownAs: [
       "RxJava join", "Flink interval join", "Flink temporal join FOR SYSTEM_TIME AS OF", "ksqlDB stream-stream join",
@@ -301,6 +303,9 @@ struct Join: OperatorComponent, TimedOperator, ChangingOperator {
       "event": orNull(event, unmatched.sendsRight), "other": orNull(signal.type, unmatched.sendsLeft),
     ]
   }
+
+  /// Whether its keys may be on the disk. Without a key, all events have the same one.
+  var movesKeys: Bool { followsTime && !asOf && key.isGiven }
 
   /// Whether the join uses the event time of its signals.
   var followsTime: Bool {

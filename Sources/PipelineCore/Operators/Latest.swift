@@ -20,8 +20,7 @@ struct Latest: FusableOperator, ChangingOperator, SpillingOperator {
       See [results that change](../../event-time.md#results-that-change).
 
       A key that has had no event for `idle` is forgotten, and its row stays where it was sent to. An event that would need more than `maxKeys` keys goes to the errors output. \
-      With `state: { memory: SIZE }` at the top of the file, and without `idle`, the keys that have not come for the longest time are kept on the disk \
-      instead of in memory, unless rows of the input are retracted.
+      With `state: { memory: SIZE }` at the top of the file, the keys that have not come for the longest time are kept on the disk instead of in memory.
       """,
     parameters: [
       .init("by", \.by, primary: true, required: true, "The key: a text, number, boolean, null or a list of these."),
@@ -39,7 +38,7 @@ struct Latest: FusableOperator, ChangingOperator, SpillingOperator {
         values: ["a": "1", "b": "11"]),
     ],
     memory: "The newest event of each key, at most `maxKeys`; with `idle`, one timer each.",
-    persistence: .state(version: 2),
+    persistence: .state(version: 3),
     lateness: .always("a key that was idle for too long is forgotten") { latest, _ in
       latest.idle == nil ? "it keeps no time without 'idle'" : nil
     },
@@ -49,9 +48,6 @@ struct Latest: FusableOperator, ChangingOperator, SpillingOperator {
       .init(.gathering, "keep the last bid of each bidder in each auction", "latest: '[event.bidder, event.auction]'"),
     ],
     seeAlso: ["topN", "groupBy", "aggregate"])
-
-  /// Otherwise forgotten keys would have to be removed from the disk, too.
-  var movesKeys: Bool { idle == nil && !takesBack }
 
   mutating func bind(_ binder: inout Binder) { takesBack = binder.inputs.first?.changes == .pairs }
 
@@ -81,11 +77,8 @@ struct Latest: FusableOperator, ChangingOperator, SpillingOperator {
     private let pages = StatePages()
     /// The keys on the disk; nil: all stay in memory.
     private var spilled: SpilledValues?
-    /// By the number of a key in memory: the stamp of its last change (``SpilledValues/change(_:)``), and whether it
-    /// was used since the clock hand last passed it; empty while all keys stay in memory.
-    private var uses: [(stamp: Int, hasCome: Bool)] = []
-    /// The clock hand: the number of the key that is examined next.
-    private var hand = 0
+    /// With `idle`, set for the first time at which a key on the disk has been idle for too long.
+    private var idleOnDisk = IdleOnDisk()
     private let buffer = OutputBuffer()
 
     init(_ parameters: Latest) {
@@ -106,10 +99,11 @@ struct Latest: FusableOperator, ChangingOperator, SpillingOperator {
       let hash = known.hash(buffer.bytes)
       var found = known.find(buffer.bytes, hash)
       if found == nil, let spilled, spilled.count > 0 {
-        do throws(SpillFault) { found = try comeBack(hash, spilled, run) } catch {
+        do throws(SpillFault) { found = try comeBack(buffer.bytes, hash, spilled) } catch {
           return refused(event, .keysUnreadable, "the keys on the disk cannot be read: \(error.message)", run)
         }
       }
+      defer { makeRoom() }
       let time = run.executor.eventTime
       if parameters.takesBack, event.retracts {
         guard let number = found, let old = kept[number], frame.areEqual(old.event.value, event.value) else {
@@ -126,17 +120,13 @@ struct Latest: FusableOperator, ChangingOperator, SpillingOperator {
             event, .limitReached, "latest has \(Printable.count(count, "key")), its limit `maxKeys`", run)
         }
         insert(Kept(event: OwnedValue(event.value), time: time, last: now), at: known.insert(buffer.bytes, hash))
-        makeRoom(run)
         send(event.value, .early, .adds)
         return .keep
       }
       guard let old = kept[number] else { return .drop }
       pages.mark(number)
       kept[number]?.last = now
-      if let spilled {
-        uses[number] = (spilled.change(uses[number].stamp), true)
-      }
-      defer { makeRoom(run) }
+      spilled?.change(number)
       if time < old.time || frame.areEqual(old.event.value, event.value) {
         if time > old.time { kept[number]?.time = time }
         return .drop
@@ -145,7 +135,6 @@ struct Latest: FusableOperator, ChangingOperator, SpillingOperator {
       kept[number]?.event = new
       kept[number]?.time = time
       bytes += new.byteCount - old.event.byteCount
-      spilled?.add(new.byteCount - old.event.byteCount)
       countKept()
       if pairs {
         old.event.keep(in: run.arena)
@@ -155,22 +144,24 @@ struct Latest: FusableOperator, ChangingOperator, SpillingOperator {
       return .keep
     }
 
-    private func insert(_ new: Kept, at number: Int) {
+    private func insert(_ new: Kept, at number: Int, mayBeOnDisk: Bool = false) {
       while kept.count <= number { kept.append(nil) }
       kept[number] = new
       pages.mark(number)
       if let idle = parameters.idle { kept[number]?.timer = wake(at: new.last + idle, number) }
-      if let spilled {
-        add(number, new, to: spilled)
-      }
+      spilled?.add(number, mayBeOnDisk: mayBeOnDisk)
       bytes += new.event.byteCount
       countKept()
     }
 
     private func forget(_ number: Int) {
+      spilled?.forget(number, known.text(number))
+      remove(number)
+    }
+
+    private func remove(_ number: Int) {
       guard var old = kept[number] else { return }
       cancelWake(&old.timer)
-      spilled?.remove(size(old, number))
       bytes -= old.event.byteCount
       kept[number] = nil
       pages.mark(number)
@@ -178,81 +169,90 @@ struct Latest: FusableOperator, ChangingOperator, SpillingOperator {
       countKept()
     }
 
-    private func countKept() { keptSize.set(keys: count, bytes: known.textBytes + bytes) }
+    private func countKept() {
+      keptSize.set(keys: count, bytes: known.textBytes + bytes)
+      spilled?.setBytes(
+        known.textBytes + bytes + known.count * (KeyTable.bytes(of: 0) + MemoryLayout<Kept?>.stride), keys: known.count)
+    }
 
     // MARK: Keys on the disk
 
-    /// The estimated bytes of a key in memory.
-    private func size(_ entry: Kept, _ number: Int) -> Int {
-      KeyTable.bytes(of: known.text(number).count) + MemoryLayout<Kept?>.stride + entry.event.byteCount
-    }
-
-    /// Moves the loaded key back from the disk, if it is there; returns its number.
-    private func comeBack(_ hash: UInt64, _ spilled: SpilledValues, _ run: FusedRun) throws(SpillFault) -> Int? {
-      guard let bytes = try spilled.find(buffer.bytes) else { return nil }
-      var reader = StateReader(bytes, 0..<bytes.count, StateReader.Context(run.executor))
-      let entry: Kept
-      do throws(StateFault) {
-        entry = Kept(event: try reader.read(), time: try reader.read(), last: now)
-      } catch { throw SpillFault(error.message) }
-      let number = known.insert(buffer.bytes, hash)
-      spilled.cameBack()
-      insert(entry, at: number)
+    /// Takes a key back from the disk, if it is there; returns its number.
+    private func comeBack(
+      _ text: UnsafeRawBufferPointer, _ hash: UInt64, _ spilled: SpilledValues
+    ) throws(SpillFault) -> Int? {
+      let hasTime = parameters.idle != nil
+      let now = now
+      let found = try spilled.comeBack(text, run.executor) { (state) throws(StateFault) in
+        Kept(
+          event: try state.read(), time: try state.read(),
+          last: hasTime ? spilled.epoch + TimeSpan(nanoseconds: try state.read()) : now)
+      }
+      guard let found else { return nil }
+      let number = known.insert(text, hash)
+      insert(found, at: number, mayBeOnDisk: true)
       return number
     }
 
-    /// Moves keys that were not used recently to the disk while memory is over its limit.
-    private func makeRoom(_ run: FusedRun) {
-      guard let spilled, spilled.isOver(known.count) else { return }
+    /// Moves keys that have not come for long to the disk, while there is no room for all.
+    private func makeRoom() {
+      guard let spilled, spilled.needsRoom(known.count) else { return }
       let context = StateWriter.Context(run.executor, StateTable.Builder(), .taken)
-      var moved: [(number: Int, value: [UInt8])] = []
-      var (looked, stayed) = (0, 0)
-      while looked < min(2 * SpilledValues.atOnce, uses.count), moved.count < SpilledValues.atOnce {
-        let number = hand < uses.count ? hand : 0
-        hand = number + 1
-        looked += 1
-        let use = uses[number]
-        uses[number].hasCome = false
-        if use.hasCome { continue }
-        guard spilled.isSettled(use.stamp), let entry = kept[number] else {
-          stayed += 1
-          continue
-        }
-        var value = StateWriter(context)
-        value.write(entry.event)
-        value.write(entry.time)
-        // Values that cannot be restored stay in memory.
-        if context.fault == nil { moved.append((number, value.bytes)) }
-        context.fault = nil
-      }
-      let isWritten = spilled.write(moved.map { (known.text($0.number), $0.value) })
-      spilled.stayed(stayed, hasMoved: isWritten && !moved.isEmpty)
-      if isWritten { for (number, _) in moved { forget(number) } }
+      spilled.makeRoom(
+        text: known.text,
+        record: { number in
+          guard let entry = kept[number] else { return nil }
+          var value = StateWriter(context)
+          value.write(entry.event)
+          value.write(entry.time)
+          var times: [Int64?] = []
+          if let idle = parameters.idle {
+            let last = (entry.last - spilled.epoch).nanoseconds
+            value.write(last)
+            times = [last &+ idle.nanoseconds]
+          }
+          defer { context.fault = nil }
+          // What cannot be read again stays in memory.
+          return context.fault == nil ? SpilledValues.Record(value: value.bytes, times: times) : nil
+        },
+        leave: { for number in $0 { remove(number) } })
+      setIdleTimer()
+    }
+
+    private func setIdleTimer() {
+      guard let spilled, parameters.idle != nil else { return }
+      idleOnDisk.set(self, known, spilled)
     }
 
     private func take(_ spilled: SpilledValues) {
       self.spilled = spilled
-      for number in kept.indices {
-        if let entry = kept[number] { add(number, entry, to: spilled) }
-      }
-    }
-
-    private func add(_ number: Int, _ entry: Kept, to spilled: SpilledValues) {
-      spilled.add(size(entry, number))
-      while uses.count <= number { uses.append((0, false)) }
-      uses[number] = (spilled.change(nil), true)
+      spilled.takeAll(kept.indices.filter { kept[$0] != nil })
+      countKept()
     }
 
     /// The timer is not moved for each event; when it fires too early, it is set again.
     override func timeCame(_ token: Int) {
+      if token == IdleOnDisk.token {
+        if let spilled {
+          idleOnDisk.timeCame(
+            self, known, spilled, { (text, hash) throws(SpillFault) in try comeBack(text, hash, spilled) },
+            forget: forget)
+        }
+        return
+      }
       guard let idle = parameters.idle, token < kept.count, let entry = kept[token] else { return }
       kept[token]?.timer = .none
       if entry.last + idle > now { kept[token]?.timer = wake(at: entry.last + idle, token) } else { forget(token) }
     }
 
     override func stopped() {
+      idleOnDisk.cancel(self)
+      spilled = nil
       for number in kept.indices where kept[number] != nil { forget(number) }
     }
+
+    /// With `idle`, the times at which keys have been idle for too long are in an index.
+    private var indexes: Int { parameters.idle == nil ? 0 : 1 }
 
     override func save(_ state: inout StateWriter) {
       state.write(pages, keys: kept.count) { state, numbers in
@@ -264,8 +264,8 @@ struct Latest: FusableOperator, ChangingOperator, SpillingOperator {
           state.write(entry.last)
         }
       }
-      if spilled == nil, parameters.movesKeys, let spilling = state.spilling(pages) {
-        take(SpilledValues(spilling, owner: pages.owner))
+      if spilled == nil, let spilling = state.spilling(pages) {
+        take(SpilledValues(spilling, owner: state.newOwner(), epoch: state.now, indexes: indexes))
       }
       spilled?.save(&state)
     }
@@ -280,8 +280,8 @@ struct Latest: FusableOperator, ChangingOperator, SpillingOperator {
       guard state.version < 2 else {
         try state.readPages(pages, read)
         guard !state.isAtEnd else { return }
-        take(try SpilledValues(&state))
-        return countKept()
+        take(try SpilledValues(&state, indexes: indexes, hasGone: state.version > 2))
+        return setIdleTimer()
       }
       for _ in 0..<(try state.count()) { try read(&state, nil) }
     }

@@ -1,5 +1,5 @@
 /// `topN`: the first events of each key by a rank, as they change.
-struct TopN: FusableOperator, ChangingOperator {
+struct TopN: FusableOperator, ChangingOperator, SpillingOperator {
   enum Order: String, ChoiceParameter {
     case descending, ascending
     var help: String {
@@ -34,7 +34,8 @@ struct TopN: FusableOperator, ChangingOperator {
 
       Where rows of the input are retracted, such as sums that change, all rows are kept, at most `maxRows`, and the next one replaces a retracted one. \
       A key that has had no event for `idle` is forgotten, and its rows stay where they were sent to. An event that would need more than `maxKeys` keys or `maxRows` \
-      rows goes to the errors output.
+      rows goes to the errors output. With `state: { memory: SIZE }` at the top of the file, the keys that have not come for the longest time are kept on \
+      the disk instead of in memory, each with its rows.
       """,
     parameters: [
       .init("by", \.by, primary: true, required: true, "The rank: a number, text, time or duration."),
@@ -55,7 +56,7 @@ struct TopN: FusableOperator, ChangingOperator {
     memory: """
       The first `count` events of each key, of at most `maxKeys`; all events, at most `maxRows`, where rows of the input are retracted. With `idle`, one timer for each key.
       """,
-    persistence: .state(version: 2),
+    persistence: .state(version: 3),
     lateness: .always("a key that was idle for too long is forgotten") { top, _ in
       top.idle == nil ? "it keeps no time without 'idle'" : nil
     },
@@ -84,6 +85,20 @@ struct TopN: FusableOperator, ChangingOperator {
       var time: Int64
       var event: OwnedValue
       var byteCount: Int { MemoryLayout<Row>.stride + rank.byteCount + event.byteCount }
+
+      init(rank: OwnedValue, time: Int64, event: OwnedValue) {
+        (self.rank, self.time, self.event) = (rank, time, event)
+      }
+
+      init(_ state: inout StateReader) throws(StateFault) {
+        (rank, time, event) = (try state.read(), try state.read(), try state.read())
+      }
+
+      func save(_ state: inout StateWriter) {
+        state.write(rank)
+        state.write(time)
+        state.write(event)
+      }
     }
 
     private struct Group {
@@ -104,6 +119,12 @@ struct TopN: FusableOperator, ChangingOperator {
     private var rowCount = 0
     private var bytes = 0
     private let pages = StatePages()
+    /// The keys on the disk; nil: all stay in memory.
+    private var spilled: SpilledValues?
+    /// The number of their rows.
+    private var rowsOnDisk = 0
+    /// With `idle`, set for the first time at which a key on the disk has been idle for too long.
+    private var idleOnDisk = IdleOnDisk()
     private let buffer = OutputBuffer()
 
     init(_ parameters: TopN) {
@@ -113,7 +134,9 @@ struct TopN: FusableOperator, ChangingOperator {
       super.init()
     }
 
-    override var isFresh: Bool { known.count == 0 }
+    override var isFresh: Bool { count == 0 }
+
+    private var count: Int { known.count + (spilled?.count ?? 0) }
 
     override func apply(_ event: inout Event, _ frame: EventFrame, _ run: FusedRun) -> StepVerdict {
       buffer.clear()
@@ -127,16 +150,21 @@ struct TopN: FusableOperator, ChangingOperator {
         return refused(event, .unexpectedValue, "'by' of topN cannot rank \(value.kindName)", run)
       }
       let hash = known.hash(buffer.bytes)
-      let found = known.find(buffer.bytes, hash)
+      var found = known.find(buffer.bytes, hash)
+      if found == nil, let spilled, spilled.count > 0 {
+        do throws(SpillFault) { found = try comeBack(buffer.bytes, hash, spilled) } catch {
+          return refused(event, .keysUnreadable, "the keys on the disk cannot be read: \(error.message)", run)
+        }
+      }
+      defer { makeRoom() }
       let time = run.executor.eventTime
       let isTakenBack = parameters.takesBack && event.retracts
       guard let found else {
         if isTakenBack { return .drop }
-        guard known.count < parameters.maxKeys else {
-          return refused(
-            event, .limitReached, "topN has \(Printable.count(known.count, "key")), its limit `maxKeys`", run)
+        guard count < parameters.maxKeys else {
+          return refused(event, .limitReached, "topN has \(Printable.count(count, "key")), its limit `maxKeys`", run)
         }
-        guard rowCount < parameters.maxRows else { return tooMany(event, run) }
+        guard allRows < parameters.maxRows else { return tooMany(event, run) }
         let number = known.insert(buffer.bytes, hash)
         open(Group(last: now), at: number)
         insert(Row(rank: OwnedValue(value), time: time, event: OwnedValue(event.value)), at: 0, of: number)
@@ -145,6 +173,7 @@ struct TopN: FusableOperator, ChangingOperator {
       }
       groups[found]?.last = now
       pages.mark(found)
+      spilled?.change(found)
       if isTakenBack { return takeBack(event, value, found, frame, run) }
       guard let at = insertionIndex(value, time, found, context) else {
         return refused(event, .unexpectedValue, "'by' of topN cannot compare \(value.kindName) with earlier ranks", run)
@@ -152,7 +181,7 @@ struct TopN: FusableOperator, ChangingOperator {
       let count = parameters.count
       if at >= count, !parameters.takesBack { return .drop }
       let leaving = at < count ? row(count - 1, of: found) : nil
-      if leaving == nil || parameters.takesBack, rowCount >= parameters.maxRows { return tooMany(event, run) }
+      if leaving == nil || parameters.takesBack, allRows >= parameters.maxRows { return tooMany(event, run) }
       insert(Row(rank: OwnedValue(value), time: time, event: OwnedValue(event.value)), at: at, of: found)
       if leaving != nil, !parameters.takesBack { remove(count, of: found) }
       guard at < count else { return .keep }
@@ -187,8 +216,10 @@ struct TopN: FusableOperator, ChangingOperator {
     }
 
     private func tooMany(_ event: Event, _ run: FusedRun) -> StepVerdict {
-      refused(event, .limitReached, "topN keeps \(Printable.count(rowCount, "event")), its limit `maxRows`", run)
+      refused(event, .limitReached, "topN keeps \(Printable.count(allRows, "event")), its limit `maxRows`", run)
     }
+
+    private var allRows: Int { rowCount + rowsOnDisk }
 
     private func row(_ at: Int, of number: Int) -> Row? {
       guard let rows = groups[number]?.rows, at < rows.count else { return nil }
@@ -217,10 +248,11 @@ struct TopN: FusableOperator, ChangingOperator {
       return low
     }
 
-    private func open(_ group: Group, at number: Int) {
+    private func open(_ group: Group, at number: Int, mayBeOnDisk: Bool = false) {
       while groups.count <= number { groups.append(nil) }
       groups[number] = group
       pages.mark(number)
+      spilled?.add(number, mayBeOnDisk: mayBeOnDisk)
       if let idle = parameters.idle { groups[number]?.timer = wake(at: group.last + idle, number) }
     }
 
@@ -239,6 +271,11 @@ struct TopN: FusableOperator, ChangingOperator {
     }
 
     private func forget(_ number: Int) {
+      spilled?.forget(number, known.text(number))
+      removeKey(number)
+    }
+
+    private func removeKey(_ number: Int) {
       guard var group = groups[number] else { return }
       cancelWake(&group.timer)
       rowCount -= group.rows.count
@@ -249,18 +286,105 @@ struct TopN: FusableOperator, ChangingOperator {
       countKept()
     }
 
-    private func countKept() { keptSize.set(keys: known.count, events: rowCount, bytes: known.textBytes + bytes) }
+    private func countKept() {
+      keptSize.set(keys: count, events: allRows, bytes: known.textBytes + bytes)
+      spilled?.setBytes(
+        known.textBytes + bytes + known.count
+          * (KeyTable.bytes(of: 0) + MemoryLayout<Group?>.stride + Self.bytesOfArray),
+        keys: known.count)
+    }
+
+    /// The bytes of an array before its elements.
+    private static let bytesOfArray = 32
+
+    // MARK: Keys on the disk
+
+    /// Takes a key back from the disk, if it is there; returns its number.
+    private func comeBack(
+      _ text: UnsafeRawBufferPointer, _ hash: UInt64, _ spilled: SpilledValues
+    ) throws(SpillFault) -> Int? {
+      let hasTime = parameters.idle != nil
+      let now = now
+      let found = try spilled.comeBack(text, run.executor) { (state) throws(StateFault) in
+        var group = Group(last: hasTime ? spilled.epoch + TimeSpan(nanoseconds: try state.read()) : now)
+        for _ in 0..<(try state.count()) { group.rows.append(try Row(&state)) }
+        return group
+      }
+      guard let found else { return nil }
+      let number = known.insert(text, hash)
+      open(found, at: number, mayBeOnDisk: true)
+      rowsOnDisk -= found.rows.count
+      rowCount += found.rows.count
+      bytes += found.rows.reduce(0) { $0 + $1.byteCount }
+      countKept()
+      return number
+    }
+
+    /// Moves keys that have not come for long to the disk, while there is no room for all.
+    private func makeRoom() {
+      guard let spilled, spilled.needsRoom(known.count) else { return }
+      let context = StateWriter.Context(run.executor, StateTable.Builder(), .taken)
+      spilled.makeRoom(
+        text: known.text,
+        record: { number in
+          guard let group = groups[number] else { return nil }
+          var value = StateWriter(context)
+          var times: [Int64?] = []
+          if let idle = parameters.idle {
+            let last = (group.last - spilled.epoch).nanoseconds
+            value.write(last)
+            times = [last &+ idle.nanoseconds]
+          }
+          value.write(each: group.rows) { $1.save(&$0) }
+          defer { context.fault = nil }
+          // What cannot be read again stays in memory.
+          return context.fault == nil ? SpilledValues.Record(value: value.bytes, times: times) : nil
+        },
+        leave: { numbers in
+          for number in numbers {
+            rowsOnDisk += groups[number]?.rows.count ?? 0
+            removeKey(number)
+          }
+        })
+      setIdleTimer()
+    }
+
+    private func setIdleTimer() {
+      guard let spilled, parameters.idle != nil else { return }
+      idleOnDisk.set(self, known, spilled)
+    }
+
+    private func take(_ spilled: SpilledValues) {
+      self.spilled = spilled
+      spilled.takeAll(groups.indices.filter { groups[$0] != nil })
+      countKept()
+    }
 
     /// The timer is not moved for each event; when it fires too early, it is set again.
     override func timeCame(_ token: Int) {
+      if token == IdleOnDisk.token {
+        if let spilled {
+          idleOnDisk.timeCame(
+            self, known, spilled, { (text, hash) throws(SpillFault) in try comeBack(text, hash, spilled) },
+            forget: forget)
+        }
+        return
+      }
       guard let idle = parameters.idle, token < groups.count, let group = groups[token] else { return }
       groups[token]?.timer = .none
       if group.last + idle > now { groups[token]?.timer = wake(at: group.last + idle, token) } else { forget(token) }
     }
 
     override func stopped() {
+      idleOnDisk.cancel(self)
+      spilled = nil
       for number in groups.indices where groups[number] != nil { forget(number) }
     }
+
+    // MARK: State
+
+    /// With `idle`, the times at which keys have been idle for too long are in an index.
+    private var indexes: Int { parameters.idle == nil ? 0 : 1 }
 
     override func save(_ state: inout StateWriter) {
       state.write(pages, keys: groups.count) { state, numbers in
@@ -268,17 +392,26 @@ struct TopN: FusableOperator, ChangingOperator {
           guard let group = groups[number] else { continue }
           state.append(counted: known.text(number))
           state.write(group.last)
-          state.write(each: group.rows) { state, row in
-            state.write(row.rank)
-            state.write(row.time)
-            state.write(row.event)
-          }
+          state.write(each: group.rows) { $1.save(&$0) }
         }
       }
+      if spilled == nil, let spilling = state.spilling(pages) {
+        take(SpilledValues(spilling, owner: state.newOwner(), epoch: state.now, indexes: indexes))
+      }
+      guard let spilled else { return }
+      spilled.save(&state)
+      if spilled.isUsed { state.write(rowsOnDisk) }
     }
 
     override func restore(_ state: inout StateReader) throws(StateFault) {
-      guard state.version < 2 else { return try state.readPages(pages, restoreGroup) }
+      guard state.version < 2 else {
+        try state.readPages(pages, restoreGroup)
+        guard !state.isAtEnd else { return }
+        let spilled = try SpilledValues(&state, indexes: indexes, hasGone: true)
+        rowsOnDisk = try state.read(in: 0...Int.max / 2)
+        take(spilled)
+        return setIdleTimer()
+      }
       for _ in 0..<(try state.count()) { try restoreGroup(&state, nil) }
     }
 
@@ -288,7 +421,7 @@ struct TopN: FusableOperator, ChangingOperator {
       }
       open(Group(last: try state.read()), at: number)
       for index in 0..<(try state.count()) {
-        insert(Row(rank: try state.read(), time: try state.read(), event: try state.read()), at: index, of: number)
+        insert(try Row(&state), at: index, of: number)
       }
     }
   }

@@ -58,8 +58,20 @@ package struct PlanExplanation {
     say(0, "")
     for line in plan.deliveryLines() { say(0, line) }
     if let memory = plan.stateMemory, let size = ByteSize(memory).defaultText {
-      say(0, "state: keys beyond \(size) of memory are kept on the disk")
+      keys(beyond: size)
     }
+  }
+
+  /// Explains which steps have keys on the disk.
+  private mutating func keys(beyond size: String) {
+    let walk = KeyWalk(plan)
+    func names(_ steps: [StepID]) -> String {
+      Set(steps.map(\.number)).sorted().map {
+        "\(plan.steps[$0].keyword) (\(plan.fileAndLine(plan.steps[$0].location)))"
+      }.joined(separator: ", ")
+    }
+    say(0, "state: beyond \(size) of memory, keys are kept on the disk: \(names(walk.moving))")
+    if !walk.staying.isEmpty { say(1, "all keys stay in memory: \(names(walk.staying))") }
   }
 
   private mutating func table(_ table: TablePlan, _ entry: NamedPlan) {

@@ -91,6 +91,8 @@ package struct SavedState: Sendable, Equatable {
   package var owners: Set<Int64> = []
   /// The steps that have keys on the disk, alongside the pages.
   package var spilled: [SpilledOwner] = []
+  /// The highest owner of both kinds; 0: there is none.
+  package var lastOwner: Int64 { max(owners.max() ?? 0, spilled.lazy.map(\.owner).max() ?? 0) }
 
   package init(_ bytes: [UInt8], ends: [Int] = []) {
     self.bytes = bytes

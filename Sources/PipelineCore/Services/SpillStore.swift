@@ -10,19 +10,63 @@ package protocol SpillStore: AnyObject, Sendable {
   /// (``SpilledOwner``).
   func find(_ key: UnsafeRawBufferPointer, of owner: Int64) throws(SpillFault) -> SpilledValue?
 
-  /// Adds or replaces keys with their values. ``find(_:of:)`` finds them at once; they are on the disk before the next
+  /// Makes changes, all or none. ``find(_:of:)`` and ``marks(_:of:from:count:)`` see them from now on; they are on the disk before the next
   /// commit.
   ///
   /// - Parameter top: The highest rank that any key of the owner has had here.
-  func write(
-    _ keys: [(key: UnsafeRawBufferPointer, value: SpilledValue)], of owner: Int64, top: Int
-  ) throws(SpillFault)
+  func write(_ changes: [SpillChange], of owner: Int64, top: Int) throws(SpillFault)
+
+  /// The first `count` marks of an index that are not before `from`, in their order.
+  func marks(_ index: UInt8, of owner: Int64, from: SpilledMark, count: Int) throws(SpillFault) -> [SpilledMark]
 
   /// The highest rank that any key of the owner has had here; nil: the owner is unknown.
   func top(of owner: Int64) throws(SpillFault) -> Int?
 }
 
-/// The entry of a key on the disk.
+/// A change of a key on the disk.
+package struct SpillChange {
+  package var key: UnsafeRawBufferPointer
+  /// What the key has from now on; nil: it is removed.
+  package var value: SpilledValue?
+  /// The marks that it gets, and those that it loses: its times in indexes.
+  package var marks: [(index: UInt8, time: Int64)]
+  package var formerMarks: [(index: UInt8, time: Int64)]
+
+  package init(
+    _ key: UnsafeRawBufferPointer, _ value: SpilledValue?, marks: [(index: UInt8, time: Int64)] = [],
+    formerMarks: [(index: UInt8, time: Int64)] = []
+  ) {
+    (self.key, self.value, self.marks, self.formerMarks) = (key, value, marks, formerMarks)
+  }
+}
+
+/// The place of a key in an index: marks are in the order of their times, and of equal ones in the order of the keys' bytes.
+package struct SpilledMark: Sendable, Equatable, Comparable {
+  package var time: Int64
+  package var key: [UInt8]
+
+  package init(time: Int64, key: [UInt8]) { (self.time, self.key) = (time, key) }
+
+  /// Before all marks.
+  package static let first = SpilledMark(time: .min, key: [])
+
+  /// The place directly behind it.
+  package var next: SpilledMark { SpilledMark(time: time, key: key + [0]) }
+
+  /// Calls `body` with the bytes of the key.
+  func withKey<T>(_ body: (UnsafeRawBufferPointer) throws(SpillFault) -> T) throws(SpillFault) -> T {
+    let result = key.withUnsafeBytes { bytes -> Result<T, SpillFault> in
+      do throws(SpillFault) { return .success(try body(bytes)) } catch { return .failure(error) }
+    }
+    return try result.get()
+  }
+
+  package static func < (one: SpilledMark, other: SpilledMark) -> Bool {
+    one.time != other.time ? one.time < other.time : one.key.lexicographicallyPrecedes(other.key)
+  }
+}
+
+/// What is known of a key on the disk.
 package struct SpilledValue: Sendable, Equatable {
   /// The order in which the keys of an owner came.
   package var rank: Int

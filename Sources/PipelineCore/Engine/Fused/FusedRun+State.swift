@@ -39,8 +39,9 @@ extension FusedRun {
     }
   }
 
+  /// - Parameter restoration: Nil: the state was on the disk.
   private func restoreStep(
-    _ index: Int, _ reader: inout StateReader, version: Int, _ restoration: Restoration, of chain: FusedChain?
+    _ index: Int, _ reader: inout StateReader, version: Int, _ restoration: Restoration?, of chain: FusedChain?
   ) {
     let own = chain?.steps
     let step = own?[index] ?? steps[index].step
@@ -57,7 +58,13 @@ extension FusedRun {
       waking?.isRestored = true
       return
     }
-    restoration.refuse(steps[index].id, fault)
+    if let restoration {
+      restoration.refuse(steps[index].id, fault)
+    } else {
+      let step = execution.plan.steps[steps[index].id.number]
+      execution.services.log(
+        .error, step.label, "what the disk has of a group cannot be used, so it starts empty: \(fault.message)")
+    }
     let fresh = Unmanaged.passRetained(components[index].makeStep())
     fresh._withUnsafeGuaranteedRef { $0.keptSize.attach(steps[index].counters) }
     if let own { own[index] = fresh } else { steps[index].step = fresh }
@@ -67,5 +74,43 @@ extension FusedRun {
     }
     step._withUnsafeGuaranteedRef { $0.keptSize.end() }
     step.release()
+  }
+
+  // MARK: Chains on the disk
+
+  /// The state of one step of a chain that was on the disk.
+  struct MovedStep {
+    fileprivate var index: Int
+    fileprivate var version: Int
+    fileprivate var reader: StateReader
+  }
+
+  /// Writes the states of a chain's steps, so that they can be read while the run goes on, or in a later one.
+  func writeMoved(_ own: OwnSteps, _ state: inout StateWriter) {
+    state.write(each: steps.indices.filter { components[$0].persistence.version > 0 }) { state, index in
+      state.append(fixed: identities[index])
+      state.write(components[index].persistence.version)
+      state.part { state in own[index]._withUnsafeGuaranteedRef { $0.save(&state) } }
+    }
+  }
+
+  /// Reads what ``writeMoved(_:_:)`` has written, but for steps that the chain no longer has.
+  func readMoved(_ state: inout StateReader) throws(StateFault) -> [MovedStep] {
+    var found: [MovedStep] = []
+    for _ in 0..<(try state.count()) {
+      let identity = try state.fixed64()
+      let version: Int = try state.read()
+      let reader = try state.part()
+      guard let index = identities.firstIndex(of: identity) else { continue }
+      guard (1...components[index].persistence.version).contains(version) else {
+        throw StateFault("a step of a group has the version \(version)")
+      }
+      found.append(MovedStep(index: index, version: version, reader: reader))
+    }
+    return found
+  }
+
+  func restoreMoved(_ moved: [MovedStep], of chain: FusedChain) {
+    for var step in moved { restoreStep(step.index, &step.reader, version: step.version, nil, of: chain) }
   }
 }

@@ -68,6 +68,12 @@ public class FusedRun: OperatorNode {
   final let late: [Int]
   /// The chain of the run's own steps; set only if some of them send later.
   private(set) var ownChain: OwnChain?
+  /// What the steps are recognized by in the states of chains on the disk: their parameters, and their names in the chain. What stands before
+  /// these in the names of the plan may change while chains are on the disk (`movedFrom`).
+  private(set) final lazy var identities = steps.indices.map { index in
+    let step = execution.plan.steps[steps[index].id.number]
+    return Fingerprint.of((step.key.split(separator: "/").last ?? "").utf8) ^ step.fingerprint
+  }
   /// The event time that steps share with the same steps of other chains, by step index; made on first use.
   private var clocks: [Int: EventClock] = [:]
   /// The counters of the edge over which events reach the first step.

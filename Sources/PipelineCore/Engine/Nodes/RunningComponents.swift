@@ -32,16 +32,6 @@ public protocol FusableOperator: OperatorComponent, FusableDeclaration {
   func makeStep(beside first: FusedStep) -> FusedStep
 }
 
-/// An operator whose steps move keys to the disk if the file has `state: { memory: SIZE }`.
-package protocol SpillingOperator: FusableOperator {
-  /// Whether this operator moves keys, given its parameters.
-  var movesKeys: Bool { get }
-}
-
-extension SpillingOperator {
-  package var movesKeys: Bool { true }
-}
-
 extension FusableOperator {
   public func makeStep(beside first: FusedStep) -> FusedStep { makeStep() }
 }

@@ -61,7 +61,8 @@ final class SpilledKeys {
   /// Moves keys to the disk; false: they must stay in memory.
   func write(_ keys: [(key: UnsafeRawBufferPointer, value: SpilledValue)]) -> Bool {
     guard let last = keys.last else { return true }
-    guard spilling.write(keys, of: owner, top: max(top, last.value.rank)) else { return false }
+    let changes = keys.map { SpillChange($0.key, $0.value) }
+    guard spilling.write(changes, of: owner, top: max(top, last.value.rank)) else { return false }
     top = max(top, last.value.rank)
     isUsed = true
     return true

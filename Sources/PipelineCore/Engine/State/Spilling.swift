@@ -50,11 +50,10 @@ final class Spilling {
     return now() >= pausedUntil
   }
 
-  func write(
-    _ keys: [(key: UnsafeRawBufferPointer, value: SpilledValue)], of owner: Int64, top: Int
-  ) -> Bool {
+  /// False: the disk has refused the changes.
+  func write(_ changes: [SpillChange], of owner: Int64, top: Int) -> Bool {
     do throws(SpillFault) {
-      try store.write(keys, of: owner, top: top)
+      try store.write(changes, of: owner, top: top)
       if pausedUntil != nil { report(.info, "keys are moved to the disk again") }
       pausedUntil = nil
       return true

@@ -80,6 +80,9 @@ public struct StateReader {
       clock = other.clockOfPages
     }
 
+    /// Makes times relative to this moment on the executor's clock, as in a page.
+    func setNow(_ moment: Instant) { clock = (executor.now - moment).nanoseconds }
+
     func valueIsOwned() { if ownsArena { arena.reset() } }
   }
 

@@ -236,6 +236,12 @@ public struct StateWriter {
     return spilling
   }
 
+  /// A number for keys on the disk, under which there are none. Only while ``spilling(_:)`` moves keys.
+  func newOwner() -> Int64 {
+    guard let paging = context.paging else { preconditionFailure("a state without pages has no owners") }
+    return paging.newOwner()
+  }
+
   /// Notes that the state has keys on the disk.
   func add(_ spilled: SpilledOwner) { context.spilled.append(spilled) }
 
@@ -315,6 +321,21 @@ extension StateWriter {
     write(UInt64(pages.count))
     paging.add(pages, of: context.outerRecord ?? 0)
     context.pageBytes += pages.bytes
+  }
+
+  /// The output of `body` after the origins of its events, as it is read with ``StateReader/readOrigins(haveIdentities:)``; its times are
+  /// relative to `epoch`. Nil: a value cannot be written.
+  static func bytesWithOrigins(
+    _ executor: Executor, epoch: Instant, _ body: (inout StateWriter) -> Void
+  ) -> [UInt8]? {
+    let context = Context(pageOf: Context(executor, StateTable.Builder(), .taken, startOfPages: epoch))
+    var content = StateWriter(context)
+    body(&content)
+    guard context.fault == nil else { return nil }
+    var whole = StateWriter(context)
+    whole.writeOrigins(haveIdentities: true)
+    whole.append(content)
+    return whole.bytes
   }
 
   /// The bytes of a page: the origins of its events, and the output of `body`. Nil: a value cannot be written, so the
