@@ -2,7 +2,7 @@
  * are as cheap here as in rxd: two words, with lists and objects in memory that a call frees at once.
  *
  * The including file defines plain_decode, plain_prepare and plain_encode and, if the components need parameters, PARAMETERS: their names and
- * texts, `{{"message", "Reading"}}`. */
+ * texts, `{{"message", "Reading"}}`. A format without an encoder defines DECODES_ONLY instead of the last two. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,9 +13,11 @@
 
 /* Reads all values of the file once; false on failure. */
 static int plain_decode(const char *bytes, size_t count);
+#ifndef DECODES_ONLY
 /* Encodes the values read by `plain_prepare` once; returns the number of bytes. */
 static void plain_prepare(const char *bytes, size_t count);
 static size_t plain_encode(void);
+#endif
 
 struct rxd_scope { char *memory; size_t used, size; };
 static struct rxd_scope scope;
@@ -172,7 +174,7 @@ int main(int count, char **arguments) {
   const rxd_plugin *plugin;
   rxd_text problem;
   if (init == NULL || init(RXD_CONTRACT, &the_host, &plugin, &problem) != RXD_OK) return 70;
-  const rxd_component *decoder = component(plugin, "decoder"), *encoder = component(plugin, "encoder");
+  const rxd_component *decoder = component(plugin, "decoder");
 #ifdef PARAMETERS
   static const char *const given[][2] = PARAMETERS;
   rxd_text given_names[sizeof given / sizeof *given];
@@ -188,26 +190,34 @@ int main(int count, char **arguments) {
   size_t given_count = 0;
 #endif
   rxd_opening opening = {.size = sizeof opening, .scope = &scope, .parameters = on_object(&scope, given_names, texts, given_count)};
-  void *instance = NULL, *encoding = NULL;
+  void *instance = NULL;
   if (decoder->open != NULL && decoder->open(&opening, &instance) != RXD_OK) return 70;
+#ifndef DECODES_ONLY
+  const rxd_component *encoder = component(plugin, "encoder");
+  void *encoding = NULL;
   if (encoder->open != NULL && encoder->open(&opening, &encoding) != RXD_OK) return 70;
+#endif
 
   scope.used = 0;
   rxd_value all = value_of(RXD_BYTES, (uint64_t)(uintptr_t)bytes, length);
   if (decoder->row(instance, &scope, &all, NULL) != RXD_OK) return 65;
   size_t values = count_of(&all), kept = scope.used;
+#ifdef DECODES_ONLY
+  enum { RUNS = 5, CASES = 2 };
+#else
+  enum { RUNS = 5, CASES = 4 };
   plain_prepare(bytes, length);
-
-  enum { RUNS = 5 };
-  double times[4][RUNS];
+#endif
+  double times[CASES][RUNS];
   for (int run = 0; run < RUNS; run++) {
-    for (int what = 0; what < 4; what++) {
+    for (int what = 0; what < CASES; what++) {
       double start = now();
       if (what == 0 && !plain_decode(bytes, length)) return 65;
       if (what == 1) {
         rxd_value event = value_of(RXD_BYTES, (uint64_t)(uintptr_t)bytes, length);
         if (decoder->row(instance, &scope, &event, NULL) != RXD_OK) return 65;
       }
+#ifndef DECODES_ONLY
       if (what == 2 && plain_encode() == 0) return 65;
       if (what == 3) {
         for (size_t i = 0; i < values; i++) {
@@ -216,13 +226,14 @@ int main(int count, char **arguments) {
           scope.used = kept;
         }
       }
+#endif
       times[what][run] = (now() - start) * 1e9 / (double)values;
       scope.used = kept;
     }
   }
   static const char *const names[] = {"decoded by the library", "decoded by the plugin", "encoded by the library", "encoded by the plugin"};
   printf("%zu values, %zu bytes each\n", values, length / values);
-  for (int what = 0; what < 4; what++) {
+  for (int what = 0; what < CASES; what++) {
     qsort(times[what], RUNS, sizeof(double), by_size);
     printf("%-24s %6.0f ns each (%.0f to %.0f), %5.2f million a second\n", names[what], times[what][RUNS / 2], times[what][0], times[what][RUNS - 1],
            1e3 / times[what][RUNS / 2]);

@@ -76,6 +76,15 @@ extension KnownPlugin {
           others: []),
       ]),
     KnownPlugin(
+      name: "collectd", folder: "collectd",
+      summary: "Decodes the packets of collectd.",
+      components: [
+        .init(
+          kind: "decoder", name: "collectd",
+          summary: "Reads packets of collectd's binary network protocol.",
+          others: ["collectd network plugin", "logstash collectd", "telegraf collectd"]),
+      ]),
+    KnownPlugin(
       name: "gelf", folder: "gelf",
       summary: "Decodes and encodes GELF, also in chunks.",
       components: [
