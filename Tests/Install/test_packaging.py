@@ -49,7 +49,8 @@ class PackagingTests(unittest.TestCase):
     def test_every_plugin_has_a_package(self):
         folder = staged.scratch() / "debian"
         subprocess.run(["cp", "-r", staged.ROOT / "packaging/debian", folder], check=True)
-        plugins = sorted(path.parent.name for path in (staged.ROOT / "Plugins").glob("*/spec.json"))
+        # A program in Python has no package: what it imports is not in Debian.
+        plugins = sorted(path.parent.name for path in (staged.ROOT / "Plugins").glob("*/spec.json") if not path.with_name(path.parent.name + ".py").exists())
         staged.run(staged.ROOT / "scripts/deb-files", folder, "1.0-1", "0", *plugins)
         control = (folder / "control").read_text()
         for name in plugins:

@@ -208,6 +208,15 @@ extension KnownPlugin {
           others: ["opentelemetry", "otelcol", "otlp, otlphttp exporter"]),
       ]),
     KnownPlugin(
+      name: "parquet", folder: "parquet",
+      summary: "Writes Parquet files, by pyarrow.",
+      components: [
+        .init(
+          kind: "sink", name: "parquet",
+          summary: "Writes events as rows of Parquet files, each of which is complete and synced before its events count as delivered.",
+          others: ["apache parquet", "arrow"]),
+      ]),
+    KnownPlugin(
       name: "postgres", folder: "postgres",
       summary: "Reads from and writes to PostgreSQL.",
       components: [

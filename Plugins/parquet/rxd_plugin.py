@@ -1,0 +1,1 @@
+../python/rxd_plugin.py
