@@ -22,6 +22,7 @@ SANITIZERS = {
     "LD_PRELOAD": " ".join(subprocess.run(["cc", f"-print-file-name=lib{name}.so"], capture_output=True, text=True).stdout.strip()
                            for name in ("asan", "ubsan")),
     "ASAN_OPTIONS": "detect_leaks=0"} if os.environ.get("SANITIZE") else {}
+WITH_SANITIZERS = {**os.environ, **SANITIZERS}
 # The program to test with; without it, the tests of whole pipelines are skipped.
 RXD = os.environ.get("RXD")
 
@@ -168,6 +169,8 @@ class PluginTest(unittest.TestCase):
                 process.process.wait()
 
     def start(self, arguments, name, stdin=None, environment=None):
+        if arguments[0] == RXD:  # which loads the plugin
+            environment = {**SANITIZERS, **(environment or {})}
         process = Process(arguments, self.directory, name, stdin, environment)
         self.processes.append(process)
         return process

@@ -14,7 +14,7 @@ import unittest
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "..", "testing"))
 from broker import Client, Raw, Refusal, long, properties, short, table  # noqa: E402
-from plugin_test import RUNNER, RXD, SANITIZERS, PluginTest, Proxy, free_port, wait_for  # noqa: E402
+from plugin_test import RUNNER, RXD, SANITIZERS, WITH_SANITIZERS, PluginTest, Proxy, free_port, wait_for  # noqa: E402
 from server import BODY_MOST, PASSWORD, Known, Server  # noqa: E402
 
 ROOT = os.path.dirname(HERE)
@@ -999,7 +999,7 @@ sinks: {{ out: {{ from: in, amqp: {{ routingKey: q, servers: {json.dumps(self.se
         if not RXD:
             self.skipTest("set RXD to the program")
         example = os.path.join(ROOT, "pipelines", "orders.yaml")
-        tested = subprocess.run([RXD, "test", example], capture_output=True, text=True, timeout=PATIENCE)
+        tested = subprocess.run([RXD, "test", example], capture_output=True, text=True, timeout=PATIENCE, env=WITH_SANITIZERS)
         self.assertEqual(tested.returncode, 0, tested.stdout + tested.stderr)
         client = self.publisher(self.q)
         client.bind(self.q, "amq.topic", "large.c1")

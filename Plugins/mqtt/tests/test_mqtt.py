@@ -10,7 +10,7 @@ import unittest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "..", "testing"))
-from plugin_test import RXD, PluginTest, free_port, wait_for  # noqa: E402
+from plugin_test import RXD, WITH_SANITIZERS, PluginTest, free_port, wait_for  # noqa: E402
 
 PLUGIN = os.environ.get("PLUGIN", os.path.join(os.path.dirname(HERE), "mqtt.so"))
 PASSWORD = "correct horse battery"
@@ -502,7 +502,7 @@ class PipelineTests(MQTTTest):
     def test_what_is_promised_depends_on_qos(self):
         if not RXD:
             self.skipTest("set RXD to the program")
-        environment = {**os.environ, "XDG_CACHE_HOME": self.path("cache")}
+        environment = {**WITH_SANITIZERS, "XDG_CACHE_HOME": self.path("cache")}
         subprocess.run([RXD, "plugin", "check", self.plugin], env=environment, check=True, capture_output=True)
         said = {}
         for source in [0, 1]:

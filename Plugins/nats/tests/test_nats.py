@@ -15,7 +15,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "..", "testing"))
 from broker import Client, Refusal, fill  # noqa: E402
 from logins import credentials  # noqa: E402
-from plugin_test import RUNNER, RXD, SANITIZERS, PluginTest, Proxy, free_port, wait_for  # noqa: E402
+from plugin_test import RUNNER, RXD, SANITIZERS, WITH_SANITIZERS, PluginTest, Proxy, free_port, wait_for  # noqa: E402
 
 ROOT = os.path.dirname(HERE)
 PLUGIN = os.environ.get("PLUGIN", os.path.join(ROOT, "nats.so"))
@@ -1358,7 +1358,7 @@ sinks:
         if not RXD:
             self.skipTest("set RXD to the program")
         example = os.path.join(ROOT, "pipelines", "orders.yaml")
-        tested = subprocess.run([RXD, "test", example], capture_output=True, text=True, timeout=PATIENCE)
+        tested = subprocess.run([RXD, "test", example], capture_output=True, text=True, timeout=PATIENCE, env=WITH_SANITIZERS)
         self.assertEqual(tested.returncode, 0, tested.stdout + tested.stderr)
         self.start_server()
         client = self.client()

@@ -11,7 +11,7 @@ import unittest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "..", "testing"))
-from plugin_test import RXD, PluginTest, free_port, wait_for  # noqa: E402
+from plugin_test import RXD, WITH_SANITIZERS, PluginTest, free_port, wait_for  # noqa: E402
 
 PLUGIN = os.path.join(os.path.dirname(HERE), "redis.so")
 PASSWORD = "correct horse battery"
@@ -649,7 +649,7 @@ class PipelineTests(RedisTest):
             self.skipTest("set RXD to the program")
         examples = os.path.join(os.path.dirname(HERE), "pipelines")
         for name in sorted(os.listdir(examples)):
-            done = subprocess.run([RXD, "test", os.path.join(examples, name)], capture_output=True, text=True)
+            done = subprocess.run([RXD, "test", os.path.join(examples, name)], capture_output=True, text=True, env=WITH_SANITIZERS)
             self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
 
     def test_list(self):

@@ -15,7 +15,7 @@ import unittest
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "..", "testing"))
 import host  # noqa: E402
-from plugin_test import RUNNER, RXD, SANITIZERS, PluginTest, free_port, wait_for  # noqa: E402
+from plugin_test import RUNNER, RXD, SANITIZERS, WITH_SANITIZERS, PluginTest, free_port, wait_for  # noqa: E402
 from store import (ACCESS, CLEAN, REGION, SECRET, Moto, Proxy, Script, client_of, error, fill, listing, signature, unpacked,  # noqa: E402
                    zstd)
 
@@ -1342,7 +1342,7 @@ sinks: {{ out: {{ from: in, stdout: {{ encode: json }} }} }}
 
     def test_the_example_works(self):
         example = os.path.join(ROOT, "pipelines", "orders.yaml")
-        tested = subprocess.run([RXD, "test", example], capture_output=True, text=True, timeout=PATIENCE)
+        tested = subprocess.run([RXD, "test", example], capture_output=True, text=True, timeout=PATIENCE, env=WITH_SANITIZERS)
         self.assertEqual(tested.returncode, 0, tested.stdout + tested.stderr)
         for bucket in ("orders", "large-orders"):
             self.s3.create_bucket(Bucket=bucket, CreateBucketConfiguration={"LocationConstraint": REGION})
