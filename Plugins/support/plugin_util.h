@@ -3,6 +3,8 @@
  * A plugin sets `host` in rxd_plugin_init, before any other call. */
 #ifndef PLUGIN_UTIL_H
 #define PLUGIN_UTIL_H
+#include "include_file.h"
+
 #include <ctype.h>
 #include <errno.h>
 #include <pthread.h>
@@ -19,13 +21,6 @@
 #define UNUSED __attribute__((unused))
 
 extern const rxd_host *host;
-
-/* Embeds the bytes of a file as the constants `name` and `name_end`; the file's directory must be in the include
- * path. */
-#define INCLUDE_FILE(name, file)                                                                                       \
-  __asm__(".section .rodata\n.global " #name "\n.hidden " #name "\n" #name ":\n"                                       \
-          ".incbin \"" file "\"\n.global " #name "_end\n.hidden " #name "_end\n" #name "_end:\n.byte 0\n.previous\n"); \
-  extern const char name[], name##_end[]
 
 /* ---- Texts ---- */
 

@@ -10,8 +10,8 @@ extension SourceWorld {
     "amqp": "Plugins/amqp/tests/test_amqp.py", "kafka": "Plugins/kafka/tests/test_kafka.py",
     "mqtt": "Plugins/mqtt/tests/test_mqtt.py", "nats": "Plugins/nats/tests/test_nats.py",
     "natsKV": "Plugins/nats/tests/test_nats.py", "natsStream": "Plugins/nats/tests/test_nats.py",
-    "otlp": "Plugins/otlp/tests/test_otlp.py", "postgresNotify": "Plugins/postgres/test_postgres.py",
-    "postgresQuery": "Plugins/postgres/test_postgres.py", "redisList": "Plugins/redis/tests/test_redis.py",
+    "otlp": "Plugins/otlp/tests/test_otlp.py", "postgresNotify": "Plugins/postgres/tests/test_postgres.py",
+    "postgresQuery": "Plugins/postgres/tests/test_postgres.py", "redisList": "Plugins/redis/tests/test_redis.py",
     "redisStream": "Plugins/redis/tests/test_redis.py", "redisSubscribe": "Plugins/redis/tests/test_redis.py",
     "s3": "Plugins/s3/tests/test_s3.py", "exampleLetters": "Plugins/examples/swift-shout/test_shout.py",
   ]

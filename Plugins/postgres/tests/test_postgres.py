@@ -10,7 +10,8 @@ import unittest
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent / "testing"))
+ROOT = HERE.parent
+sys.path[:0] = [str(HERE), str(ROOT.parent / "testing")]
 import host  # noqa: E402
 import server as servers  # noqa: E402
 
@@ -22,7 +23,7 @@ def setUpModule() -> None:
     global server, plugin
     if not servers.available():
         raise unittest.SkipTest("needs Debian's postgresql")
-    plugin = host.Plugin(HERE / os.environ.get("BUILD", "build") / "postgres.so")
+    plugin = host.Plugin(ROOT / "postgres.so")
     server = servers.Server()
 
 

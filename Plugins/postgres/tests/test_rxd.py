@@ -14,6 +14,7 @@ import unittest
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent
 sys.path.insert(0, str(HERE))
 import server as servers  # noqa: E402
 
@@ -43,7 +44,7 @@ class Pipelines(unittest.TestCase):
         log = open(self.directory / "log", "ab")
         self.addCleanup(log.close)
         process = subprocess.Popen(
-            [RXD, "--state-dir", str(self.directory / "state"), str(HERE / "pipelines" / name)], cwd=self.directory,
+            [RXD, "--state-dir", str(self.directory / "state"), str(ROOT / "pipelines" / name)], cwd=self.directory,
             env={**os.environ, "SHOP_DB": server.conninfo + " password=geheim", **environment}, stdin=subprocess.PIPE,
             stderr=log)
 
@@ -134,7 +135,7 @@ class Pipelines(unittest.TestCase):
 
     def changed(self, name: str, *changes: tuple[str, str]) -> str:
         """A pipeline of the directory with some texts replaced; returns its path."""
-        text = (HERE / "pipelines" / name).read_text().replace("../build", str(HERE / "build"))
+        text = (ROOT / "pipelines" / name).read_text().replace("../postgres.so", str(ROOT / "postgres.so"))
         for old, new in changes:
             self.assertIn(old, text)
             text = text.replace(old, new)
@@ -191,9 +192,9 @@ class Pipelines(unittest.TestCase):
 
     def test_large_batches(self):
         server.sql("INSERT INTO orders (id) SELECT g FROM generate_series(1, 9000) g")
-        text = (HERE / "pipelines/new-orders.yaml").read_text().replace("key: id", "key: id\n      batch: 5000\n      once: true")
+        text = (ROOT / "pipelines/new-orders.yaml").read_text().replace("key: id", "key: id\n      batch: 5000\n      once: true")
         path = self.directory / "large.yaml"
-        path.write_text(text.replace("../build", str(HERE / "build")))
+        path.write_text(text.replace("../postgres.so", str(ROOT / "postgres.so")))
         process = self.run_pipeline(str(path))
         self.assertEqual(process.wait(60), 0, self.log())
         self.assertEqual([line["id"] for line in self.lines("orders.ndjson")], list(range(1, 9001)))
@@ -207,7 +208,7 @@ class Pipelines(unittest.TestCase):
         self.assertIn("orders-to-postgres.yaml", self.log())
 
     def test_pipelines_are_valid(self):
-        for path in sorted((HERE / "pipelines").glob("*.yaml")):
+        for path in sorted((ROOT / "pipelines").glob("*.yaml")):
             done = subprocess.run([RXD, "check", str(path)], capture_output=True, text=True)
             self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
 
