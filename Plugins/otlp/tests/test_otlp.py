@@ -921,7 +921,8 @@ sinks:
         for number in range(60):
             wrong = number % 2
             self.assertEqual(post(port, "logs", body[:-1] if wrong else body, {"content-type": "application/json"})[0], 400 if wrong else 200)
-        self.assertLess(memory() - before, 100)
+        if not os.environ.get("SANITIZE"):  # which keeps freed memory
+            self.assertLess(memory() - before, 100)
         lines = self.wait_for_lines(run, 5)
         self.assertRegex(lines[0]["error"], "requests of [0-9]+ bytes had no events; of the last one, ")
 
