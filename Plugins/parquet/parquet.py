@@ -36,7 +36,7 @@ PARTIAL = ".partial"
         Example("an event that does not fit", {"directory": ".", "schema": {"n": "int64"}}, [With({"n": 1}, name="{id}.parquet"), With({"n": "one"}, name="{id}.parquet")],
                 [Error("'n' is \"one\", and must be a whole number")])])
 class Parquet(Sink):
-    """Writes events as rows of Parquet files, each of which is complete and synced before its events count as delivered.
+    """Writes Parquet files, each complete and synced before its events count as delivered.
 
     A file has the events of a batch that have the same `name`, at most 8192: those that have come while the one before was written, so few and slow
     events become small files. Collect them by `bufferWithTime` before the sink, and set `lists: file`: each list becomes a file.

@@ -82,7 +82,7 @@ extension KnownPlugin {
         .init(
           kind: "decoder", name: "collectd",
           summary: "Reads packets of collectd's binary network protocol.",
-          others: ["collectd network plugin", "logstash collectd", "telegraf collectd"]),
+          others: ["collectd network plugin", "logstash collectd", "telegraf collectd"])
       ]),
     KnownPlugin(
       name: "gelf", folder: "gelf",
@@ -213,8 +213,8 @@ extension KnownPlugin {
       components: [
         .init(
           kind: "sink", name: "parquet",
-          summary: "Writes events as rows of Parquet files, each of which is complete and synced before its events count as delivered.",
-          others: ["apache parquet", "arrow"]),
+          summary: "Writes Parquet files, each complete and synced before its events count as delivered.",
+          others: ["apache parquet", "arrow"])
       ]),
     KnownPlugin(
       name: "postgres", folder: "postgres",
