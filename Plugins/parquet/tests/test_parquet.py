@@ -353,6 +353,19 @@ class PipelineTests(SinkTest):
         self.assertEqual(sorted(row["n"] for row in self.rows()), list(range(200)))
         self.assertEqual(os.listdir(os.path.join(self.out, ".partial")), [])
 
+    def test_what_was_written_before_a_failure_is_not_written_again(self):
+        """A batch of two files: the first is complete, the second has a folder in its way."""
+        os.mkdir(self.out)
+        with open(os.path.join(self.out, "day"), "w"):
+            pass
+        self.write([{"n": index} for index in range(3000)] + [{"n": "x", "late": True}] + [{"n": index, "late": True} for index in range(3000, 3300)])
+        run = self.pipeline(self.text("name: '{{ has(event.late) ? \"day\" : \"good\" }}/{id}.parquet', schema: { n: int64, late: boolean }"))
+        wait_for(lambda: "day" in run.errors(), lambda: f"the reason: {run.errors()}")
+        os.remove(os.path.join(self.out, "day"))
+        self.assertEqual(run.process.wait(60), 0, run.errors())
+        self.assertEqual(sorted(row["n"] for row in self.rows()), list(range(3300)))
+        self.assertEqual([event for _, event in self.refused()], [{"n": "x", "late": True}])
+
     def test_the_examples(self):
         run = subprocess.run([sys.executable, "-B", PLUGIN, "--test"], capture_output=True, text=True, timeout=60, env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"})
         self.assertEqual(run.returncode, 0, run.stdout + run.stderr)
