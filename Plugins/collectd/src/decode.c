@@ -21,6 +21,7 @@ enum {
   PART_ENCRYPTED = 0x0210,
   HEAD = 4,   /* bytes of the type and the length of a part */
   VECTOR = 16,
+  FIELD_MOST = 255, /* bytes; collectd takes 127. Each event repeats its fields, so a long one would make much of little */
   CHECKSUM = 20,
 };
 
@@ -73,6 +74,7 @@ static int read_text(packet *self, size_t at, rxd_text body, const char *what, r
 static int read_field(packet *self, size_t at, rxd_text body, int field) {
   rxd_text text;
   if (read_text(self, at, body, member_names[field].bytes, &text) != RXD_OK) return RXD_FAILED;
+  if (text.count > FIELD_MOST) return refuse(self, at, "the %s has %zu bytes, and may have %d", member_names[field].bytes, text.count, FIELD_MOST);
   self->fields[field] = text;
   self->texts[field] = host->make_text(self->scope, text);
   if (field == FIELD_TYPE) self->type = find_type(&self->how->types, text);

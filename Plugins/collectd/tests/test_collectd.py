@@ -176,6 +176,7 @@ class DecoderTests(CollectdTest):
                 (PLAIN + b"\0\0\0\3", f"byte {at}: a part claims a length of 3 bytes, and its head alone has 4"),
                 (PLAIN + b"\0\0\xff\xff\0", f"byte {at}: a part claims 65535 bytes, and the packet has 5 more"),
                 (part(HOST, b""), "byte 0: the host does not end with a zero byte"), (part(TYPE_INSTANCE, b"abc"), "byte 0: the type_instance does not end with a zero byte"),
+                (text(HOST, "h" * 255) + text(PLUGIN_INSTANCE, "p" * 256), "byte 260: the plugin_instance has 256 bytes, and may have 255"),
                 (part(PLUGIN_NAME, b"a\0b\0"), "byte 0: the plugin has a zero byte before its end"), (part(TIME, b"1234567"), "byte 0: a number has 7 bytes, and must have 8"),
                 (number(TIME, 2**63), "byte 0: the time is not between 1677-09-21 and 2262-04-11"),
                 (number(TIME_HIGH, 2**64 - 1), "byte 0: the time is not between 1677-09-21 and 2262-04-11"),

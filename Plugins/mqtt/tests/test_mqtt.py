@@ -444,7 +444,7 @@ class PipelineTests(MQTTTest):
                         """
                     begin = time.monotonic()
                     rxd = self.pipeline(text)
-                    wait_for(lambda: len(self.written()) > COUNT // 5, "a fifth", 60)
+                    wait_for(lambda: len(self.written()) > COUNT // 20, "a twentieth", 60)
                     if kill == "broker":
                         self.save()
                         self.kill_broker()
