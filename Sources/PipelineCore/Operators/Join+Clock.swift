@@ -359,7 +359,8 @@ extension Join {
 
     override var heldCount: Int {
       [left, right].reduce(0) { count, side in
-        assert(side.unmatched == side.events.all.count { !$0.pointee.isMatched }, "events without a partner are miscounted")
+        assert(
+          side.unmatched == side.events.all.count { !$0.pointee.isMatched }, "events without a partner are miscounted")
         return count + side.unmatched - side.sent.count
       }
     }
