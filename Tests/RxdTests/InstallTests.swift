@@ -143,6 +143,6 @@ struct InstallTests {
       }
       #expect(named.isSuperset(of: needed), "\(name): \(needed.filter { !named.contains($0) })")
     }
-    #expect(seen == 15)
+    #expect(seen == 16)
   }
 }

@@ -9,9 +9,10 @@ struct SpilledRunTests {
   private let folder: Scratch
   private var state: String { folder.path + "/state" }
   private var keys: String { state + "/pipelines/once.keys" }
-  /// So many keys that most have no room in memory, whichever step has them.
-  private static let count = 8_000
-  private static let padding = String(repeating: "a long key ", count: 120)
+  /// So many keys that most have no room in memory, whichever step has them, and that a fast program commits while it reads them: keys are moved
+  /// only behind a commit, which memory asks for when it is half as much again as the limit.
+  private static let count = 400_000
+  private static let padding = String(repeating: "a long key ", count: 9)
 
   init() throws { folder = try Scratch() }
 
@@ -99,7 +100,7 @@ struct SpilledRunTests {
 
   /// A join that keeps more than its memory: every event finds its partner once, though the process is killed.
   @Test func aKilledJoinLosesNoPair() throws {
-    let count = 20_000
+    let count = 120_000
     for (name, shift) in [("a", 0), ("b", 8_000)] {
       var text = ""
       for number in 0..<count {
@@ -129,7 +130,7 @@ struct SpilledRunTests {
     for _ in 0..<4 {
       let process = try RunningRxd(["run", "-v", "--state-dir", state, file])
       let end = Date(timeIntervalSinceNow: 60)
-      let wanted = size() + 1 + Int(generator.next() % 50_000)
+      let wanted = size() + 1 + Int(generator.next() % UInt64(whole / 3))
       while size() < min(wanted, whole / 8 * 7), Date() < end { poll(nil, 0, 1) }
       process.send(SIGKILL)
       _ = try process.wait()
