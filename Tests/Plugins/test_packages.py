@@ -258,6 +258,12 @@ class Installing(WithPackages):
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertEqual(self.content(), before)
         self.assertIn("no version before", self.rxd("plugin", "rollback", "shell-tools").stderr)
+        # Only the files of one version before are kept, whatever the later ones have.
+        self.installed(version="1.1.0", more=[("table.txt", b"more")])
+        self.installed(version="1.2.0")
+        self.installed(version="1.3.0")
+        self.assertNotIn(".table.txt.before", self.content())
+        self.installed()
         self.assertEqual(self.rxd("plugin", "remove", "shell-tools").returncode, 0)
         self.assertIn("there is no operator 'upper'", self.upper().stderr)
         self.assertEqual(self.rxd("plugin", "rollback", "shell-tools").returncode, 0)

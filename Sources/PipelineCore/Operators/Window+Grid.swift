@@ -1,7 +1,7 @@
 extension Window {
   /// Where windows of `every` begin and end by event time, in nanoseconds since 1970.
   ///
-  /// Trivial, because each event asks it: whoever makes it keeps `days` alive.
+  /// A trivial type, so that asking it for each event counts no references. ``Form`` keeps `days` alive.
   struct Grid {
     let every: Int64
     let length: Int64

@@ -1,4 +1,4 @@
-/// A version: numbers separated by dots, then anything else, which only tells apart what the numbers leave equal.
+/// A version: numbers separated by dots, then optional text. Versions with equal numbers are ordered by their texts.
 struct PluginVersion: Comparable {
   let numbers: [Int]
   /// What follows the numbers, as `-rc1`: a version with it comes before the one without it, as in Semantic Versioning.

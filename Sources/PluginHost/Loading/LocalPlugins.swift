@@ -22,8 +22,8 @@ package struct LocalPlugins: PluginProvider {
   package func offers(for file: PipelineFile, into diagnostics: inout Diagnostics) -> PluginOffers {
     var offered = PluginOffers()
     var present: [LoadedPlugin] = []
-    for found in installed() {
-      switch loadInstalled(found) {
+    for (found, result) in loadInstalled() {
+      switch result {
       case .success(let plugin):
         present.append(plugin)
         offered.add(plugin.offers(at: nil, log))
@@ -98,15 +98,28 @@ package struct LocalPlugins: PluginProvider {
     }
   }
 
-  /// Loads a plugin of a plugin directory, whose files must be those that were installed.
-  package func loadInstalled(_ file: PluginFile) -> Result<LoadedPlugin, Fault> {
-    let directory = file.directory.hasSuffix("/") ? String(file.directory.dropLast()) : file.directory
-    do throws(PackageFault) {
-      if let refusal = try PluginLock(directory: directory).refusal(of: file.ownFile, in: directory) {
-        return .failure(Fault(message: refusal, help: "Install the plugin again with 'rxd plugin install'"))
-      }
-    } catch { return .failure(Fault(message: error.message, help: error.help)) }
-    return load(file)
+  /// Loads the plugins of the plugin directories, whose files must be those that were installed.
+  package func loadInstalled() -> [(PluginFile, Result<LoadedPlugin, Fault>)] {
+    // Each directory's lock is read once.
+    var locks: [String: Result<PluginLock, Fault>] = [:]
+    return installed().map { file in
+      let directory = file.directory.hasSuffix("/") ? String(file.directory.dropLast()) : file.directory
+      let lock = locks[directory] ?? Self.lock(of: directory)
+      locks[directory] = lock
+      return (
+        file,
+        lock.flatMap { lock in
+          guard let refusal = lock.refusal(of: file.ownFile, in: directory) else { return load(file) }
+          return .failure(Fault(message: refusal, help: "Install the plugin again with 'rxd plugin install'"))
+        }
+      )
+    }
+  }
+
+  private static func lock(of directory: String) -> Result<PluginLock, Fault> {
+    do throws(PackageFault) { return .success(try PluginLock(directory: directory)) } catch {
+      return .failure(Fault(message: error.message, help: error.help))
+    }
   }
 
   /// The reason why a plugin cannot be used.
@@ -328,7 +341,7 @@ extension PluginDeclaration {
     )
   }
 
-  /// The error if none of the plugins of the directories is the one that is named.
+  /// The error if no plugin directory has the plugin, or it has a version that the file does not accept.
   func problem(among present: [LoadedPlugin]) -> Diagnostic? {
     if let plugin = present.first(where: { $0.spec.name == name }) { return problem(of: plugin) }
     return Diagnostic(

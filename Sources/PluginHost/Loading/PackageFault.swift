@@ -16,7 +16,7 @@ package struct PackageFault: Error, Sendable {
 }
 
 /// The names, digests and contents of a package's files.
-enum PackageFile {
+package enum PackageFile {
   /// Whether a text can be the name of a file in every directory: no separators, no hidden files, nothing that a shell or a terminal would read
   /// otherwise.
   static func isName(_ text: String) -> Bool {
@@ -38,7 +38,7 @@ enum PackageFile {
   }
 
   /// Writes a file atomically.
-  static func write(_ bytes: [UInt8], to path: String, _ permissions: mode_t) throws(PackageFault) {
+  package static func write(_ bytes: [UInt8], to path: String, _ permissions: mode_t = 0o644) throws(PackageFault) {
     let problem = bytes.withUnsafeBytes { bytes -> PosixError? in
       do throws(PosixError) {
         try replaceFile(path, with: bytes, permissions: permissions)

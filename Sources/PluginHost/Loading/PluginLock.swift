@@ -129,7 +129,7 @@ package struct PluginLock: Sendable {
       Array((document.text + "\n").utf8), to: pathIn(directory, Self.fileName), 0o644)
   }
 
-  /// The reason why an installed file is not the one that was installed; nil: it is, or the lock does not have it.
+  /// How an installed file differs from the one that was installed, as a sentence; nil: it is the same, or the lock does not list it.
   func refusal(of path: String, in directory: String) -> String? {
     let name = splitName(path)
     guard let entry = entries.first(where: { $0.files.contains { $0.name == name } }) else { return nil }

@@ -108,8 +108,9 @@ package final class PluginInstallation {
     before = lock[name]
   }
 
-  /// Keeps the files of the version before under other names. A library that is in use stays in memory.
+  /// Keeps the files of the version before under other names, in place of those of an earlier one. A library that is in use stays in memory.
   private func setAside() throws(PackageFault) {
+    for file in lock.before(name)?.files ?? [] { unlink(pathIn(directory, Self.aside(file.name))) }
     for file in before?.files ?? [] {
       let (path, aside) = (pathIn(directory, file.name), pathIn(directory, Self.aside(file.name)))
       unlink(aside)

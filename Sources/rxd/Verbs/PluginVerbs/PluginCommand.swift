@@ -62,7 +62,7 @@ struct PluginList: ParsableCommand {
   func run() throws {
     let directories = PluginDirectories.directories(options.pluginDir)
     let plugins = LocalPlugins(asks: false, directories: directories)
-    let found = plugins.installed().map { ($0, plugins.loadInstalled($0)) }
+    let found = plugins.loadInstalled()
     if format == .json {
       Console.print(
         JSONText.array(

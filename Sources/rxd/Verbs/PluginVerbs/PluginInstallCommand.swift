@@ -217,7 +217,8 @@ struct PluginInstall: ParsableCommand {
     let plugins = LocalPlugins(asks: true, directories: [directory]) { level, message in
       Console.printError("\(file.label): \(message)")
     }
-    switch plugins.loadInstalled(file) {
+    // Its files have been written just now, with the digests of the manifest.
+    switch plugins.load(file) {
     case .failure(let fault):
       throw PackageFault("\(manifest.name) \(manifest.version) cannot be used: \(fault.message)", help: fault.help)
     case .success(let plugin):

@@ -57,7 +57,7 @@ struct PluginPack: ParsableCommand {
       guard let index else { return }
       var list = access(index, F_OK) == 0 ? try PluginIndex(Packages.content(index), from: index) : PluginIndex()
       list.add(package)
-      try Packages.write(Array((list.document.text + "\n").utf8), to: index)
+      try PackageFile.write(Array((list.document.text + "\n").utf8), to: index)
       Console.print("\(index): \(Printable.count(list.entries.count, "package"))")
     }
   }
@@ -114,16 +114,6 @@ enum Packages {
         bytes += block[..<count]
       }
     } catch { throw PackageFault(error.message) }
-  }
-
-  static func write(_ bytes: [UInt8], to path: String) throws(PackageFault) {
-    let problem = bytes.withUnsafeBytes { bytes -> PosixError? in
-      do throws(PosixError) {
-        try replaceFile(path, with: bytes, permissions: 0o644)
-        return nil
-      } catch { return error }
-    }
-    if let problem { throw PackageFault(problem.message) }
   }
 
   static func isURL(_ text: String) -> Bool { text.hasPrefix("https://") || text.hasPrefix("http://") }

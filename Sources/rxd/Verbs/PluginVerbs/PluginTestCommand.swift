@@ -102,23 +102,8 @@ struct ContractTrialOptions: ParsableArguments {
   }
 
   private static func lines(_ path: String) throws -> [String] {
-    do throws(PosixError) {
-      let file = try FileDescriptor.openForReading(path)
-      var bytes: [UInt8] = []
-      var block = [UInt8](repeating: 0, count: 64 << 10)
-      while true {
-        var count = 0
-        let problem = block.withUnsafeMutableBytes { block -> PosixError? in
-          do throws(PosixError) {
-            count = try file.read(into: block) ?? 0
-            return nil
-          } catch { return error }
-        }
-        if let problem { throw problem }
-        if count == 0 { break }
-        bytes += block[..<count]
-      }
-      return bytes.split(separator: 0x0A).map { String(decoding: $0, as: UTF8.self) }
+    do throws(PackageFault) {
+      return try Packages.content(path).split(separator: 0x0A).map { String(decoding: $0, as: UTF8.self) }
     } catch {
       Console.printError(error.message)
       throw ExitStatus.noInput
